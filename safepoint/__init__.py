@@ -1,0 +1,82 @@
+"""Crash-safe save points for long computations.
+
+    import safepoint
+
+    safepoint.init()                          # reads ./.safepoint, the list of files
+    saved = safepoint.restore()               # puts the last complete set back into place
+    u = read_files() if saved else initial()
+    for step in range(saved.step if saved else 0, n):
+        safepoint.hide(step=step)             # the files hold `step`; they move away in microseconds
+        u = advance(u)
+        write_files(u)                        # new files, under the same names
+    safepoint.finish(step=n)                  # the files now in place are the result
+
+Kill the program at any instant and start it again: `restore` gives back all listed files of one save point, byte for
+byte, never torn and never mixed. The functions act on the session that the last `init` made and returned.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import SupportsIndex
+
+from safepoint.errors import (
+    DamagedError,
+    FormatError,
+    LockedError,
+    ManifestError,
+    MissingFilesError,
+    OverwrittenError,
+    RefusedFileError,
+    RestoreError,
+    SafepointError,
+    SaveError,
+    UsageError,
+)
+from safepoint.session import SavePoint, Session, __version__
+
+__all__ = [
+    "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "OverwrittenError",
+    "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session", "UsageError",
+    "__version__", "finish", "hide", "init", "restore", "wait",
+]  # fmt: skip
+
+_default: Session | None = None
+
+
+def init(directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True) -> Session:
+    """Begin: read `.safepoint` in `directory` and take its lock.
+
+    `keep`: how many complete sets stay (default: the manifest's setting, else 2). `background=False`: every `hide`
+    waits until its set is durable. On return the session is the default of the module's functions. On error nothing was
+    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`.
+    """
+    global _default
+    _default = Session(directory, keep=keep, background=background)
+    return _default
+
+
+def restore() -> SavePoint | None:
+    return _session("restore").restore()
+
+
+def hide(step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
+    return _session("hide").hide(step, wait=wait)
+
+
+def wait() -> None:
+    _session("wait").wait()
+
+
+def finish(step: SupportsIndex | None = None) -> None:
+    _session("finish").finish(step)
+
+
+def _session(verb: str) -> Session:
+    if _default is None:
+        raise UsageError(f"{verb} before init: call safepoint.init() first")
+    return _default
+
+
+for _verb in (restore, hide, wait, finish):
+    _verb.__doc__ = getattr(Session, _verb.__name__).__doc__

@@ -1,0 +1,277 @@
+"""The manifest: `.safepoint` text to entries and settings, and which files the entries mean.
+
+    # comment                  u.npy                      fields/*.vtk   compress
+    "two words.dat"  optional  'literally [this]*.dat'    run.zarr/      copy
+    part-{rank:04d}.h5         history.csv  append        keep = 2
+
+A name may be bare, in double quotes (where a backslash escapes: \\" \\\\ \\n \\t) or in single quotes (literal, nothing
+in it is special). `*`, `?`, `[…]` and `**` match as in the shell, hidden files only by a dot of their own. `{rank}` and
+`{size}` take a format as in Python; a literal brace is doubled. If several lines match one file, the last decides; what
+lies in a listed directory is saved as part of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import glob
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from stat import S_ISDIR
+from typing import Any, NamedTuple
+
+from safepoint.errors import ManifestError, RefusedFileError
+
+NAME = ".safepoint"
+SIDE = ".safepoint.d"
+EXAMPLE = """\
+    u.npy                   # the files that make a save point, one per line
+    history.csv   append    # a file that only grows
+    keep = 2                # a setting"""
+
+KINDS = ("move", "copy", "append")
+ATTRIBUTES = ("append", "compress", "copy", "optional")
+LEVELS = range(1, 23)  # of zstd
+
+_TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
+                    r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
+Stat = Callable[[str], os.stat_result]
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ValueError("takes a whole number from 1")
+    return int(text)
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text)
+    if not match:
+        raise ValueError("takes a size, such as 64 MiB")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+SETTINGS: dict[str, tuple[Callable[[str], int], int]] = {
+    "keep": (_count, 2),  # how many committed sets stay
+    "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted
+}
+
+
+_TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the manifest: which files, and how they are saved."""
+
+    line: int
+    text: str  # as the user wrote it, for messages
+    pattern: str  # a glob; literal names are escaped; `{rank}` and `{size}` not yet filled in
+    kind: str = "move"  # one of KINDS
+    tree: bool = False  # a whole directory
+    compress: int | None = None  # zstd level
+    optional: bool = False
+
+    def filled(self, rank: int, size: int) -> str:
+        return self.pattern.format(rank=rank, size=size)
+
+
+class Match(NamedTuple):
+    """A file that an entry means, and what it looked like."""
+
+    entry: Entry
+    info: os.stat_result
+
+
+@dataclass(frozen=True)
+class Manifest:
+    path: str
+    entries: tuple[Entry, ...]
+    settings: dict[str, int] = field(default_factory=dict)
+
+    def setting(self, name: str) -> int:
+        return self.settings.get(name, SETTINGS[name][1])
+
+    def find(self, work: str, stat: Stat, rank: int = 0, size: int = 1) -> tuple[dict[str, Match], list[Entry]]:
+        """The files that exist now, by path relative to `work`, and the entries without any that are not optional.
+
+        `stat` looks at a file itself (os.lstat).
+        """
+        found: dict[str, Match] = {}
+        missing = []
+        for entry in self.entries:
+            matches = _expand(entry, work, stat, rank, size)
+            if not matches and not entry.optional:
+                missing.append(entry)
+            found.update(matches)
+        for tree in [path + "/" for path, match in found.items() if match.entry.tree]:
+            for path in [path for path in found if path.startswith(tree)]:
+                entry = found.pop(path).entry
+                if entry.kind != "move" or entry.compress is not None:
+                    raise RefusedFileError(
+                        f"{self.path}:{entry.line}: {path} lies in {tree}, which is listed too and saved as a whole: "
+                        f"give the attributes to {tree}, or list its files one by one"
+                    )
+        return found, missing
+
+
+@functools.cache
+def _plan(entry: Entry, rank: int, size: int) -> tuple[str | None, str]:
+    """The one path that an entry means, or None and the pattern to look for."""
+    pattern = entry.filled(rank, size)
+    name = re.sub(r"\[([*?[])\]", r"\1", pattern)
+    return (name if glob.escape(name) == pattern else None), pattern + "/" * entry.tree
+
+
+def _expand(entry: Entry, work: str, stat: Stat, rank: int, size: int) -> dict[str, Match]:
+    literal, pattern = _plan(entry, rank, size)
+    paths = [literal] if literal else sorted(glob.glob(pattern, root_dir=work, recursive=True))
+    found = {}
+    for path in paths:
+        path = path.replace(os.sep, "/").rstrip("/")
+        try:
+            info = stat(f"{work}/{path}")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if not literal and (path.split("/")[0] in (SIDE, NAME) or (S_ISDIR(info.st_mode) and not entry.tree)):
+            continue  # a glob without a trailing slash means files only
+        found[path] = Match(entry, info)
+    return found
+
+
+def load(directory: str) -> Manifest:
+    """Read `.safepoint` in `directory`. Raises `ManifestError` naming file, line and cause."""
+    path = os.path.join(directory, NAME)
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+            text = file.read()
+    except FileNotFoundError:
+        raise ManifestError(
+            f"no manifest {path}: list the files that make a save point in it, for example\n{EXAMPLE}"
+        ) from None
+    except OSError as error:
+        raise ManifestError(f"cannot read the manifest {path}: {error.strerror}") from error
+    return parse(text, path)
+
+
+def parse(text: str, path: str = NAME) -> Manifest:
+    """Entries and settings of a manifest's text; `path` is for messages. Raises `ManifestError`."""
+    entries: dict[str, Entry] = {}
+    settings: dict[str, int] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        line = _TIGHT_SETTING.sub(r"\1 = ", line)
+        try:
+            tokens = list(_tokens(line))
+            if len(tokens) >= 2 and tokens[1][0] == "equals":
+                name, value = _setting(tokens)
+                if name in settings:
+                    raise ValueError(f"{name} is set twice")
+                settings[name] = value
+            elif tokens:
+                entry = _entry(number, tokens)
+                earlier = entries.setdefault(entry.pattern.rstrip("/"), entry)
+                if earlier is not entry:
+                    raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
+        except ValueError as error:
+            raise ManifestError(f"{path}:{number}: {error}") from None
+    if not entries:
+        raise ManifestError(f"{path}: no file is listed; for example\n{EXAMPLE}")
+    return Manifest(path, tuple(entries.values()), settings)
+
+
+def _tokens(line: str) -> Iterator[tuple[str, str]]:
+    position = 0
+    while line[position:].strip():
+        match = _TOKEN.match(line, position)
+        if not match:
+            rest = line[position:].strip()
+            cause = "a quote is not closed, or text follows it" if rest[0] in "\"'" else "cannot be read"
+            raise ValueError(f"{rest}: {cause}")
+        position = match.end()
+        kind = str(match.lastgroup)
+        if kind == "comment":
+            return
+        yield kind, match[kind]
+
+
+def _setting(tokens: list[tuple[str, str]]) -> tuple[str, int]:
+    name, value = tokens[0][1], " ".join(text for _, text in tokens[2:])
+    if name not in SETTINGS:
+        raise ValueError(f"unknown setting {name}{_perhaps(name, SETTINGS)}")
+    try:
+        return name, SETTINGS[name][0](value)
+    except ValueError as error:
+        raise ValueError(f"{name} {error}, not {value or 'nothing'}") from None
+
+
+def _perhaps(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(sorted(known))})"
+
+
+def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
+    (quoting, text), attributes = tokens[0], tokens[1:]
+    name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
+    given = {}
+    for _, attribute in attributes:
+        key, equals, value = attribute.partition("=")
+        if key not in ATTRIBUTES or (equals and key != "compress"):
+            raise ValueError(f"unknown attribute {attribute}{_perhaps(key, ATTRIBUTES)}")
+        if key in given:
+            raise ValueError(f"{key} is given twice")
+        given[key] = _level(value) if equals else None
+    if "copy" in given and "append" in given:
+        raise ValueError("copy and append exclude each other")
+    if "append" in given and "compress" in given:
+        raise ValueError("an append file stays in place, so it cannot be compressed")
+    tree = name.endswith("/")
+    if tree and "append" in given:
+        raise ValueError("append is for files, not for directories")
+    return Entry(
+        line, text, _pattern(name, literal=quoting == "single"), tree=tree, optional="optional" in given,
+        kind="copy" if "copy" in given else "append" if "append" in given else "move",
+        compress=(given["compress"] or 3) if "compress" in given else None,
+    )  # fmt: skip
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[1] not in _ESCAPES:
+        raise ValueError(f"unknown escape {match[0]}")
+    return _ESCAPES[match[1]]
+
+
+def _level(text: str) -> int:
+    if not text.isdecimal() or int(text) not in LEVELS:
+        raise ValueError(f"compress takes a level from {LEVELS[0]} to {LEVELS[-1]}, not {text or 'nothing'}")
+    return int(text)
+
+
+def _pattern(name: str, *, literal: bool) -> str:
+    if not name.strip("/") and not name.startswith("/"):
+        raise ValueError("the name is empty")
+    if "\0" in name:
+        raise ValueError("the name contains a NUL byte")
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts:
+        raise ValueError(f"{name} leads outside the working directory; names are relative to it, without ..")
+    clean = posixpath.normpath(name)
+    if clean == "." or clean.split("/")[0] in (NAME, SIDE):
+        raise ValueError(f"{name} cannot be saved: it holds the save points themselves")
+    if literal:
+        return glob.escape(clean).replace("{", "{{").replace("}", "}}")
+    try:
+        one, other = clean.format(rank=0, size=1), clean.format(rank=7, size=11)
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        raise ValueError(
+            f"{name}: {{rank}} and {{size}} are known, with a format such as {{rank:04d}}; "
+            f"a literal brace is doubled ({type(error).__name__}: {error})"
+        ) from None
+    for path in (one, other):
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"{name} leads outside the working directory")
+    return clean

@@ -1,0 +1,460 @@
+"""Give back one set of files: settle, choose, stage, swap; and verify, which only looks.
+
+(1) W is not touched before every byte of the chosen set was read and its checksum held: else a damaged set would
+    destroy what is there and leave nothing to fall back to.
+(2) The set stays while W is written: files are copied out of it, never moved, so a restore that was killed is repeated.
+(3) A set without a record is given back only if it is provably what the program handed over: every file with the
+    inode, size and time that `taken.json` says, in the very page cache that held them (same host, boot and mount), or
+    else by its checksums. After a power cut names, sizes and times prove nothing.
+(4) Nothing in W is deleted: what a set does not have is moved to `discarded/`.
+
+No function here knows of other ranks or holds state. Errors of the system leave as `RestoreError`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from stat import S_ISDIR
+from typing import Any
+
+from safepoint import codec, save
+from safepoint.codec import Progress
+from safepoint.disk import Disk, Place
+from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError
+from safepoint.manifest import Manifest
+from safepoint.record import (
+    Item,
+    Record,
+    Root,
+    StoredFile,
+    Taken,
+    Unsealed,
+    parse_record,
+    parse_taken,
+    seal,
+    unseal,
+    write_durably,
+)
+
+# What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
+# fall back to an older set.
+_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+
+
+class Damaged(Exception):
+    """A set is not what was committed; the text says why. It makes `restore` fall back."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A set as found: with a record it can be tried; else the reason says why not."""
+
+    number: int
+    record: Record | None
+    reason: str = ""
+
+
+def _reporting(root: Root, what: str) -> AbstractContextManager[None]:
+    return root.reporting(RestoreError, what, "all sets are as they were, and restore may be repeated")
+
+
+def _or_damaged(path: str, read: Callable[[], Any]) -> Any:
+    """What `read` gives. Raises `Damaged` if what it found under `path` is not what was written."""
+    name = os.path.basename(path)
+    try:
+        return read()
+    except (Unsealed, codec.BadFrame) as error:
+        raise Damaged(f"{name}: {error}") from error
+    except OSError as error:
+        if error.errno not in _DAMAGE or error.filename != path:
+            raise  # not the set is at fault
+        raise Damaged(f"{name}: {error.strerror}") from error
+
+
+# Settle.
+
+
+def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, version: str) -> list[Candidate]:
+    """Bring a root that a process left behind into order; its sets, newest first.
+
+    On return sets that could be proven whole are committed, and if no set ever was, the files that a first `hide` had
+    moved are back in W. Sets up to number `finished` are ended history.
+    """
+    with _reporting(root, "cannot settle what the last run left"):
+        for number in root.numbers(disk, "gone"):
+            disk.remove_tree(root.state("gone", number))
+        candidates = survey(disk, root, after=finished)
+        newest = next((c.record for c in candidates if c.record), None)
+        for position, candidate in reversed(list(enumerate(candidates))):
+            number = candidate.number
+            if disk.exists(root.record(number)) or (newest and number < newest.number):
+                continue
+            try:
+                taken = _provably_whole(disk, root, number, place)
+                _move_rest(disk, root, taken)
+                newest = save.secure(disk, root, taken, newest, ranks=ranks, version=version)
+                candidates[position] = Candidate(number, newest)
+            except (Damaged, SaveError) as error:
+                if isinstance(error, SaveError) and error.errno is not None:
+                    raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
+                candidates[position] = Candidate(number, None, str(error))
+        if any(disk.exists(root.record(c.number)) for c in candidates):
+            return candidates
+        # Nothing was ever committed, so what lies in these sets are the initial files: they exist nowhere else.
+        for number in sorted({*root.numbers(disk, "set"), *root.numbers(disk, "failed")}):
+            if number > finished:
+                save.put_back(disk, root, number, "cannot settle what the last run left")
+        return []
+
+
+def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
+    """All sets with a number above `after`, newest first, judged by their records and the sizes of their files."""
+    candidates = []
+    for number in reversed([n for n in root.numbers(disk, "set") if n > after]):
+        path = root.record(number)
+        if not disk.exists(path):
+            if disk.exists(root.taken(number)) and disk.stat(root.taken(number)).st_size:  # else it is only prepared
+                candidates.append(Candidate(number, None, "it was never committed"))
+            continue
+        try:
+            record = _or_damaged(path, lambda path=path: parse_record(disk.read(path)))  # type: ignore[misc]
+            if record.number != number:
+                raise Damaged(f"record.json is that of set {record.number}")
+            for file in record.files:
+                _check_size(disk, root.stored(number, file.path, packed=file.packed), file)
+            candidates.append(Candidate(number, record))
+        except Damaged as error:
+            candidates.append(Candidate(number, None, str(error)))
+    return candidates
+
+
+def _check_size(disk: Disk, path: str, file: StoredFile) -> None:
+    if file.kind == "append":
+        return  # in W, where the program may have done anything; read when staged
+    if not disk.exists(path):
+        raise Damaged(f"{file.path} is missing")
+    size = disk.stat(path).st_size
+    if file.kind == "file" and size != file.stored_size:
+        raise Damaged(f"{file.path} has {size} bytes instead of {file.stored_size}")
+
+
+def _provably_whole(disk: Disk, root: Root, number: int, place: Place) -> Taken:
+    """Rule (3): what was taken, if this uncommitted set is whole beyond doubt. Raises `Damaged` with the reason."""
+    path = root.taken(number)
+    taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
+    if not _by_checksums(disk, root, number):
+        if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
+            raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
+        for item in taken.files:
+            _check_item(disk, root, number, item)
+    return taken  # type: ignore[no-any-return]
+
+
+def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
+    """Whether the saver had got as far as the checksums, and they hold for what is there."""
+    path = root.record(number) + ".new"
+    try:
+        record = _or_damaged(path, lambda: parse_record(disk.read(path)))
+        for file in record.files:
+            if file.kind in ("file", "append"):
+                here = root.work if file.kind == "append" else root.stored(number, "")
+                _read_out(disk, os.path.join(here, file.path), file, raw=True)
+    except Damaged:
+        return False
+    return True
+
+
+def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
+    """Raises `Damaged` unless the item is, in the set or still in W, exactly as it was when `hide` looked at it."""
+    for path in (root.stored(number, item.path), os.path.join(root.work, item.path)):
+        if not disk.exists(path):
+            continue
+        info = disk.stat(path)
+        same = (info.st_size, info.st_mtime_ns) == (item.size, item.mtime_ns)
+        if item.kind == "append":
+            whole = info.st_ino == item.inode and info.st_size >= item.size
+        elif item.kind == "copy" and path == root.stored(number, item.path):
+            whole = info.st_mtime_ns == item.mtime_ns  # set when the snapshot was complete
+        else:
+            whole = info.st_ino == item.inode and (same or item.tree)  # moving a directory may change its time
+        if whole:
+            return
+    raise Damaged(f"{item.path} is not as it was when the set was taken")
+
+
+def _move_rest(disk: Disk, root: Root, taken: Taken) -> None:
+    """Do what is left of a `take` whose process died; files that moved already are left."""
+    for item in taken.files:
+        source, target = os.path.join(root.work, item.path), root.stored(taken.number, item.path)
+        there = disk.exists(target)
+        if item.kind == "move" and not there:
+            save.make_parents(disk, target, root.set(taken.number))
+            disk.rename(source, target)
+        elif item.kind == "copy" and (not there or disk.stat(target).st_mtime_ns != item.mtime_ns):
+            if there:
+                disk.remove_tree(target)
+            save.make_parents(disk, target, root.set(taken.number))
+            save.snapshot(disk, root, source, target, item)
+
+
+# The baseline: which listed files the first start found.
+
+
+def note_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> None:
+    """Write down what exists before the program writes its first file; on return that is durable."""
+    rows = [
+        {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
+        for path, info in _files_in_place(disk, root, manifest, ranks).items()
+    ]
+    patterns = [entry.pattern for entry in manifest.entries]
+    write_durably(disk, root.baseline, seal({"patterns": patterns, "files": rows}))
+
+
+def _files_in_place(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> dict[str, os.stat_result]:
+    """Every listed file that exists in W, those inside of listed directories one by one."""
+    files: dict[str, os.stat_result] = {}
+
+    def visit(path: str, info: os.stat_result) -> None:
+        if not S_ISDIR(info.st_mode):
+            files[path] = info
+            return
+        for name in disk.listdir(os.path.join(root.work, path)):
+            visit(f"{path}/{name}", disk.stat(os.path.join(root.work, path, name)))
+
+    for path, match in manifest.find(root.work, disk.stat, root.rank, ranks)[0].items():
+        visit(path, match.info)
+    return files
+
+
+def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> list[str]:
+    """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
+
+    Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
+    `OverwrittenError` if another has changed, since nothing could bring it back.
+    """
+    try:
+        baseline = _or_damaged(root.baseline, lambda: unseal(disk.read(root.baseline)))
+    except Damaged as error:
+        raise DamagedError(
+            f"{root.shown(root.baseline)} is damaged ({error}), so torn first files cannot be told from initial ones: "
+            f"check the listed files, then remove it"
+        ) from error
+    before = {row["path"]: row for row in baseline["files"]}
+    judged = tuple(entry for entry in manifest.entries if entry.pattern in baseline["patterns"])
+    now = _files_in_place(disk, root, Manifest(manifest.path, judged), ranks)
+    growing = {entry.filled(root.rank, ranks) for entry in judged if entry.kind == "append"}
+    cut = []
+    for name, row in before.items():
+        info = now.get(name)
+        if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
+            cut.append(name)
+        elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
+            raise OverwrittenError(
+                f"{name} was there at the first start and {'was changed' if info else 'is gone'} before the first set "
+                f"was saved, so the run cannot start again from it: put the initial file back; or, if all is as it "
+                f"should be, remove {root.shown(root.baseline)}"
+            )
+    torn = [name for name in now if name not in before]
+    for name in cut:
+        disk.truncate(os.path.join(root.work, name), before[name]["size"])
+    if torn:
+        clear_discarded(disk, root)
+    for name in torn:
+        set_aside(disk, root, name)
+    if len(judged) < len(manifest.entries):  # the manifest has grown since
+        note_baseline(disk, root, manifest, ranks)
+    return torn
+
+
+# Stage.
+
+
+def stage(disk: Disk, root: Root, record: Record, progress: Progress | None = None) -> None:
+    """Copy a set out of its safe into `stage/`, through its checksums; W is not touched.
+
+    Raises `Damaged` if a byte of it is not what was committed.
+    """
+    with _reporting(root, f"{record.label} not restored"):
+        root.guard(file.path for file in record.files)
+        if disk.exists(root.stage):
+            disk.remove_tree(root.stage)
+        disk.mkdir(root.stage)
+        directories = []
+        for file in record.files:
+            target = os.path.join(root.stage, file.path)
+            save.make_parents(disk, target, root.stage)
+            if file.kind in ("tree", "dir"):
+                disk.mkdir(target)
+                directories.append((target, file))
+            elif file.kind == "link":
+                disk.link(file.target, target)
+            elif file.kind == "append":
+                _read_out(disk, os.path.join(root.work, file.path), file, progress=progress)
+            else:
+                source = root.stored(record.number, file.path, packed=file.packed)
+                _read_out(disk, source, file, target, progress=progress)
+                disk.dress(target, file.mode, file.mtime_ns)
+        for target, file in reversed(directories):  # last, as filling a directory changes its time
+            disk.dress(target, file.mode, file.mtime_ns)
+
+
+def _read_out(
+    disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False, progress: Progress | None = None
+) -> None:
+    """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed."""
+
+    def read() -> tuple[int, str]:
+        with disk.open(path) as source:
+            if not target:
+                return through(source, None)
+            with disk.create(target) as sink:
+                if file.packed or not disk.clone(source, sink):
+                    return through(source, sink)
+        with disk.open(target) as source:  # a reflink moves no bytes, so they are read here
+            return through(source, None)
+
+    def through(source: Any, sink: Any) -> tuple[int, str]:
+        if file.packed and not raw:
+            return codec.unpack(source, sink, progress)
+        return codec.copy(source, sink, file.size if file.kind == "append" else None, progress)
+
+    size, checksum = _or_damaged(path, read)
+    if size != file.size:
+        raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
+    if checksum != file.checksum:
+        raise Damaged(f"the checksum of {file.path} differs")
+
+
+# Swap.
+
+
+def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: bool, ranks: int) -> list[str]:
+    """Put the staged files into W and set aside what the set does not have; the names of that.
+
+    Killed anywhere, the next restore repeats it to the same end. `fresh`: no restore was killed before this one, so
+    what an earlier one set aside may go.
+    """
+    with _reporting(root, f"{record.label} not restored completely"):
+        if fresh:
+            clear_discarded(disk, root)
+        for file in record.files:
+            target = os.path.join(root.work, file.path)
+            if file.kind == "append" and disk.stat(target).st_size > file.size:
+                disk.truncate(target, file.size)
+        for file in _movable(record):
+            _place(disk, root, file)
+        theirs = {file.path for file in record.files}
+        found, _ = manifest.find(root.work, disk.stat, root.rank, ranks)
+        strays = [path for path in found if path not in theirs]
+        for path in strays:
+            set_aside(disk, root, path)
+        disk.remove_tree(root.stage)
+    return strays
+
+
+def bring_back(disk: Disk, root: Root, record: Record) -> None:
+    """Put those files of a set into W that are not there; what is there stays as it is. Raises `Damaged`."""
+    stage(disk, root, record)
+    with _reporting(root, f"{record.label} not brought back"):
+        for file in _movable(record):
+            if not disk.exists(os.path.join(root.work, file.path)):
+                _place(disk, root, file)
+        disk.remove_tree(root.stage)
+
+
+def _movable(record: Record) -> list[StoredFile]:
+    """What moves into W by one rename each: files, and directories that were taken as a whole."""
+    trees = tuple(file.path + "/" for file in record.files if file.kind == "tree")
+    return [file for file in record.files if file.kind in ("file", "tree") and not file.path.startswith(trees)]
+
+
+def _place(disk: Disk, root: Root, file: StoredFile) -> None:
+    source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
+    save.make_parents(disk, target, root.work)
+    if disk.exists(target) and (file.kind == "tree" or S_ISDIR(disk.stat(target).st_mode)):
+        set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
+    # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all.
+    disk.rename(source, target)
+
+
+def set_aside(disk: Disk, root: Root, path: str) -> None:
+    """Move a file or directory of W to `discarded/`, beside what may be there under its name."""
+    if not disk.exists(root.discarded):
+        disk.mkdir(root.discarded)
+    target = os.path.join(root.discarded, path)
+    save.make_parents(disk, target, root.discarded)
+    name, n = target, 0
+    while disk.exists(name):
+        n += 1
+        name = f"{target}~{n}"
+    disk.rename(os.path.join(root.work, path), name)
+
+
+def clear_discarded(disk: Disk, root: Root) -> None:
+    if disk.exists(root.discarded):
+        disk.remove_tree(root.discarded)
+
+
+def drop_newer(disk: Disk, root: Root, number: int) -> None:
+    """Remove all sets above `number`, and what never became one. On return they cannot come back."""
+    with _reporting(root, "cannot remove the sets that were passed over"):
+        newer = [n for n in root.numbers(disk, "set") if n > number]
+        for n in newer:
+            disk.rename(root.set(n), root.state("gone", n))
+        if newer:
+            # Their names go for good before a new set takes them: else a power cut could bring one back that this
+            # rank alone has, from a history that was given up.
+            disk.sync_dir(root.path)
+        for n in newer:
+            disk.remove_tree(root.state("gone", n))
+
+
+# Verify.
+
+
+def verify(disk: Disk, root: Root, progress: Progress | None = None) -> dict[int, str]:
+    """What each set is, by number: "committed", "uncommitted", or why it is damaged. Reads all, changes nothing."""
+    states = {}
+    for candidate in survey(disk, root):
+        number, record = candidate.number, candidate.record
+        states[number] = candidate.reason if disk.exists(root.record(number)) else "uncommitted"
+        if record is None:
+            continue
+        try:
+            for file in record.files:
+                inside = root.stored(number, file.path, packed=file.packed)
+                path = os.path.join(root.work, file.path) if file.kind == "append" else inside
+                if file.kind in ("file", "append"):
+                    _read_out(disk, path, file, progress=progress)
+            states[number] = "committed"
+        except Damaged as error:
+            states[number] = str(error)
+    return states
+
+
+def finish_mark(disk: Disk, root: Root) -> dict[str, Any] | None:
+    """The finish mark, if there is one. Raises `DamagedError` if it cannot be read."""
+    if not disk.exists(root.finished):
+        return None
+    try:
+        mark: dict[str, Any] = _or_damaged(root.finished, lambda: unseal(disk.read(root.finished)))
+    except Damaged as error:
+        raise DamagedError(
+            f"{root.shown(root.finished)} is damaged ({error}), so it is not known whether this run was finished: "
+            f"check the files in place, then remove it to go on from the last set"
+        ) from error
+    return mark
+
+
+def changed_since(disk: Disk, root: Root, mark: dict[str, Any]) -> list[str]:
+    """The final files that are no longer there, or no longer of the size they had."""
+
+    def differs(row: dict[str, Any]) -> bool:
+        path = os.path.join(root.work, row["path"])
+        return not disk.exists(path) or (row["kind"] in ("file", "append") and disk.stat(path).st_size != row["size"])
+
+    return [row["path"] for row in mark["files"] if differs(row)]

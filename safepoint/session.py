@@ -1,0 +1,454 @@
+"""The verbs, for one program in one directory: the only module that knows threads, ranks and the log.
+
+    init --> open --restore--> ready --finish--> closed
+               |                 |  ^
+               +--hide, if the   +--+ hide, wait, restore (a roll-back)
+                  directory has  |
+                  no past        +--close, or the end of the process--> closed
+
+Between two calls at most one set is in flight: taken, and being stored and committed by the saver thread. The next
+`hide`, `wait`, `restore`, `finish` or `close` waits for it and raises its error, once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import logging
+import operator
+import os
+import re
+import socket
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, SupportsIndex
+
+from safepoint import manifest, restore, save
+from safepoint.disk import NO_LOCKS, Disk
+from safepoint.errors import (
+    DamagedError,
+    FormatError,
+    LockedError,
+    MissingFilesError,
+    RestoreError,
+    SafepointError,
+    SaveError,
+    UsageError,
+)
+from safepoint.ranks import Serial
+from safepoint.record import FORMAT, FORMAT_LINE, Record, Root, Taken, write_durably
+from safepoint.restore import Candidate
+
+__version__ = "0.1.0"
+logger = logging.getLogger("safepoint")
+
+
+@dataclass(frozen=True)
+class SavePoint:
+    """One set of files, as `hide` took it or `restore` gave it back.
+
+    `step` is the program's own label; `time` is when the set was taken, in seconds since the epoch; `files` are paths
+    relative to the working directory. `finished`: the run was finished, and the files in place are its result.
+    """
+
+    number: int
+    step: int | None
+    time: float
+    files: tuple[str, ...]
+    finished: bool = False
+
+
+class Session:
+    """One program at work in one directory; made by `init`. As a context manager it ends with `finish`, or, if an
+    exception leaves the block, keeps the sets for the next start."""
+
+    def __init__(
+        self, directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True,
+        disk: Disk | None = None,
+    ) -> None:  # fmt: skip
+        self._disk = disk or Disk()
+        self._ranks = Serial()
+        self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
+        self._manifest = manifest.load(self._root.work)
+        self._keep = self._manifest.setting("keep") if keep is None else operator.index(keep)
+        if self._keep < 1:
+            raise UsageError(f"keep must be at least 1, not {self._keep}: without a set nothing could be restored")
+        self._background = background
+        self._pid = os.getpid()
+        self._saver: _Saver | None = None
+        self._flight: Future[Record] | None = None
+        self._committed: Record | None = None
+        self._warned: set[str] = set()
+        self._closed = ""
+        with self._root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
+            self._release = self._lock()
+            try:
+                self._set_up()
+            except BaseException:
+                self._release()
+                raise
+        atexit.register(_at_exit, weakref.ref(self))
+
+    # Opening.
+
+    def _lock(self) -> Callable[[], object]:
+        """Make the side directory if there is none, and take the lock; what releases it."""
+        disk, root = self._disk, self._root
+        if disk.exists(root.format):
+            _check_format(disk.read(root.format), root)
+        for directory in (root.side, root.path):
+            with contextlib.suppress(FileExistsError):
+                disk.mkdir(directory)
+        try:
+            release = disk.lock(root.lock)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            logger.warning("no kernel locks in %s: a second run at the same time would not be noticed", root.work)
+            return lambda: None
+        if release is None:
+            raise LockedError(f"{root.work} is in use by another run: {self._owner()}; nothing was changed")
+        return release
+
+    def _owner(self) -> str:
+        try:
+            owner = json.loads(self._disk.read(self._root.owner))
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
+            what = owner["command"]
+            if (owner["host"], owner["pid"]) == (socket.gethostname(), os.getpid()):
+                what = "this very process, by an earlier init: use that session, or close() it"
+            return f"process {owner['pid']} on {owner['host']}, since {since} ({what})"
+        except (OSError, ValueError, KeyError):
+            return "it has not yet said which"
+
+    def _set_up(self) -> None:
+        disk, root = self._disk, self._root
+        self._place = disk.place(root.path)
+        mark = restore.finish_mark(disk, root)
+        numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
+        self._number = max([*numbers, int(mark["number"]) if mark else 0])
+        self._fresh = not disk.exists(root.baseline)  # no earlier start could have left torn first files
+        self._past = bool(numbers or mark or not self._fresh)
+        owner = {"host": self._place.host, "pid": self._pid, "since": time.time(), "command": " ".join(sys.argv)}
+        if disk.exists(root.owner):
+            disk.remove(root.owner)
+        disk.write(root.owner, json.dumps(owner).encode())
+        if not disk.exists(root.format):
+            write_durably(disk, root.format, FORMAT_LINE.encode())
+        if not numbers:
+            # The way to the first set, before there is one: W, the side directory, this root.
+            disk.sync_dir(root.side)
+            disk.sync_dir(root.work)
+            if self._fresh:
+                restore.note_baseline(disk, root, self._manifest, self._ranks.size)
+
+    # The verbs.
+
+    def restore(self) -> SavePoint | None:
+        """Put the last complete set back into place.
+
+        On return all listed files belong to one set, byte for byte, and that set is what is returned; or `finished`
+        is true, and the files in place are the result; or None: there never was a set, this is a first start.
+        On error no file of the working directory was changed, unless the message says so. Killed inside: call it again.
+        Raises `DamagedError` if there are sets but none is whole.
+        """
+        self._check("restore")
+        self._collect()
+        disk, root, size = self._disk, self._root, self._ranks.size
+        with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            mark = restore.finish_mark(disk, root)
+            finished = int(mark["number"]) if mark else 0
+            candidates = restore.settle(disk, root, self._place, finished, ranks=size, version=__version__)
+            if candidates:
+                return self._restored(*self._choose(candidates))
+            torn = [] if self._fresh else restore.check_baseline(disk, root, self._manifest, size)
+        self._committed, self._past, self._fresh = None, False, True
+        if torn:
+            logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
+        if mark is None:
+            logger.info("nothing to restore in %s: a first start", root.work)
+            self._note("start", aside=torn)
+            return None
+        self._drop_sets()
+        changed = restore.changed_since(disk, root, mark)
+        (logger.warning if changed else logger.info)(
+            "the run was finished at step %s; its files are left alone%s", mark["step"],
+            ", but these are no longer what they were: " + ", ".join(changed) if changed else "",
+        )  # fmt: skip
+        self._note("restored", set=finished, step=mark["step"], finished=True)
+        return SavePoint(finished, mark["step"], mark["time"], tuple(row["path"] for row in mark["files"]), True)
+
+    def _choose(self, candidates: list[Candidate]) -> tuple[Record, dict[int, str], bool, bool]:
+        """Stage the newest whole set; it, why newer ones were passed over, whether one of these had been committed, and
+        whether this is the first try (no restore was killed before it)."""
+        fresh = not self._disk.exists(self._root.stage)
+        reasons = {c.number: f"set {c.number}: {c.reason}" for c in candidates if not c.record}
+        offers = {c.number: c.record for c in candidates if c.record}
+        while (number := self._ranks.newest_common(tuple(offers))) is not None:
+            record = offers.pop(number)
+            try:
+                restore.stage(self._disk, self._root, record)
+            except restore.Damaged as error:
+                reasons[number] = f"{record.label}: {error}"
+            else:
+                passed = {n: reason for n, reason in reasons.items() if n > number}
+                return record, passed, any(self._disk.exists(self._root.record(n)) for n in passed), fresh
+        every = "\n  ".join(reasons[number] for number in sorted(reasons, reverse=True))
+        raise DamagedError(f"none of the sets in {self._root.work} is whole; no file was touched:\n  {every}")
+
+    def _restored(self, record: Record, reasons: dict[int, str], damaged: bool, fresh: bool) -> SavePoint:
+        disk, root = self._disk, self._root
+        strays = restore.swap(disk, root, self._manifest, record, fresh=fresh, ranks=self._ranks.size)
+        restore.drop_newer(disk, root, record.number)
+        self._committed, self._number, self._past = record, record.number, False
+        passed = "".join(f"; {reasons[number]}" for number in sorted(reasons, reverse=True))
+        aside = f"; moved to {self._discarded}: {', '.join(strays)}" if strays else ""
+        log = logger.warning if damaged else logger.info
+        log("restored %s: %s%s%s", record.label, _amount(record), passed, aside)
+        self._note("restored", set=record.number, step=record.step, passed_over=list(reasons.values()), aside=strays)
+        paths = tuple(file.path for file in record.files if file.kind in ("file", "append", "link"))
+        return SavePoint(record.number, record.step, record.time, paths)
+
+    def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
+        """Move the listed files into safekeeping as one set, labelled `step`.
+
+        On return the files are out of the way and safe from the death of this process; with `wait`, and for the first
+        set always, from power loss too. None: none of the files existed, so there was nothing to hide.
+        On error the files of this call are where they were; if it is the error of the set before (`SaveError`), nothing
+        of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
+        """
+        step = None if step is None else operator.index(step)
+        self._check("hide")
+        self._collect()
+        items, opened = save.find(self._disk, self._root, self._manifest, self._ranks.size)
+        if not items:
+            self._nothing_to_hide()
+            return None
+        for path in opened:
+            if path not in self._warned:
+                self._warned.add(path)
+                logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+        self._number += 1
+        first = self._committed is None
+        taken = save.take(self._disk, self._root, items, self._number, step, self._place, first=first)
+        self._past = False
+        point = SavePoint(taken.number, step, taken.time, tuple(item.path for item in items))
+        if wait or first or not self._background:
+            self._committed = self._secure(taken, give_back=True)
+        else:
+            self._flight = self._start(taken)
+        return point
+
+    def _nothing_to_hide(self) -> None:
+        names = ", ".join(entry.text for entry in self._manifest.entries)
+        again = "nothing" in self._warned or self._committed is not None
+        # Once is a first start. More often it is a manifest that does not name what the program writes.
+        logger.log(logging.WARNING if again else logging.INFO, "nothing to hide: none of these files exists: %s", names)
+        self._warned.add("nothing")
+
+    def wait(self) -> None:
+        """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed."""
+        self._check("wait")
+        self._collect()
+
+    def finish(self, step: SupportsIndex | None = None) -> None:
+        """Declare the files now in place the result of the run, and end the session.
+
+        If they were hidden and not written again, the last set is put back first. On return the files are durable, the
+        sets are gone, and a later `restore` leaves the files alone. On error files and sets are as they were.
+        Killed inside: `restore` gives the last set, or says that the run is finished.
+        """
+        step = None if step is None else operator.index(step)
+        self._check("finish")
+        self._collect()
+        disk, root, size = self._disk, self._root, self._ranks.size
+        items, _ = save.find(disk, root, self._manifest, size)
+        last = self._committed
+        if not items and last is not None:
+            try:
+                restore.bring_back(disk, root, last)
+            except restore.Damaged as error:
+                raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
+            items, _ = save.find(disk, root, self._manifest, size)
+            step = last.step if step is None else step
+        if not items and not all(entry.optional for entry in self._manifest.entries):
+            names = ", ".join(entry.text for entry in self._manifest.entries)
+            raise MissingFilesError(f"nothing to finish: there is no set, and none of these files exists: {names}")
+        save.finish(disk, root, items, self._number, step, __version__)
+        self._drop_sets()
+        logger.info("finished at step %s: %d files in place", step, len(items))
+        self._note("finished", set=self._number, step=step)
+        self._close("finish() was called")
+
+    def close(self) -> None:
+        """End the session and leave everything for the next start. Waits for the set in flight and raises its error."""
+        if self._closed:
+            return
+        try:
+            self._collect()
+        finally:
+            self._close("it was closed")
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        if kind is None:
+            self.finish()
+            return
+        try:
+            self.close()
+        except SafepointError as failure:  # the exception that ends the block is the one to see
+            logger.error("%s", failure)
+
+    # Behind the verbs.
+
+    @property
+    def _discarded(self) -> str:
+        return os.path.relpath(self._root.discarded, self._root.work)
+
+    def _check(self, verb: str) -> None:
+        if self._closed:
+            raise UsageError(f"{verb} after the end of the session ({self._closed}): call init first")
+        if os.getpid() != self._pid:
+            raise UsageError(f"{verb} in a forked process: only process {self._pid}, which called init, may save")
+        if self._past and verb in ("hide", "finish"):
+            raise UsageError(
+                f"{verb} before restore, in a directory that has save points: call restore() first, "
+                f"or remove {self._root.side} to start afresh; nothing was changed"
+            )
+
+    def _collect(self) -> None:
+        """Wait for the set in flight; its error is raised here, once."""
+        if self._flight is None:
+            return
+        flight, self._flight = self._flight, None
+        try:
+            self._committed = flight.result()
+        except KeyboardInterrupt:
+            self._flight = flight  # the wait was interrupted, not the save
+            raise
+
+    def _start(self, taken: Taken) -> Future[Record]:
+        if self._saver is None:
+            self._saver = _Saver()
+        return self._saver.submit(self._secure, taken)
+
+    def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
+        begin = time.perf_counter()
+        disk, root, size = self._disk, self._root, self._ranks.size
+        try:
+            record = save.secure(
+                disk, root, taken, self._committed, ranks=size, version=__version__, give_back=give_back
+            )  # fmt: skip
+        except SaveError as error:
+            self._note("failed", set=taken.number, step=taken.step, error=str(error))
+            raise
+        seconds = time.perf_counter() - begin
+        logger.info("saved %s: %s in %.3f s", record.label, _amount(record), seconds)
+        self._note("saved", set=record.number, step=record.step, **_sizes(record), seconds=round(seconds, 6))
+        try:
+            save.prune(disk, root, record, self._keep, self._ranks.agree(None, record.number))
+            save.prepare(disk, root, record.number + 1)
+        except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
+            logger.warning("%s: older sets not removed: %s", record.label, error)
+        return record
+
+    def _drop_sets(self) -> None:
+        """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
+        try:
+            for state in ("set", "failed"):
+                for number in self._root.numbers(self._disk, state):
+                    save.drop(self._disk, self._root, number, state)
+            if self._disk.exists(self._root.baseline):
+                self._disk.remove(self._root.baseline)
+        except OSError as error:
+            logger.warning("finished, but sets not removed: %s", error)
+
+    def _close(self, why: str) -> None:
+        self._closed = why
+        if self._saver is not None:
+            self._saver.stop()
+        self._release()
+
+    def _note(self, event: str, **what: Any) -> None:
+        """One line for people and reports; nothing depends on it, so it must not fail a save."""
+        line = {"time": time.time(), "event": event, "pid": self._pid, **what}
+        try:
+            if not self._disk.exists(self._root.log):
+                self._disk.write(self._root.log, b"")
+            self._disk.append(self._root.log, json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
+
+
+class _Saver:
+    """One thread for the life of the session. An executor would do, but costs `hide` twice as much to hand over to.
+
+    It does not keep the interpreter alive: `_at_exit` waits for the set in flight, so that none is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Future[Record], Callable[[Taken], Record], Taken] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name="safepoint-saver", daemon=True).start()
+
+    def submit(self, job: Callable[[Taken], Record], taken: Taken) -> Future[Record]:
+        future: Future[Record] = Future()
+        self._jobs.put((future, job, taken))
+        return future
+
+    def stop(self) -> None:
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            future, job, taken = work
+            try:
+                future.set_result(job(taken))
+            except BaseException as error:
+                future.set_exception(error)
+            del work, future, job, taken  # a waiting thread must not keep the session alive
+
+
+def _check_format(text: bytes, root: Root) -> None:
+    match = re.fullmatch(rb"safepoint (\d+)\n", text)
+    if not match:
+        raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")
+    if int(match[1]) > FORMAT:
+        raise FormatError(
+            f"{root.side} is in format {int(match[1])}, this safepoint ({__version__}) knows {FORMAT}: "
+            f"install a newer one; nothing was changed"
+        )
+
+
+def _sizes(record: Record) -> dict[str, int]:
+    data = [file for file in record.files if file.kind in ("file", "append")]
+    return {
+        "files": len(data), "bytes": sum(file.size for file in data), "stored": sum(file.stored_size for file in data)
+    }  # fmt: skip
+
+
+def _amount(record: Record) -> str:
+    sizes = _sizes(record)
+    return f"{sizes['files']} files, {sizes['bytes'] / 1e6:.1f} MB"
+
+
+def _at_exit(reference: weakref.ref[Session]) -> None:
+    """Finish the set in flight. A failure that nobody asked for must not vanish with the process."""
+    session = reference()
+    if session is not None and session._flight is not None and session._pid == os.getpid():
+        error = session._flight.exception()
+        if error is not None:
+            logger.error("%s", error)

@@ -1,0 +1,219 @@
+"""A small solver on a `FaultDisk`, and what must hold whenever it starts again. Its files at a step are a pure function
+of the step, so that every byte can be checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from faultdisk import FaultDisk, Image, Killed
+
+from safepoint import SafepointError, Session
+from safepoint.record import Root
+from safepoint.restore import verify
+
+PLAIN = "u.dat\nsub/v.dat\n"
+KINDS = """\
+u.dat                # moved
+sub/big.dat   compress
+history.csv   append
+params.db     copy
+fields/*.vtk         # as many as the step says
+run.zarr/
+"""
+
+
+def plain(step: int) -> dict[str, bytes]:
+    return {name: f"{name} at {step}\n".encode() * (10 + step) for name in ("u.dat", "sub/v.dat")}
+
+
+def kinds(step: int) -> dict[str, bytes]:
+    files = {name: f"{name} at {step}\n".encode() * 40 for name in ("u.dat", "sub/big.dat", "params.db")}
+    files["history.csv"] = b"".join(b"row %d\n" % k for k in range(step + 1))
+    files |= {f"fields/{step}-{k}.vtk": b"vtk %d" % k for k in range(1 + step % 2)}
+    files |= {f"run.zarr/{name}": f"{name} {step}".encode() for name in ("a/0.0", "meta")}
+    return files
+
+
+SHAPES: dict[str, tuple[str, Callable[[int], dict[str, bytes]]]] = {"plain": (PLAIN, plain), "kinds": (KINDS, kinds)}
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+def listed(directory: str | os.PathLike[str]) -> dict[str, bytes]:
+    """All files in W but the manifest and the side directory."""
+    work = Path(directory)
+    found = {}
+    for path in work.rglob("*"):
+        name = path.relative_to(work).as_posix()
+        if path.is_file() and name != ".safepoint" and not name.startswith(".safepoint.d/"):
+            found[name] = path.read_bytes()
+    return found
+
+
+class NowSaver:
+    """The background save happens at once, inside of `hide`."""
+
+    def submit(self, job: Callable[[Any], Any], taken: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(job(taken))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def stop(self) -> None:
+        pass
+
+
+class LateSaver(NowSaver):
+    """The background save happens when it is waited for: after the program wrote its next files."""
+
+    def submit(self, job: Callable[[Any], Any], taken: Any) -> Any:
+        outer = self
+
+        class Late:
+            def result(self) -> Any:
+                return NowSaver.submit(outer, job, taken).result()
+
+        return Late()
+
+
+SAVERS: dict[str, Any] = {"now": NowSaver, "late": LateSaver, "wait": None}
+
+
+@dataclass
+class Program:
+    """`run` is one life of the program, from start to finish, death or error."""
+
+    disk: FaultDisk
+    shape: str = "plain"
+    saver: str = "now"
+    steps: int = 3
+    initial: bool = False  # the files of step 0 are there at the first start
+    go_on: bool = False  # catch errors and compute on, as a program may
+    handed: int = -1  # the newest step for which hide had returned
+    durable: int = -1  # the newest step that was promised to survive a power cut
+    restored: int | None = None  # step of the set that this life began with
+    finished: bool = False
+    errors: list[SafepointError] = None  # type: ignore[assignment]
+    durable_at: list[tuple[int, int]] = None  # type: ignore[assignment]  # (operation, step) of each promise
+
+    def run(self) -> None:
+        self.errors, self.durable_at = [], []
+        try:
+            self._live()
+        except Killed:
+            pass
+        except SafepointError as error:
+            self.errors.append(error)
+        finally:
+            self.disk.end()
+
+    def _live(self) -> None:
+        files = SHAPES[self.shape][1]
+        session = Session(self.disk.directory, background=self.saver != "wait", disk=self.disk)
+        if SAVERS[self.saver] is not None:
+            session._saver = SAVERS[self.saver]()
+        saved = session.restore()
+        begin = self._check(saved, files)
+        for step in range(begin, self.steps):
+            try:
+                before = self.handed
+                session.hide(step=step)
+                if before >= 0:
+                    self._promise(before)  # the next hide has waited for it
+                self.handed = step
+                if session._committed is not None and session._flight is None:
+                    self._promise(step)
+            except SafepointError as error:
+                self.errors.append(error)
+                if not self.go_on:
+                    return
+            self._write(files(step + 1))
+        session.finish(step=self.steps)
+        self.finished = True
+        self._promise(self.steps)
+
+    def _promise(self, step: int) -> None:
+        self.durable = step
+        self.durable_at.append((len(self.disk.record.ops), step))
+
+    def _check(self, saved: Any, files: Callable[[int], dict[str, bytes]]) -> int:
+        """What restore said against what is there; the step to go on from."""
+        found = listed(self.disk.directory)
+        if saved is None:
+            expected = files(0) if self.initial else {}
+            self.restored = 0 if self.initial else None
+            if found != expected:
+                raise Violation(f"a first start, but there is {sorted(found)}, expected {sorted(expected)}")
+            if not self.initial:
+                self._write(files(0))
+            return 0
+        self.restored = saved.step
+        wrong = [name for name, data in files(saved.step).items() if found.pop(name, None) != data]
+        if wrong or found:
+            raise Violation(f"restored step {saved.step}, but {wrong} differ and {sorted(found)} should not be there")
+        return int(saved.step)
+
+    def _write(self, files: dict[str, bytes]) -> None:
+        """As a program does: over the old file if it is there, at the end of one that grows."""
+        for name in [n for n in listed(self.disk.directory) if n.startswith("fields/") and n not in files]:
+            os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
+        for name, data in files.items():
+            path = os.path.join(self.disk.directory, name)
+            parent = os.path.dirname(path)
+            for directory in (os.path.dirname(parent), parent):
+                if not os.path.isdir(directory):
+                    self.disk.mkdir(directory)
+            if name == "history.csv" and os.path.exists(path):
+                self.disk.append(path, data[os.path.getsize(path) :])
+            else:
+                self.disk.overwrite(path, data)
+
+
+def new_directory(path: str | os.PathLike[str], shape: str = "plain", *, initial: bool = False) -> str:
+    os.mkdir(path)
+    Path(path, ".safepoint").write_text(SHAPES[shape][0])
+    for name, data in (SHAPES[shape][1](0) if initial else {}).items():
+        Path(path, name).parent.mkdir(parents=True, exist_ok=True)
+        Path(path, name).write_bytes(data)
+    return str(path)
+
+
+def restart(disk: FaultDisk, like: Program) -> Program:
+    """The next life, undisturbed: it must start, and reach the end. Returns it, with what it restored."""
+    program = Program(disk, like.shape, like.saver, like.steps, like.initial)
+    program.run()
+    if program.errors:
+        raise Violation(f"could not start again: {program.errors[0]!r}") from program.errors[0]
+    if not program.finished:
+        raise Violation("did not reach the end")
+    if listed(disk.directory) != SHAPES[like.shape][1](like.steps):
+        raise Violation("the final files are wrong")
+    consistent(disk.directory)
+    return program
+
+
+def consistent(directory: str) -> None:
+    """Whatever happened, no set that claims to be committed is damaged, and nothing unknown lies around."""
+    real = FaultDisk(directory)
+    states = verify(real, Root(os.path.realpath(directory)))
+    bad = {number: state for number, state in states.items() if state not in ("committed", "uncommitted")}
+    if bad:
+        raise Violation(f"damaged sets: {bad}")
+
+
+def restart_image(image: Image, like: Program, *, kill_at: int = -1) -> Program:
+    """After a power cut: the machine is another one as far as page caches go."""
+    if kill_at >= 0:
+        first = FaultDisk(image.directory, boot="after", inodes=image.inodes, kill_at=kill_at)
+        Program(first, like.shape, like.saver, like.steps, like.initial).run()
+        image.inodes = first.inodes
+    return restart(FaultDisk(image.directory, boot="after", inodes=image.inodes), like)

@@ -1,0 +1,120 @@
+"""G1, G2, G2k, G3, G4 against death and power loss at every single operation, on the model of `faultdisk`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from faultdisk import FaultDisk, Image, images
+from program import SAVERS, SHAPES, Program, Violation, new_directory, restart, restart_image
+
+CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]
+each_case = pytest.mark.parametrize(("shape", "saver", "initial"), CASES)
+STEPS = 3
+
+
+def recorded(directory: Path, shape: str, saver: str, initial: bool) -> Program:
+    """An undisturbed life, with every operation it made."""
+    program = Program(FaultDisk(new_directory(directory, shape, initial=initial)), shape, saver, STEPS, initial)
+    program.run()
+    assert program.finished, program.errors
+    return program
+
+
+def killed(directory: Path, like: Program, at: int) -> Program:
+    """The same life, dead at operation `at`."""
+    disk = FaultDisk(new_directory(directory, like.shape, initial=like.initial), kill_at=at)
+    program = Program(disk, like.shape, like.saver, STEPS, like.initial)
+    program.run()
+    return program
+
+
+def nothing_lost(before: Program, after: Program) -> None:
+    """G2k, G4: what `hide` had returned for is what comes back, however fresh."""
+    least = STEPS if before.finished else before.handed
+    if (after.restored if after.restored is not None else -1) < least:
+        raise Violation(f"hide had returned for step {before.handed}, restored was {after.restored}")
+
+
+@each_case
+def test_killed_at_any_operation_it_goes_on_from_the_last_hide(
+    tmp_path: Path, shape: str, saver: str, initial: bool
+) -> None:
+    """G1, G2k, G3, G4: die before, and in the middle of, each operation that changes something; start again."""
+    whole = recorded(tmp_path / "whole", shape, saver, initial)
+    for at in whole.disk.record.changing:
+        directory = tmp_path / f"killed-{at}"
+        first = killed(directory, whole, at)
+        try:
+            assert first.disk.dead and not first.errors
+            nothing_lost(first, restart(FaultDisk(directory, inodes=first.disk.inodes), first))
+        except Violation as violation:
+            pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}): {violation}")
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("initial", [False, True])
+def test_killed_again_while_it_starts_again_it_still_goes_on(tmp_path: Path, shape: str, initial: bool) -> None:
+    """G3: die in a save, then at each operation of the start after it, until the first hide; then start in peace."""
+    whole = recorded(tmp_path / "whole", shape, "now", initial)
+    changing = whole.disk.record.changing
+    for at in changing[:: max(len(changing) // 23, 1)]:
+        first = killed(tmp_path / "count", whole, at)
+        second = Program(FaultDisk(tmp_path / "count", inodes=first.disk.inodes), shape, "now", STEPS, initial)
+        second.run()
+        shutil.rmtree(tmp_path / "count")
+        starts = second.disk.record.changing[: 12 + len(second.disk.record.changing) // 3]
+        for again in starts:
+            directory = tmp_path / f"killed-{at}-{again}"
+            first = killed(directory, whole, at)
+            middle = Program(FaultDisk(directory, kill_at=again, inodes=first.disk.inodes), shape, "now", STEPS, initial)
+            middle.run()
+            try:
+                last = restart(FaultDisk(directory, inodes=middle.disk.inodes), middle)
+                nothing_lost(first, last)
+                nothing_lost(middle, last)
+            except Violation as violation:
+                op = middle.disk.record.ops[again]
+                pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}), then at {again} ({op}): {violation}")
+            shutil.rmtree(directory)
+
+
+def promised(program: Program, ops: int) -> int:
+    """The step that must survive a power cut before operation `ops`."""
+    return max([step for at, step in program.durable_at if at <= ops], default=-1)
+
+
+def survives(image: Image, program: Program, kill_at: int = -1) -> None:
+    try:
+        after = restart_image(image, program, kill_at=kill_at)
+        restored = after.restored if after.restored is not None else -1
+        if restored < promised(program, image.ops):
+            raise Violation(f"step {promised(program, image.ops)} was promised, restored was {restored}")
+    except Violation as violation:
+        op = [*program.disk.record.ops, "the end"][image.ops]
+        pytest.fail(f"{image} ({op}){f', then killed at {kill_at}' * (kill_at >= 0)}: {violation}")
+    finally:
+        shutil.rmtree(image.directory)
+
+
+@each_case
+def test_power_cut_at_any_operation_leaves_one_whole_step(
+    tmp_path: Path, shape: str, saver: str, initial: bool
+) -> None:
+    """G1, G2, G3, G4: cut the power before each operation, in all the states that the model of the disk allows."""
+    program = recorded(tmp_path / "whole", shape, saver, initial)
+    count = 0
+    for image in images(program.disk.record, str(tmp_path), seed=1):
+        survives(image, program)
+        count += 1
+    assert count > 5 * len(program.disk.record.changing) // 2, "the model makes hardly any states: it tests nothing"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_power_cut_then_killed_while_it_starts_again(tmp_path: Path, shape: str) -> None:
+    """G3: both of these again during restore."""
+    program = recorded(tmp_path / "whole", shape, "now", False)
+    for n, image in enumerate(images(program.disk.record, str(tmp_path), seed=2, singles=1)):
+        survives(image, program, kill_at=(7 * n) % 160)
