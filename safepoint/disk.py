@@ -57,8 +57,6 @@ def naming(path: str) -> Iterator[None]:
 class Disk:
     """The real disk. Paths are absolute. Nothing is durable before `sync_files` and `sync_dir` returned."""
 
-    # Looking.
-
     def stat(self, path: str) -> os.stat_result:
         """The file itself, never what a symbolic link points to."""
         return os.lstat(path)
@@ -79,8 +77,6 @@ class Disk:
     def read(self, path: str) -> bytes:
         with self.open(path) as file, naming(path):
             return file.read()
-
-    # Changing.
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
@@ -148,14 +144,15 @@ class Disk:
             return False
         return True
 
-    # Making durable.
-
     def start_writeback(self, paths: Iterable[str]) -> None:
         """Let the disk begin on these files while the caller does something else; promises nothing."""
+        import ctypes
+
+        whole_file = ctypes.c_int64(0), ctypes.c_int64(0)
         start: Any = getattr(_libc(), "sync_file_range", None) if sys.platform == "linux" else None
         for path in paths if start else ():
             with self.open(path) as file:
-                start(file.fileno(), _c_int64(0), _c_int64(0), SYNC_FILE_RANGE_WRITE)
+                start(file.fileno(), *whole_file, SYNC_FILE_RANGE_WRITE)
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
@@ -172,8 +169,6 @@ class Disk:
             _fsync(descriptor, path)
         finally:
             os.close(descriptor)
-
-    # Asking the system.
 
     def lock(self, path: str) -> Callable[[], object] | None:
         """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held.
@@ -195,7 +190,7 @@ class Disk:
             return False
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            # If another process opens the file in this very moment the kernel tells us by a signal: SIGIO, which kills.
+            # If another process opens the file in this very moment the kernel sends us a signal: SIGIO, which kills.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, SIGURG)
             # A read lease is granted only on a file that nobody can write to; closing gives it back.
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -206,7 +201,7 @@ class Disk:
             os.close(descriptor)
 
     def place(self, path: str) -> Place:
-        """Which page cache holds `path`. Asked here, so that tests that cut the power without a reboot can change it."""
+        """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
         return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
 
 
@@ -242,12 +237,6 @@ def _libc() -> Any:
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
-
-
-def _c_int64(value: int) -> Any:
-    import ctypes
-
-    return ctypes.c_int64(value)
 
 
 def _boot_id() -> str:

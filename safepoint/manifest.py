@@ -18,10 +18,10 @@ import glob
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from stat import S_ISDIR
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from safepoint.errors import ManifestError, RefusedFileError
 
@@ -31,16 +31,15 @@ EXAMPLE = """\
     u.npy                   # the files that make a save point, one per line
     history.csv   append    # a file that only grows
     keep = 2                # a setting"""
-
-KINDS = ("move", "copy", "append")
 ATTRIBUTES = ("append", "compress", "copy", "optional")
 LEVELS = range(1, 23)  # of zstd
+DEFAULT_LEVEL = 3
 
+Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
-Stat = Callable[[str], os.stat_result]
-_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def _count(text: str) -> int:
@@ -53,15 +52,13 @@ def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text)
     if not match:
         raise ValueError("takes a size, such as 64 MiB")
-    return int(match[1]) * _SIZES[match[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 SETTINGS: dict[str, tuple[Callable[[str], int], int]] = {
     "keep": (_count, 2),  # how many committed sets stay
     "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted
 }
-
-
 _TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2
 
 
@@ -72,10 +69,10 @@ class Entry:
     line: int
     text: str  # as the user wrote it, for messages
     pattern: str  # a glob; literal names are escaped; `{rank}` and `{size}` not yet filled in
-    kind: str = "move"  # one of KINDS
-    tree: bool = False  # a whole directory
-    compress: int | None = None  # zstd level
-    optional: bool = False
+    kind: str  # move, copy, append
+    tree: bool  # a whole directory
+    compress: int | None  # zstd level
+    optional: bool
 
     def filled(self, rank: int, size: int) -> str:
         return self.pattern.format(rank=rank, size=size)
@@ -138,9 +135,8 @@ def _expand(entry: Entry, work: str, stat: Stat, rank: int, size: int) -> dict[s
             info = stat(f"{work}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if not literal and (path.split("/")[0] in (SIDE, NAME) or (S_ISDIR(info.st_mode) and not entry.tree)):
-            continue  # a glob without a trailing slash means files only
-        found[path] = Match(entry, info)
+        if literal or (path.split("/")[0] not in (SIDE, NAME) and (entry.tree or not S_ISDIR(info.st_mode))):
+            found[path] = Match(entry, info)  # a glob without a trailing slash means files only
     return found
 
 
@@ -149,14 +145,11 @@ def load(directory: str) -> Manifest:
     path = os.path.join(directory, NAME)
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            text = file.read()
+            return parse(file.read(), path)
     except FileNotFoundError:
-        raise ManifestError(
-            f"no manifest {path}: list the files that make a save point in it, for example\n{EXAMPLE}"
-        ) from None
+        raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
     except OSError as error:
-        raise ManifestError(f"cannot read the manifest {path}: {error.strerror}") from error
-    return parse(text, path)
+        raise ManifestError(f"cannot read the manifest {path}: {error.strerror}", error.errno) from error
 
 
 def parse(text: str, path: str = NAME) -> Manifest:
@@ -164,9 +157,8 @@ def parse(text: str, path: str = NAME) -> Manifest:
     entries: dict[str, Entry] = {}
     settings: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        line = _TIGHT_SETTING.sub(r"\1 = ", line)
         try:
-            tokens = list(_tokens(line))
+            tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
             if len(tokens) >= 2 and tokens[1][0] == "equals":
                 name, value = _setting(tokens)
                 if name in settings:
@@ -174,7 +166,7 @@ def parse(text: str, path: str = NAME) -> Manifest:
                 settings[name] = value
             elif tokens:
                 entry = _entry(number, tokens)
-                earlier = entries.setdefault(entry.pattern.rstrip("/"), entry)
+                earlier = entries.setdefault(entry.pattern, entry)
                 if earlier is not entry:
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
         except ValueError as error:
@@ -193,10 +185,9 @@ def _tokens(line: str) -> Iterator[tuple[str, str]]:
             cause = "a quote is not closed, or text follows it" if rest[0] in "\"'" else "cannot be read"
             raise ValueError(f"{rest}: {cause}")
         position = match.end()
-        kind = str(match.lastgroup)
-        if kind == "comment":
+        if match.lastgroup == "comment":
             return
-        yield kind, match[kind]
+        yield str(match.lastgroup), match[str(match.lastgroup)]
 
 
 def _setting(tokens: list[tuple[str, str]]) -> tuple[str, int]:
@@ -209,34 +200,30 @@ def _setting(tokens: list[tuple[str, str]]) -> tuple[str, int]:
         raise ValueError(f"{name} {error}, not {value or 'nothing'}") from None
 
 
-def _perhaps(word: str, known: Any) -> str:
+def _perhaps(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(sorted(known))})"
 
 
 def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
-    (quoting, text), attributes = tokens[0], tokens[1:]
-    name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
-    given = {}
+    (quoting, text), *attributes = tokens
+    given: dict[str, int] = {}
     for _, attribute in attributes:
         key, equals, value = attribute.partition("=")
         if key not in ATTRIBUTES or (equals and key != "compress"):
             raise ValueError(f"unknown attribute {attribute}{_perhaps(key, ATTRIBUTES)}")
         if key in given:
             raise ValueError(f"{key} is given twice")
-        given[key] = _level(value) if equals else None
-    if "copy" in given and "append" in given:
-        raise ValueError("copy and append exclude each other")
-    if "append" in given and "compress" in given:
-        raise ValueError("an append file stays in place, so it cannot be compressed")
+        if equals and not (value.isdecimal() and int(value) in LEVELS):
+            raise ValueError(f"compress takes a level from {LEVELS[0]} to {LEVELS[-1]}, not {value or 'nothing'}")
+        given[key] = int(value) if equals else DEFAULT_LEVEL
+    name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
     tree = name.endswith("/")
-    if tree and "append" in given:
-        raise ValueError("append is for files, not for directories")
-    return Entry(
-        line, text, _pattern(name, literal=quoting == "single"), tree=tree, optional="optional" in given,
-        kind="copy" if "copy" in given else "append" if "append" in given else "move",
-        compress=(given["compress"] or 3) if "compress" in given else None,
-    )  # fmt: skip
+    if "append" in given and ("copy" in given or "compress" in given or tree):
+        raise ValueError("an append file stays in place and grows: that excludes copy, compress and directories")
+    kind = "copy" if "copy" in given else "append" if "append" in given else "move"
+    pattern = _pattern(name, literal=quoting == "single")
+    return Entry(line, text, pattern, kind, tree, given.get("compress"), "optional" in given)
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -245,33 +232,21 @@ def _unescape(match: re.Match[str]) -> str:
     return _ESCAPES[match[1]]
 
 
-def _level(text: str) -> int:
-    if not text.isdecimal() or int(text) not in LEVELS:
-        raise ValueError(f"compress takes a level from {LEVELS[0]} to {LEVELS[-1]}, not {text or 'nothing'}")
-    return int(text)
-
-
 def _pattern(name: str, *, literal: bool) -> str:
-    if not name.strip("/") and not name.startswith("/"):
-        raise ValueError("the name is empty")
-    if "\0" in name:
-        raise ValueError("the name contains a NUL byte")
-    parts = name.split("/")
-    if name.startswith("/") or ".." in parts:
-        raise ValueError(f"{name} leads outside the working directory; names are relative to it, without ..")
+    if not name or "\0" in name:
+        raise ValueError("the name is empty or contains a NUL byte")
     clean = posixpath.normpath(name)
-    if clean == "." or clean.split("/")[0] in (NAME, SIDE):
-        raise ValueError(f"{name} cannot be saved: it holds the save points themselves")
-    if literal:
-        return glob.escape(clean).replace("{", "{{").replace("}", "}}")
+    glob_of = glob.escape(clean).replace("{", "{{").replace("}", "}}") if literal else clean
     try:
-        one, other = clean.format(rank=0, size=1), clean.format(rank=7, size=11)
+        filled = [glob_of.format(rank=rank, size=size) for rank, size in ((0, 1), (7, 11))]
     except (KeyError, IndexError, ValueError, AttributeError) as error:
         raise ValueError(
-            f"{name}: {{rank}} and {{size}} are known, with a format such as {{rank:04d}}; "
-            f"a literal brace is doubled ({type(error).__name__}: {error})"
+            f"{name}: {{rank}} and {{size}} are known, with a format such as {{rank:04d}}; a literal brace is doubled "
+            f"({type(error).__name__}: {error})"
         ) from None
-    for path in (one, other):
+    for path in (name, *filled):
         if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{name} leads outside the working directory")
-    return clean
+            raise ValueError(f"{name} leads outside the working directory; names are relative to it, without ..")
+    if clean == "." or clean.split("/")[0] in (NAME, SIDE):
+        raise ValueError(f"{name} cannot be saved: it holds the save points themselves")
+    return glob_of

@@ -95,9 +95,6 @@ class Root:
                 raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
 
 
-# Sealed files.
-
-
 class Unsealed(Exception):
     """The file is not what was written: cut short, or changed since."""
 
@@ -130,9 +127,6 @@ def write_durably(disk: Disk, path: str, data: bytes) -> None:
     disk.sync_files([new])
     disk.rename(new, path)
     disk.sync_dir(os.path.dirname(path))
-
-
-# Sets.
 
 
 class Item(NamedTuple):

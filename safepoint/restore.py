@@ -75,9 +75,6 @@ def _or_damaged(path: str, read: Callable[[], Any]) -> Any:
         raise Damaged(f"{name}: {error.strerror}") from error
 
 
-# Settle.
-
-
 def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, version: str) -> list[Candidate]:
     """Bring a root that a process left behind into order; its sets, newest first.
 
@@ -96,7 +93,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
             try:
                 taken = _provably_whole(disk, root, number, place)
                 _move_rest(disk, root, taken)
-                newest = save.secure(disk, root, taken, newest, ranks=ranks, version=version)
+                newest = save.secure(disk, root, taken, newest, ranks, version)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno is not None:
@@ -201,9 +198,6 @@ def _move_rest(disk: Disk, root: Root, taken: Taken) -> None:
             save.snapshot(disk, root, source, target, item)
 
 
-# The baseline: which listed files the first start found.
-
-
 def note_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> None:
     """Write down what exists before the program writes its first file; on return that is durable."""
     rows = [
@@ -270,9 +264,6 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
     return torn
 
 
-# Stage.
-
-
 def stage(disk: Disk, root: Root, record: Record, progress: Progress | None = None) -> None:
     """Copy a set out of its safe into `stage/`, through its checksums; W is not touched.
 
@@ -327,9 +318,6 @@ def _read_out(
         raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
     if checksum != file.checksum:
         raise Damaged(f"the checksum of {file.path} differs")
-
-
-# Swap.
 
 
 def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: bool, ranks: int) -> list[str]:
@@ -411,9 +399,6 @@ def drop_newer(disk: Disk, root: Root, number: int) -> None:
             disk.sync_dir(root.path)
         for n in newer:
             disk.remove_tree(root.state("gone", n))
-
-
-# Verify.
 
 
 def verify(disk: Disk, root: Root, progress: Progress | None = None) -> dict[int, str]:

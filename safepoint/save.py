@@ -28,8 +28,6 @@ from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError
 from safepoint.manifest import Entry, Manifest
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump, label, seal, write_durably
 
-# Take.
-
 
 def find(disk: Disk, root: Root, manifest: Manifest, ranks: int = 1) -> tuple[tuple[Item, ...], list[str]]:
     """What the manifest's entries mean now, and which of it is snapshotted only because it is still open for writing.
@@ -185,14 +183,11 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
             _move_missing(disk, one, other)
 
 
-# Store, commit.
-
-
 def secure(
-    disk: Disk, root: Root, taken: Taken, previous: Record | None, *, ranks: int, version: str, give_back: bool = False
+    disk: Disk, root: Root, taken: Taken, previous: Record | None, ranks: int, version: str, *, give_back: bool = False
 ) -> Record:
-    """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the files
-    are back in W (`give_back`) or kept below the root.
+    """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
+    files are back in W (`give_back`) or kept below the root.
 
     Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
     """
@@ -208,6 +203,8 @@ def secure(
         if isinstance(error, SyncFailed) or disk.exists(root.record(number)):
             state = "failed"
             with contextlib.suppress(OSError):  # the error of the save is the one to report
+                if disk.exists(root.state("failed", number)):  # of an earlier run, which had a set of this number too
+                    disk.remove_tree(root.state("failed", number))
                 disk.rename(root.set(number), root.state("failed", number))  # rule (3)
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back:
@@ -343,9 +340,6 @@ def commit(disk: Disk, root: Root, record: Record) -> None:
     write_durably(disk, root.record(record.number), dump(record))
     # The name of the set itself: a new directory is not durable with what it holds, and older sets go after this.
     disk.sync_dir(root.path)
-
-
-# Prune, finish.
 
 
 def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:

@@ -18,7 +18,6 @@ import json
 import logging
 import operator
 import os
-import re
 import socket
 import sys
 import threading
@@ -44,11 +43,12 @@ from safepoint.errors import (
     UsageError,
 )
 from safepoint.ranks import Serial
-from safepoint.record import FORMAT, FORMAT_LINE, Record, Root, Taken, write_durably
+from safepoint.record import FORMAT, Record, Root, Taken, write_durably
 from safepoint.restore import Candidate
 
 __version__ = "0.1.0"
 logger = logging.getLogger("safepoint")
+REAL = Disk()
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,14 @@ class Session:
     exception leaves the block, keeps the sets for the next start."""
 
     def __init__(
-        self, directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True,
-        disk: Disk | None = None,
-    ) -> None:  # fmt: skip
-        self._disk = disk or Disk()
+        self,
+        directory: str | os.PathLike[str] = ".",
+        *,
+        keep: int | None = None,
+        background: bool = True,
+        disk: Disk = REAL,
+    ) -> None:
+        self._disk = disk
         self._ranks = Serial()
         self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
         self._manifest = manifest.load(self._root.work)
@@ -90,14 +94,11 @@ class Session:
         self._closed = ""
         with self._root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
             self._release = self._lock()
-            try:
+            with contextlib.ExitStack() as on_error:
+                on_error.callback(self._release)
                 self._set_up()
-            except BaseException:
-                self._release()
-                raise
+                on_error.pop_all()
         atexit.register(_at_exit, weakref.ref(self))
-
-    # Opening.
 
     def _lock(self) -> Callable[[], object]:
         """Make the side directory if there is none, and take the lock; what releases it."""
@@ -134,7 +135,7 @@ class Session:
         self._place = disk.place(root.path)
         mark = restore.finish_mark(disk, root)
         numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
-        self._number = max([*numbers, int(mark["number"]) if mark else 0])
+        self._number = max([*numbers, mark["number"] if mark else 0])
         self._fresh = not disk.exists(root.baseline)  # no earlier start could have left torn first files
         self._past = bool(numbers or mark or not self._fresh)
         owner = {"host": self._place.host, "pid": self._pid, "since": time.time(), "command": " ".join(sys.argv)}
@@ -142,15 +143,13 @@ class Session:
             disk.remove(root.owner)
         disk.write(root.owner, json.dumps(owner).encode())
         if not disk.exists(root.format):
-            write_durably(disk, root.format, FORMAT_LINE.encode())
+            write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
         if not numbers:
             # The way to the first set, before there is one: W, the side directory, this root.
             disk.sync_dir(root.side)
             disk.sync_dir(root.work)
             if self._fresh:
                 restore.note_baseline(disk, root, self._manifest, self._ranks.size)
-
-    # The verbs.
 
     def restore(self) -> SavePoint | None:
         """Put the last complete set back into place.
@@ -165,10 +164,10 @@ class Session:
         disk, root, size = self._disk, self._root, self._ranks.size
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             mark = restore.finish_mark(disk, root)
-            finished = int(mark["number"]) if mark else 0
+            finished = mark["number"] if mark else 0
             candidates = restore.settle(disk, root, self._place, finished, ranks=size, version=__version__)
             if candidates:
-                return self._restored(*self._choose(candidates))
+                return self._choose(candidates)
             torn = [] if self._fresh else restore.check_baseline(disk, root, self._manifest, size)
         self._committed, self._past, self._fresh = None, False, True
         if torn:
@@ -179,43 +178,39 @@ class Session:
             return None
         self._drop_sets()
         changed = restore.changed_since(disk, root, mark)
-        (logger.warning if changed else logger.info)(
-            "the run was finished at step %s; its files are left alone%s", mark["step"],
-            ", but these are no longer what they were: " + ", ".join(changed) if changed else "",
-        )  # fmt: skip
+        but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
+        log = logger.warning if changed else logger.info
+        log("the run was finished at step %s; its files are left alone%s", mark["step"], but)
         self._note("restored", set=finished, step=mark["step"], finished=True)
         return SavePoint(finished, mark["step"], mark["time"], tuple(row["path"] for row in mark["files"]), True)
 
-    def _choose(self, candidates: list[Candidate]) -> tuple[Record, dict[int, str], bool, bool]:
-        """Stage the newest whole set; it, why newer ones were passed over, whether one of these had been committed, and
-        whether this is the first try (no restore was killed before it)."""
-        fresh = not self._disk.exists(self._root.stage)
+    def _choose(self, candidates: list[Candidate]) -> SavePoint:
+        """Give back the newest set that is whole."""
+        disk, root = self._disk, self._root
+        fresh = not disk.exists(root.stage)  # else a restore was killed, and this repeats it
         reasons = {c.number: f"set {c.number}: {c.reason}" for c in candidates if not c.record}
         offers = {c.number: c.record for c in candidates if c.record}
         while (number := self._ranks.newest_common(tuple(offers))) is not None:
             record = offers.pop(number)
             try:
-                restore.stage(self._disk, self._root, record)
+                restore.stage(disk, root, record)
             except restore.Damaged as error:
                 reasons[number] = f"{record.label}: {error}"
             else:
-                passed = {n: reason for n, reason in reasons.items() if n > number}
-                return record, passed, any(self._disk.exists(self._root.record(n)) for n in passed), fresh
-        every = "\n  ".join(reasons[number] for number in sorted(reasons, reverse=True))
-        raise DamagedError(f"none of the sets in {self._root.work} is whole; no file was touched:\n  {every}")
-
-    def _restored(self, record: Record, reasons: dict[int, str], damaged: bool, fresh: bool) -> SavePoint:
-        disk, root = self._disk, self._root
+                break
+        else:
+            every = "\n  ".join(reasons[n] for n in sorted(reasons, reverse=True))
+            raise DamagedError(f"none of the sets in {root.work} is whole; no file was touched:\n  {every}")
+        passed = sorted((n for n in reasons if n > number), reverse=True)
+        log = logger.warning if any(disk.exists(root.record(n)) for n in passed) else logger.info
         strays = restore.swap(disk, root, self._manifest, record, fresh=fresh, ranks=self._ranks.size)
-        restore.drop_newer(disk, root, record.number)
-        self._committed, self._number, self._past = record, record.number, False
-        passed = "".join(f"; {reasons[number]}" for number in sorted(reasons, reverse=True))
-        aside = f"; moved to {self._discarded}: {', '.join(strays)}" if strays else ""
-        log = logger.warning if damaged else logger.info
-        log("restored %s: %s%s%s", record.label, _amount(record), passed, aside)
-        self._note("restored", set=record.number, step=record.step, passed_over=list(reasons.values()), aside=strays)
+        restore.drop_newer(disk, root, number)
+        self._committed, self._number, self._past = record, number, False
+        aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
+        log("; ".join([f"restored {record.label}: {_amount(record)}", *(reasons[n] for n in passed), *aside]))
+        self._note("restored", set=number, step=record.step, passed_over=[reasons[n] for n in passed], aside=strays)
         paths = tuple(file.path for file in record.files if file.kind in ("file", "append", "link"))
-        return SavePoint(record.number, record.step, record.time, paths)
+        return SavePoint(number, record.step, record.time, paths)
 
     def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
         """Move the listed files into safekeeping as one set, labelled `step`.
@@ -230,12 +225,14 @@ class Session:
         self._collect()
         items, opened = save.find(self._disk, self._root, self._manifest, self._ranks.size)
         if not items:
-            self._nothing_to_hide()
+            # Once is a first start. More often it is a manifest that does not name what the program writes.
+            log = logger.warning if "" in self._warned or self._committed else logger.info
+            log("nothing to hide: none of these files exists: %s", self._listed)
+            self._warned.add("")
             return None
-        for path in opened:
-            if path not in self._warned:
-                self._warned.add(path)
-                logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+        for path in set(opened) - self._warned:
+            self._warned.add(path)
+            logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
         self._number += 1
         first = self._committed is None
         taken = save.take(self._disk, self._root, items, self._number, step, self._place, first=first)
@@ -244,15 +241,9 @@ class Session:
         if wait or first or not self._background:
             self._committed = self._secure(taken, give_back=True)
         else:
-            self._flight = self._start(taken)
+            self._saver = self._saver or _Saver()
+            self._flight = self._saver.submit(self._secure, taken)
         return point
-
-    def _nothing_to_hide(self) -> None:
-        names = ", ".join(entry.text for entry in self._manifest.entries)
-        again = "nothing" in self._warned or self._committed is not None
-        # Once is a first start. More often it is a manifest that does not name what the program writes.
-        logger.log(logging.WARNING if again else logging.INFO, "nothing to hide: none of these files exists: %s", names)
-        self._warned.add("nothing")
 
     def wait(self) -> None:
         """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed."""
@@ -280,8 +271,9 @@ class Session:
             items, _ = save.find(disk, root, self._manifest, size)
             step = last.step if step is None else step
         if not items and not all(entry.optional for entry in self._manifest.entries):
-            names = ", ".join(entry.text for entry in self._manifest.entries)
-            raise MissingFilesError(f"nothing to finish: there is no set, and none of these files exists: {names}")
+            raise MissingFilesError(
+                f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
+            )
         save.finish(disk, root, items, self._number, step, __version__)
         self._drop_sets()
         logger.info("finished at step %s: %d files in place", step, len(items))
@@ -313,11 +305,13 @@ class Session:
         except SafepointError as failure:  # the exception that ends the block is the one to see
             logger.error("%s", failure)
 
-    # Behind the verbs.
-
     @property
     def _discarded(self) -> str:
-        return os.path.relpath(self._root.discarded, self._root.work)
+        return self._root.shown(self._root.discarded)
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(entry.text for entry in self._manifest.entries)
 
     def _check(self, verb: str) -> None:
         if self._closed:
@@ -341,18 +335,11 @@ class Session:
             self._flight = flight  # the wait was interrupted, not the save
             raise
 
-    def _start(self, taken: Taken) -> Future[Record]:
-        if self._saver is None:
-            self._saver = _Saver()
-        return self._saver.submit(self._secure, taken)
-
     def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
         begin = time.perf_counter()
         disk, root, size = self._disk, self._root, self._ranks.size
         try:
-            record = save.secure(
-                disk, root, taken, self._committed, ranks=size, version=__version__, give_back=give_back
-            )  # fmt: skip
+            record = save.secure(disk, root, taken, self._committed, size, __version__, give_back=give_back)
         except SaveError as error:
             self._note("failed", set=taken.number, step=taken.step, error=str(error))
             raise
@@ -423,26 +410,21 @@ class _Saver:
 
 
 def _check_format(text: bytes, root: Root) -> None:
-    match = re.fullmatch(rb"safepoint (\d+)\n", text)
-    if not match:
+    word, _, number = text.decode(errors="replace").rstrip("\n").partition(" ")
+    if word != "safepoint" or not number.isdecimal():
         raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")
-    if int(match[1]) > FORMAT:
-        raise FormatError(
-            f"{root.side} is in format {int(match[1])}, this safepoint ({__version__}) knows {FORMAT}: "
-            f"install a newer one; nothing was changed"
-        )
+    if int(number) > FORMAT:
+        known = f"this safepoint ({__version__}) knows {FORMAT}"
+        raise FormatError(f"{root.side} is in format {number}, {known}: install a newer one; nothing was changed")
 
 
 def _sizes(record: Record) -> dict[str, int]:
     data = [file for file in record.files if file.kind in ("file", "append")]
-    return {
-        "files": len(data), "bytes": sum(file.size for file in data), "stored": sum(file.stored_size for file in data)
-    }  # fmt: skip
+    return {"files": len(data), "bytes": sum(f.size for f in data), "stored": sum(f.stored_size for f in data)}
 
 
 def _amount(record: Record) -> str:
-    sizes = _sizes(record)
-    return f"{sizes['files']} files, {sizes['bytes'] / 1e6:.1f} MB"
+    return "{files} files, {megabytes:.1f} MB".format(**(sizes := _sizes(record)), megabytes=sizes["bytes"] / 1e6)
 
 
 def _at_exit(reference: weakref.ref[Session]) -> None:

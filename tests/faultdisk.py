@@ -64,14 +64,16 @@ class Recorder:
 
 
 class FaultDisk(Disk):
-    """`kill_at`: die before this operation, half way through it if it writes. `fail_at`: it fails with `error`."""
+    """`kill_at`: die before this operation, half way through it if it writes. `fail_at`: it fails with `error`, once,
+    or, with `from_then_on`, it and every later one that changes something, as on a full disk."""
 
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
-        boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
+        from_then_on: bool = False,        boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
     ) -> None:  # fmt: skip
         self.directory = os.path.realpath(directory)
         self.kill_at, self.fail_at, self.error = kill_at, fail_at, error
+        self.from_then_on = from_then_on
         self.boot, self.mount = boot, mount
         self.inodes = inodes or {}  # real inode numbers -> those that the recorded run saw
         self.dead = False
@@ -131,8 +133,8 @@ class FaultDisk(Disk):
         if op == self.kill_at:
             self.dead = True
             raise Killed(self.record.ops[-1])
-        if op == self.fail_at:
-            self.failed = self.record.ops[-1]
+        if op == self.fail_at or (self.from_then_on and changes and 0 <= self.fail_at < op):
+            self.failed = self.failed or self.record.ops[-1]
             kind = SyncFailed if what == "sync" else OSError
             raise kind(self.error, os.strerror(self.error), path)
         return op

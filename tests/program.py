@@ -88,6 +88,10 @@ class LateSaver(NowSaver):
 SAVERS: dict[str, Any] = {"now": NowSaver, "late": LateSaver, "wait": None}
 
 
+class Crash(Exception):
+    """The program itself could not write its files, and ends."""
+
+
 @dataclass
 class Program:
     """`run` is one life of the program, from start to finish, death or error."""
@@ -109,7 +113,7 @@ class Program:
         self.errors, self.durable_at = [], []
         try:
             self._live()
-        except Killed:
+        except (Killed, Crash):
             pass
         except SafepointError as error:
             self.errors.append(error)
@@ -137,7 +141,13 @@ class Program:
                 if not self.go_on:
                     return
             self._write(files(step + 1))
-        session.finish(step=self.steps)
+        try:
+            session.finish(step=self.steps)
+        except SafepointError as error:
+            if not self.go_on:
+                raise
+            self.errors.append(error)
+            session.finish(step=self.steps)
         self.finished = True
         self._promise(self.steps)
 
@@ -164,6 +174,12 @@ class Program:
 
     def _write(self, files: dict[str, bytes]) -> None:
         """As a program does: over the old file if it is there, at the end of one that grows."""
+        try:
+            self._write_each(files)
+        except OSError as error:
+            raise Crash from error
+
+    def _write_each(self, files: dict[str, bytes]) -> None:
         for name in [n for n in listed(self.disk.directory) if n.startswith("fields/") and n not in files]:
             os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
         for name, data in files.items():
@@ -173,7 +189,7 @@ class Program:
                 if not os.path.isdir(directory):
                     self.disk.mkdir(directory)
             if name == "history.csv" and os.path.exists(path):
-                self.disk.append(path, data[os.path.getsize(path) :])
+                self.disk.append(path, data[os.path.getsize(path) :])  # rows of a failed hide are there already
             else:
                 self.disk.overwrite(path, data)
 

@@ -1,0 +1,51 @@
+# Each of these is one command on a machine that has Python 3.10 or newer, pip and make; all else goes into .venv.
+#
+#     make demo     kill a computation twice, start it again, and see that nothing of it is lost (a minute)
+#     make test     all tests
+#     make check    style, types and layers (seconds)
+#     make crash    the tests of kills and power cuts in their long form
+#     make bench    how long hide keeps a program waiting
+#     make clean    remove all that these have made
+
+PYTHON ?= python3
+VENV := .venv/bin/python
+INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check crash bench clean
+
+demo: .venv/.demo
+	$(VENV) examples/demo.py
+
+test: .venv/.dev
+	$(VENV) -m pytest -n 2 --dist worksteal
+
+check: .venv/.dev
+	$(VENV) -m ruff check .
+	$(VENV) -m ruff format --check .
+	$(VENV) -m mypy
+	$(VENV) -m pytest -q tests/test_house.py
+
+crash: .venv/.dev
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 tests/test_crash.py tests/test_strace.py tests/test_kill.py tests/test_machine.py
+
+bench: .venv/.dev
+	$(VENV) benchmarks/blocking.py
+
+clean:
+	rm -rf .venv build demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is set when its step is done, so that an interrupted one is done again and a second call is quick.
+# pip knows --group since 25.1.
+.venv/.pip:
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --upgrade 'pip>=25.1'
+	touch $@
+
+.venv/.demo: .venv/.pip pyproject.toml
+	$(INSTALL) --editable '.[examples]' --group demo
+	touch $@
+
+.venv/.dev: .venv/.pip pyproject.toml
+	$(INSTALL) --editable '.[examples]' --group dev
+	touch $@

@@ -1,0 +1,227 @@
+"""Bytes through checksum and zstd: what goes in comes out, and what does not is noticed."""
+
+from __future__ import annotations
+
+import errno
+import io
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import xxhash
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from safepoint.codec import BadFrame, checksum, copy, pack, unpack
+from safepoint.disk import Disk
+
+MIB = 1 << 20  # files are read in blocks of this size
+BOUNDARIES = sorted({max(0, k * MIB + d) for k in (0, 1, 2) for d in (-1, 0, 1)} | {128 << 10, (128 << 10) + 1})
+
+
+class Bytes(io.BytesIO):
+    """A file in memory; like those of `Disk` it has a name."""
+
+    name = "memory"
+
+
+def noise(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def packed(data: bytes, level: int = 3, announced: int | None = None) -> bytes:
+    sink = Bytes()
+    pack(Bytes(data), sink, level, len(data) if announced is None else announced)
+    return sink.getvalue()
+
+
+def unpacked(frame: bytes) -> tuple[bytes, tuple[int, str]]:
+    sink = Bytes()
+    done = unpack(Bytes(frame), sink)
+    return sink.getvalue(), done
+
+
+def program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"needs the program {name}")
+    return path
+
+
+# Checksums and copies.
+
+
+@given(st.binary())
+def test_the_checksum_is_xxh3_128(data: bytes) -> None:
+    """G6: what `docs/format.md` says anybody can compute."""
+    digest = xxhash.xxh3_128(data).hexdigest()
+    assert (checksum(data), copy(Bytes(data))) == (digest, (len(data), digest))
+
+
+def test_the_checksum_of_nothing_is_the_published_one() -> None:
+    assert checksum(b"") == "99aa06d3014798d86001c324468d497f"
+
+
+@pytest.mark.parametrize("size", BOUNDARIES)
+def test_the_checksum_is_what_xxh128sum_prints(tmp_path: Path, size: int) -> None:
+    """G6: a set can be checked by hand."""
+    path = tmp_path / "file"
+    path.write_bytes(noise(size))
+    done = subprocess.run([program("xxh128sum"), str(path)], capture_output=True, text=True, check=True)
+    with Disk().open(str(path)) as source:
+        assert copy(source) == (size, done.stdout.split()[0])
+
+
+@pytest.mark.parametrize("size", BOUNDARIES)
+def test_a_copy_is_the_same_and_reports_every_byte(size: int) -> None:
+    data, sink, seen = noise(size), Bytes(), list[int]()
+    assert copy(Bytes(data), sink, progress=seen.append) == (size, checksum(data))
+    assert (sink.getvalue() == data, sum(seen)) == (True, size)
+
+
+@pytest.mark.parametrize("limit", [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB + 5, 2 * MIB + 6, 1 << 40])
+def test_a_copy_with_a_limit_is_of_the_first_bytes(limit: int) -> None:
+    """An append file: a set owns so many bytes of it and must not see the rest."""
+    data, sink = noise(2 * MIB + 5), Bytes()
+    first = data[:limit]
+    assert copy(Bytes(data), sink, limit) == (len(first), checksum(first))
+    assert sink.getvalue() == first
+
+
+def test_an_error_while_reading_names_the_file() -> None:
+    """G7: EIO is an exception here, and not a signal in the solver. The first page of a process cannot be read."""
+    path = "/proc/self/mem"
+    if not Path(path).exists():
+        pytest.skip(f"needs {path}, a file that cannot be read")
+    with Disk().open(path) as source, pytest.raises(OSError) as caught:
+        copy(source)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, path)
+
+
+@pytest.mark.parametrize("size", [1, 5 * MIB])
+def test_an_error_while_writing_names_the_file_and_is_not_taken_for_a_bad_frame(size: int) -> None:
+    """G7: a full disk is a full disk, also below the compressor."""
+    path = "/dev/full"
+    if not Path(path).exists():
+        pytest.skip(f"needs {path}, a disk that is full")
+    with open(path, "wb", buffering=0) as sink:
+        with pytest.raises(OSError) as copying:
+            copy(Bytes(noise(size)), sink)
+        with pytest.raises(OSError) as packing:
+            pack(Bytes(noise(size)), sink, 3, size)
+    seen = [(caught.value.errno, caught.value.filename) for caught in (copying, packing)]
+    assert seen == [(errno.ENOSPC, path)] * 2
+
+
+# Frames.
+
+
+@settings(deadline=None)
+@given(st.binary(), st.integers(1, 22), st.integers(1, 200))
+@example(b"", 3, 1)
+def test_what_is_packed_comes_out_again(block: bytes, level: int, times: int) -> None:
+    """G6: at every level, with size and checksum of the bytes themselves on both sides."""
+    data = block * times
+    sink = Bytes()
+    expected = (len(data), checksum(data))
+    assert pack(Bytes(data), sink, level, len(data)) == expected
+    assert unpacked(sink.getvalue()) == (data, expected)
+
+
+@pytest.mark.parametrize("size", BOUNDARIES)
+@pytest.mark.parametrize("of", ["noise", "zeros"])
+def test_packing_has_no_trouble_at_the_edges_of_blocks(size: int, of: str) -> None:
+    data = noise(size) if of == "noise" else bytes(size)
+    seen: list[int] = []
+    assert unpack(Bytes(packed(data)), progress=seen.append) == (size, checksum(data))
+    assert sum(seen) == size
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, MIB + 1])
+def test_a_frame_is_one_that_the_zstd_program_reads_with_size_and_checksum(tmp_path: Path, size: int) -> None:
+    """DESIGN 4: a set can be restored by hand."""
+    data, path = noise(size), tmp_path / "file.zst"
+    path.write_bytes(packed(data, level=9))
+    zstd = program("zstd")
+    assert subprocess.run([zstd, "-dc", str(path)], capture_output=True, check=True).stdout == data
+    shown = subprocess.run([zstd, "-lv", str(path)], capture_output=True, text=True, check=True).stdout
+    assert "XXH64" in shown and f"({size} B)" in shown, shown
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=1, max_size=2000), st.integers(0, 1 << 20))
+@example(b"0123456789", 0)
+@example(b"0123456789", 9)
+@example(b"0123456789", 11)
+@example(noise(MIB), MIB - 1)
+@example(noise(MIB), MIB + 1)
+@example(noise(MIB + 1), MIB)
+def test_a_source_longer_or_shorter_than_announced_is_a_bad_frame(data: bytes, announced: int) -> None:
+    """G6: it changes under our hands, so what was packed is nobody's file."""
+    if announced == len(data):
+        announced += 1
+    with pytest.raises(BadFrame):
+        packed(data, announced=announced)
+
+
+@pytest.mark.parametrize("announced", [1, 1000, MIB])
+def test_a_source_that_turned_out_empty_is_a_bad_frame(announced: int) -> None:
+    """G6: as above; the compressor itself does not notice this one."""
+    with pytest.raises(BadFrame):
+        packed(b"", announced=announced)
+
+
+def told(frame: bytes, data: bytes) -> bool:
+    """Whether it is noticed that the frame is not that of the data."""
+    try:
+        out, done = unpacked(frame)
+    except BadFrame:
+        return True
+    assert done == (len(out), checksum(out))
+    return done != (len(data), checksum(data))
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 128 << 10, MIB + 1, 3 * MIB])
+def test_a_frame_cut_short_is_never_taken_for_whole(size: int) -> None:
+    """G6: be it by a single byte of the checksum at its end."""
+    data = noise(size)
+    frame = packed(data)
+    lengths = {*range(min(20, len(frame))), len(frame) // 2, *range(max(0, len(frame) - 20), len(frame))}
+    unnoticed = [length - len(frame) for length in sorted(lengths) if not told(frame[:length], data)]
+    assert not unnoticed
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=3000), st.binary(min_size=1, max_size=100))
+@example(b"", packed(b""))
+@example(b"data", packed(b""))
+@example(b"data", b"\x50\x2a\x4d\x18\0\0\0\0")
+def test_a_frame_with_something_behind_it_is_never_taken_for_whole(data: bytes, more: bytes) -> None:
+    """G6"""
+    assert told(packed(data) + more, data)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=3000), st.data())
+def test_a_flipped_bit_in_a_frame_never_gives_other_bytes_unnoticed(data: bytes, draw: st.DataObject) -> None:
+    """G6: either it is a bad frame, or size or checksum differ, or the bit did not matter."""
+    frame = bytearray(packed(data))
+    frame[draw.draw(st.integers(0, len(frame) - 1), "byte")] ^= 1 << draw.draw(st.integers(0, 7), "bit")
+    try:
+        out, done = unpacked(bytes(frame))
+    except BadFrame:
+        return
+    assert done == (len(out), checksum(out))
+    assert out == data or done != (len(data), checksum(data))
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+@example(b"\x28\xb5\x2f\xfd")
+@example(b"\x28\xb5\x2f\xfd" + bytes(60))
+@example(b"\x50\x2a\x4d\x18\xff\xff\xff\xff")
+def test_garbage_is_never_taken_for_a_frame(garbage: bytes) -> None:
+    """G6: never another exception than `BadFrame`."""
+    assert told(garbage, b"the data")

@@ -1,0 +1,356 @@
+"""The real disk: what it tells of other processes, and how it fails. That fsync and rename do what they must is the
+business of the kernel; that they are called in the right order that of `test_crash`."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import safepoint
+from safepoint.disk import Disk, SyncFailed
+
+SOURCE = Path(safepoint.__file__).parents[1]
+disk = Disk()
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: leases and /proc")
+
+
+@contextmanager
+def child(code: str, *arguments: object, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A Python process that runs this code, with `os`, `sys` and `Disk()` as `disk`; killed at the end."""
+    begin = f"import os, sys; sys.path.insert(0, {str(SOURCE)!r}); from safepoint.disk import Disk; disk = Disk()\n"
+    command = [sys.executable, "-I", "-W", "error", "-c", begin + code, *map(str, arguments)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def says(process: subprocess.Popen[str]) -> str:
+    """The next line of a child; empty if it died."""
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    """Let a child that waits in `input()` go on."""
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    file = tmp_path / "u.npy"
+    file.write_bytes(b"x" * 5000)
+    return str(file)
+
+
+# Open for writing.
+
+
+@needs_linux
+@pytest.mark.parametrize("flags", [os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND])
+def test_a_file_that_this_process_can_write_to_is_open_until_it_is_closed(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        while_open = disk.open_for_writing(path)
+    finally:
+        os.close(descriptor)
+    assert (while_open, disk.open_for_writing(path)) == (True, False)
+
+
+@needs_linux
+def test_a_file_that_is_only_read_is_not_open_for_writing(path: str) -> None:
+    """A program that keeps its input open, or maps it, can still have it moved."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        assert not disk.open_for_writing(path)
+    with child("file = open(sys.argv[1], 'rb'); print('open', flush=True); input()", path) as reader:
+        assert (says(reader), disk.open_for_writing(path)) == ("open", False)
+
+
+@needs_linux
+def test_a_file_that_another_process_can_write_to_is_open_until_it_closes_it(path: str) -> None:
+    code = """
+file = open(sys.argv[1], "r+b")
+print("open", flush=True); input()
+file.close()
+print("closed", flush=True); input()
+"""
+    with child(code, path) as writer:
+        assert (says(writer), disk.open_for_writing(path)) == ("open", True)
+        tell(writer)
+        assert (says(writer), disk.open_for_writing(path)) == ("closed", False)
+
+
+@needs_linux
+def test_a_file_is_no_longer_open_once_its_writer_was_killed(path: str) -> None:
+    with child("file = open(sys.argv[1], 'r+b'); print('open', flush=True); input()", path) as writer:
+        assert (says(writer), disk.open_for_writing(path)) == ("open", True)
+        writer.kill()
+        writer.wait()
+        assert not disk.open_for_writing(path)
+
+
+@needs_linux
+def test_a_shared_mapping_is_open_for_writing_though_its_descriptor_is_closed(path: str) -> None:
+    """What numpy.memmap leaves: pages that can still change, and no descriptor that tells."""
+    with open(path, "r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 0)  # has a duplicate of the descriptor, so this process does not show it yet
+    with mapping:
+        assert disk.open_for_writing(path)
+    assert not disk.open_for_writing(path)
+    code = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+read_write, shared = 3, 1
+assert libc.mmap(None, 4096, read_write, shared, descriptor, 0) != ctypes.c_void_p(-1).value
+os.close(descriptor)
+print("mapped", flush=True); input()
+"""
+    with child(code, path) as writer:
+        assert (says(writer), disk.open_for_writing(path)) == ("mapped", True)
+
+
+@needs_linux
+def test_asking_while_another_process_opens_the_file_does_not_kill(path: str) -> None:
+    """The kernel tells the holder of a lease that somebody wants to write by a signal, whose usual effect is death."""
+    opening = """
+print("begun", flush=True)
+while True:
+    os.close(os.open(sys.argv[1], os.O_WRONLY))
+"""
+    asking = """
+answers = [disk.open_for_writing(sys.argv[1]) for _ in range(20_000)]
+print(len(answers), flush=True)
+"""
+    with child(opening, path) as writer:
+        assert says(writer) == "begun"
+        with child(asking, path) as asker:
+            assert (says(asker), asker.wait()) == ("20000", 0)
+
+
+@needs_linux
+def test_without_leases_our_own_descriptors_still_tell() -> None:
+    """A lease is for regular files that are our own; this one is neither, like a file on many network file systems."""
+    path = "/dev/full"
+    if not os.access(path, os.W_OK):
+        pytest.skip(f"needs {path}")
+    with open(path, "rb"):
+        while_read = disk.open_for_writing(path)
+    with open(path, "wb", buffering=0):
+        while_written = disk.open_for_writing(path)
+    assert (while_read, while_written, disk.open_for_writing(path)) == (False, True, False)
+
+
+# The lock.
+
+HOLD = "release = disk.lock(sys.argv[1]); print('held' if release else 'refused', flush=True); input()"
+
+
+def test_the_lock_excludes_another_process_until_it_is_released(tmp_path: Path) -> None:
+    """G8"""
+    path = str(tmp_path / "lock")
+    release = disk.lock(path)
+    assert release is not None
+    with child(HOLD, path) as other:
+        assert says(other) == "refused"
+    release()
+    with child(HOLD, path) as other:
+        assert says(other) == "held"
+        assert disk.lock(path) is None
+
+
+def test_the_lock_excludes_this_process_too(tmp_path: Path) -> None:
+    """G8: two sessions in one process are two runs."""
+    path = str(tmp_path / "lock")
+    release = disk.lock(path)
+    assert release is not None and disk.lock(path) is None
+    release()
+    again = disk.lock(path)
+    assert again is not None
+    again()
+
+
+def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
+    """G8: a kernel lock, so that nobody has to remove a file after a kill."""
+    path = str(tmp_path / "lock")
+    with child(HOLD, path) as holder:
+        assert (says(holder), disk.lock(path)) == ("held", None)
+        holder.kill()
+        holder.wait()
+        release = disk.lock(path)
+    assert release is not None
+    release()
+
+
+# The place.
+
+
+def test_the_place_is_the_same_for_all_processes_of_this_boot(tmp_path: Path) -> None:
+    """G2k: else a new process would not believe what a killed one left in the page cache."""
+    with child("print(*disk.place(sys.argv[1]), sep='|', flush=True)", tmp_path) as other:
+        assert says(other) == "|".join(map(str, disk.place(str(tmp_path))))
+
+
+def test_the_place_names_the_boot_and_perhaps_the_mount(tmp_path: Path) -> None:
+    """G2k: another boot is another page cache; where the mount is not known nothing is claimed."""
+    place = disk.place(str(tmp_path))
+    boot_id = Path("/proc/sys/kernel/random/boot_id")
+    assert place.boot == (boot_id.read_text().strip() if boot_id.exists() else "")
+    assert place.mount is None or re.fullmatch(r"[1-9]\d*", place.mount)
+    assert place.host == os.uname().nodename
+
+
+@needs_linux
+def test_file_systems_that_keep_nothing_for_us_have_no_mount_to_trust(tmp_path: Path) -> None:
+    """G2k: proc stands for the file systems whose pages are not ours; two mounts are two places."""
+    here, memory = disk.place(str(tmp_path)).mount, disk.place("/dev/shm").mount
+    assert disk.place("/proc").mount is None
+    if here is None or memory is None or os.stat(tmp_path).st_dev == os.stat("/dev/shm").st_dev:
+        pytest.skip("needs Linux 6.8, and /dev/shm beside a local file system: no unique mount ids to compare here")
+    assert here != memory
+
+
+# Removing.
+
+
+def test_a_tree_is_removed_with_all_it_holds_and_nothing_it_points_to(tmp_path: Path) -> None:
+    """Links are removed, not followed: a set may hold some."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file").write_bytes(b"")
+    (tmp_path / "tree/a/b").mkdir(parents=True)
+    (tmp_path / "tree/a/b/file").write_bytes(b"")
+    (tmp_path / "tree/way").symlink_to("../kept")
+    (tmp_path / "tree/nowhere").symlink_to("none")
+    disk.remove_tree(str(tmp_path / "tree"))
+    disk.remove_tree(str(tmp_path / "kept/file"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
+
+
+READ_ONLY = """
+if os.geteuid() == 0:  # who may do everything: nothing would be tested
+    os.chown(".", 65534, 65534)
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+os.makedirs("tree/a/b")
+for name in ("tree/file", "tree/a/b/file"):
+    open(name, "x").close()
+    os.chmod(name, 0o400)
+for name, mode in (("tree/a/b", 0o500), ("tree/a", 0), ("tree", 0o500)):
+    os.chmod(name, mode)
+try:
+    os.unlink("tree/file")
+    print("not forbidden")
+except PermissionError:
+    disk.remove_tree(os.path.abspath("tree"))
+    print(os.listdir("."))
+"""
+
+
+@needs_linux
+def test_a_directory_without_permissions_is_removed_all_the_same() -> None:
+    """A program may have made its directory read-only; its set must still be pruned."""
+    with tempfile.TemporaryDirectory() as directory, child(READ_ONLY, cwd=directory) as other:
+        assert says(other) == "[]"
+
+
+# How it fails.
+
+
+@pytest.mark.parametrize("sync", [disk.sync_dir, lambda path: disk.sync_files([path])], ids=["sync_dir", "sync_files"])
+def test_syncing_what_is_not_there_is_an_error_that_names_it(tmp_path: Path, sync: Callable[[str], None]) -> None:
+    """G7"""
+    path = str(tmp_path / "none")
+    with pytest.raises(FileNotFoundError) as caught:
+        sync(path)
+    assert caught.value.filename == path
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("path", "sync"),
+    [("/dev/full", lambda path: disk.sync_files([path])), ("/proc", disk.sync_dir)],
+    ids=["sync_files", "sync_dir"],
+)
+def test_an_fsync_that_fails_is_final_and_names_the_file(path: str, sync: Callable[[str], None]) -> None:
+    """G7: these can be opened, but have nothing to sync, and the kernel says so."""
+    if not os.access(path, os.R_OK):
+        pytest.skip(f"needs {path}")
+    with pytest.raises(SyncFailed) as caught:
+        sync(path)
+    assert (caught.value.errno, caught.value.filename) == (errno.EINVAL, path)
+
+
+def test_syncing_stops_at_the_first_file_that_fails(path: str) -> None:
+    """G7: one failure among many is a failure."""
+    if not os.access("/dev/full", os.R_OK):
+        pytest.skip("needs /dev/full, which cannot be synced")
+    with pytest.raises(SyncFailed):
+        disk.sync_files([path, "/dev/full", path])
+    disk.sync_files([path, path])
+
+
+def test_nothing_is_created_over_what_exists(path: str) -> None:
+    """What exists where it should not is a fault, and not ours to overwrite."""
+    with pytest.raises(FileExistsError):
+        disk.create(path)
+    with pytest.raises(FileExistsError):
+        disk.write(path, b"new")
+    with pytest.raises(FileExistsError):
+        disk.mkdir(path)
+    assert disk.read(path) == b"x" * 5000
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_full_disk_is_an_error_that_names_the_file(size: int) -> None:
+    """G7"""
+    if not os.access("/dev/full", os.W_OK):
+        pytest.skip("needs /dev/full, a disk that is full")
+    with pytest.raises(OSError) as caught:
+        disk.append("/dev/full", b"x" * size)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
+
+
+def test_appending_to_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """`hide` finds out by it that the next set was not prepared."""
+    with pytest.raises(FileNotFoundError) as caught:
+        disk.append(str(tmp_path / "none"), b"x")
+    assert (caught.value.filename, os.listdir(tmp_path)) == (str(tmp_path / "none"), [])
+
+
+def test_reading_a_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as caught:
+        disk.read(str(tmp_path))
+    assert caught.value.filename == str(tmp_path)
+
+
+def test_a_clone_has_the_same_bytes_or_is_refused_and_nothing_done(path: str, tmp_path: Path) -> None:
+    """Both answers are right; a third, half of the bytes, is not."""
+    target = str(tmp_path / "clone")
+    with disk.open(path) as source, disk.create(target) as sink:
+        cloned = disk.clone(source, sink)
+    assert disk.read(target) == (disk.read(path) if cloned else b"")
+
+
+def test_a_link_is_looked_at_itself_also_if_it_leads_nowhere(tmp_path: Path) -> None:
+    link = str(tmp_path / "link")
+    disk.link("none", link)
+    assert (disk.exists(link), disk.exists(str(tmp_path / "none")), disk.exists(f"{link}/below")) == (
+        True,
+        False,
+        False,
+    )
