@@ -20,7 +20,7 @@ Progress = Callable[[int], None]  # called with the number of bytes just done
 
 
 class BadFrame(Exception):
-    """The bytes are not one whole zstd frame, or not as many as announced."""
+    """The bytes are not a zstd frame, or not as many as announced."""
 
 
 def checksum(data: bytes) -> str:
@@ -62,11 +62,16 @@ def pack(source: Any, sink: Any, level: int, size: int) -> tuple[int, str]:
             writer.close()  # not by `with`: after a failed write that would hide the system's error behind zstd's
     except zstandard.ZstdError as error:
         raise BadFrame(str(error)) from error
+    if done[0] != size:
+        raise BadFrame(f"{done[0]} bytes instead of {size}")
     return done
 
 
 def unpack(source: Any, sink: Any = None, progress: Progress | None = None) -> tuple[int, str]:
-    """Decompress the zstd frame in `source` into `sink` if there is one; size and checksum of what came out."""
+    """Decompress the zstd frame in `source` into `sink` if there is one; size and checksum of what came out.
+
+    The caller compares these with what went in: a frame that was cut short need not raise.
+    """
     import zstandard
 
     try:

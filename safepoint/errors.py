@@ -1,16 +1,16 @@
 """The exceptions of safepoint, each with a stable integer code.
 
-    SafepointError            1   every error that this library raises on purpose
-     |- UsageError           10   the verbs were called in an order that cannot work; nothing was changed
-     |- ManifestError        11   `.safepoint` is missing or wrong; names file, line and cause; nothing was changed
-     |- FormatError          12   the side directory is of a newer format, or not one of ours; nothing was changed
-     |- LockedError          13   another run holds this directory; says who; nothing was changed
-     |- MissingFilesError    14   some of the listed files exist and others do not; nothing was moved
-     |- RefusedFileError     15   a listed file cannot be saved as it is (open for writing, a pipe, a link)
-     |- SaveError            16   the system failed while a set was saved; the sets before it are intact
-     |- RestoreError         17   the system failed while a set was given back; it is intact, restore may be repeated
-     |- DamagedError         18   sets exist, but none of them is whole; says why of each; no file was touched
-     `- OverwrittenError     19   an initial file was changed before the first set was saved: nothing to go back to
+    SafepointError            1
+     |- UsageError           10
+     |- ManifestError        11
+     |- FormatError          12
+     |- LockedError          13
+     |- MissingFilesError    14
+     |- RefusedFileError     15
+     |- SaveError            16
+     |- RestoreError         17
+     |- DamagedError         18
+     `- OverwrittenError     19
 
 The codes are for programs that cannot catch Python exceptions: exit statuses, C and Fortran. They never change meaning.
 A message says what could not be done, which file, the system's cause, and what still holds.
@@ -20,48 +20,70 @@ from __future__ import annotations
 
 
 class SafepointError(Exception):
+    """Every error that this library raises on purpose. `errno` is the system's cause, if there was one."""
+
     code = 1
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message)
-        self.errno = errno  # the system's cause, if there was one
+        self.errno = errno
 
 
 class UsageError(SafepointError):
+    """The verbs were called in an order that cannot work; the message says what to do. Nothing was changed."""
+
     code = 10
 
 
 class ManifestError(SafepointError):
+    """`.safepoint` is missing or wrong; names file, line and cause. Nothing was changed."""
+
     code = 11
 
 
 class FormatError(SafepointError):
+    """The side directory is of a newer format, or not one of ours. Nothing was changed."""
+
     code = 12
 
 
 class LockedError(SafepointError):
+    """Another run holds this directory; says who. Nothing was changed."""
+
     code = 13
 
 
 class MissingFilesError(SafepointError):
+    """Some of the listed files exist and others do not. Nothing was moved."""
+
     code = 14
 
 
 class RefusedFileError(SafepointError):
+    """A listed file cannot be saved as it is: open for writing, a pipe, a link. Nothing was moved."""
+
     code = 15
 
 
 class SaveError(SafepointError):
+    """The system failed while a set was saved. The sets before it are intact."""
+
     code = 16
 
 
 class RestoreError(SafepointError):
+    """The system failed while a set was given back. It is intact, and `restore` may be repeated."""
+
     code = 17
 
 
 class DamagedError(SafepointError):
+    """Sets exist, but none of them is whole; says why of each. No file was touched."""
+
     code = 18
 
 
 class OverwrittenError(SafepointError):
+    """An initial file was changed before the first set was saved: there is nothing to go back to."""
+
     code = 19

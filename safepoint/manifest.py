@@ -38,6 +38,7 @@ DEFAULT_LEVEL = 3
 Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
+_BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -144,7 +145,7 @@ def load(directory: str) -> Manifest:
     """Read `.safepoint` in `directory`. Raises `ManifestError` naming file, line and cause."""
     path = os.path.join(directory, NAME)
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             return parse(file.read(), path)
     except FileNotFoundError:
         raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
@@ -166,7 +167,8 @@ def parse(text: str, path: str = NAME) -> Manifest:
                 settings[name] = value
             elif tokens:
                 entry = _entry(number, tokens)
-                earlier = entries.setdefault(entry.pattern, entry)
+                found = entry.tree and glob.has_magic(entry.pattern)  # run*/ and run* find different things
+                earlier = entries.setdefault(entry.pattern + "/" * found, entry)
                 if earlier is not entry:
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
         except ValueError as error:
@@ -237,16 +239,11 @@ def _pattern(name: str, *, literal: bool) -> str:
         raise ValueError("the name is empty or contains a NUL byte")
     clean = posixpath.normpath(name)
     glob_of = glob.escape(clean).replace("{", "{{").replace("}", "}}") if literal else clean
-    try:
-        filled = [glob_of.format(rank=rank, size=size) for rank, size in ((0, 1), (7, 11))]
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
-        raise ValueError(
-            f"{name}: {{rank}} and {{size}} are known, with a format such as {{rank:04d}}; a literal brace is doubled "
-            f"({type(error).__name__}: {error})"
-        ) from None
-    for path in (name, *filled):
-        if path.startswith("/") or ".." in path.split("/"):
-            raise ValueError(f"{name} leads outside the working directory; names are relative to it, without ..")
+    if not _BRACES.fullmatch(glob_of):
+        what = "{rank} and {size} are known, with a format such as {rank:04d}; a literal brace is doubled"
+        raise ValueError(f"{name}: {what}")
+    if name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{name} leads outside the working directory; names are relative to it, without ..")
     if clean == "." or clean.split("/")[0] in (NAME, SIDE):
         raise ValueError(f"{name} cannot be saved: it holds the save points themselves")
     return glob_of

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 from safepoint.codec import checksum
 from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.manifest import SIDE
+from safepoint.manifest import NAME, SIDE
 
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
@@ -204,10 +205,20 @@ def _rows(content: dict[str, Any], row_type: type[Any]) -> dict[str, Any]:
     del content["format"]
     columns = content.pop("columns")
     content["files"] = tuple(row_type(**dict(zip(columns, row, strict=True))) for row in content["files"])
+    links = {file.path for file in content["files"] if getattr(file, "target", "")}
     for file in content["files"]:
-        if file.path.startswith("/") or ".." in file.path.split("/") or file.path.split("/")[0] == SIDE:
-            raise Unsealed(f"it names {file.path}, outside the working directory")
+        way = posixpath.join(posixpath.dirname(file.path), getattr(file, "target", ""))
+        for path in (file.path, posixpath.normpath(way)):
+            if path.startswith(("/", "../")) or path == ".." or path.split("/")[0] in (SIDE, NAME):
+                raise Unsealed(f"it names {path}, which is not a file of the program's directory")
+        if posixpath.normpath(file.path) != file.path or links.intersection(_above(file.path)):
+            raise Unsealed(f"it names {file.path} by a detour")
     return content
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path
 
 
 def label(number: int, step: int | None) -> str:

@@ -99,9 +99,10 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
                 if isinstance(error, SaveError) and error.errno is not None:
                     raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
                 candidates[position] = Candidate(number, None, str(error))
-        if any(disk.exists(root.record(c.number)) for c in candidates):
+        if any(disk.exists(root.record(c.number)) for c in candidates) or not disk.exists(root.baseline):
             return candidates
-        # Nothing was ever committed, so what lies in these sets are the initial files: they exist nowhere else.
+        # Nothing was ever committed (the baseline goes after the first commit), so what lies in these sets are the
+        # initial files: they exist nowhere else.
         for number in sorted({*root.numbers(disk, "set"), *root.numbers(disk, "failed")}):
             if number > finished:
                 save.put_back(disk, root, number, "cannot settle what the last run left")
@@ -114,7 +115,7 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
     for number in reversed([n for n in root.numbers(disk, "set") if n > after]):
         path = root.record(number)
         if not disk.exists(path):
-            if disk.exists(root.taken(number)) and disk.stat(root.taken(number)).st_size:  # else it is only prepared
+            if disk.exists(root.stored(number, "")) and disk.listdir(root.stored(number, "")):  # else only prepared
                 candidates.append(Candidate(number, None, "it was never committed"))
             continue
         try:

@@ -202,7 +202,7 @@ class Session:
             every = "\n  ".join(reasons[n] for n in sorted(reasons, reverse=True))
             raise DamagedError(f"none of the sets in {root.work} is whole; no file was touched:\n  {every}")
         passed = sorted((n for n in reasons if n > number), reverse=True)
-        log = logger.warning if any(disk.exists(root.record(n)) for n in passed) else logger.info
+        log = logger.warning if passed else logger.info
         strays = restore.swap(disk, root, self._manifest, record, fresh=fresh, ranks=self._ranks.size)
         restore.drop_newer(disk, root, number)
         self._committed, self._number, self._past = record, number, False
@@ -411,7 +411,7 @@ class _Saver:
 
 def _check_format(text: bytes, root: Root) -> None:
     word, _, number = text.decode(errors="replace").rstrip("\n").partition(" ")
-    if word != "safepoint" or not number.isdecimal():
+    if word != "safepoint" or not (number.isdecimal() and 0 < len(number) < 9 and int(number)):
         raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")
     if int(number) > FORMAT:
         known = f"this safepoint ({__version__}) knows {FORMAT}"

@@ -69,7 +69,7 @@ class FaultDisk(Disk):
 
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
-        from_then_on: bool = False,        boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
+        from_then_on: bool = False, boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
     ) -> None:  # fmt: skip
         self.directory = os.path.realpath(directory)
         self.kill_at, self.fail_at, self.error = kill_at, fail_at, error
@@ -341,7 +341,7 @@ class Image:
 
 
 def policies(effects: list[Effect], ops: int, rng: random.Random, singles: int) -> Iterator[tuple[str, Keep, str]]:
-    """Which of the effects that are not guaranteed a cut keeps: the name of the choice, the choice, and what is torn."""
+    """Which effects that are not guaranteed a cut keeps: the name of the choice, the choice, and what is torn."""
     open_effects = [effect for effect in effects if effect.op < ops and not effect.durable(ops)]
     yield "all kept", lambda effect: True, ""
     yield "only what is guaranteed", lambda effect: False, ""

@@ -1,9 +1,9 @@
 """A real program, for real kills: `python solver.py STEPS [wait]`, run in a directory with a manifest.
 
-It writes on standard output, unbuffered, what had happened: `ready`, `restored S`, `hiding S`, `hid S`, `safe S` (durable),
+It writes on standard output, unbuffered, what had happened: `restored S`, `hiding S`, `hid S`, `safe S` (durable),
 `finished S`. Its files at a step are a pure function of the step; whatever `restore` gives is checked byte for byte.
-With `gate` in the environment it waits for a line on standard input before it starts, and before the loop, so that a
-tracer can be attached to its threads.
+With `GATE=start` or `GATE=saver` in the environment it waits there for a line on standard input, so that a tracer can
+be attached to its main thread before all else, or to its saver thread.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ from safepoint.disk import Disk
 
 def live_until_killed(directory: Path, steps: int, seconds: float) -> Life:
     """A life that ends by SIGKILL after this time, or by itself before."""
-    program = subprocess.Popen(command(steps), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    program = subprocess.Popen(
+        command(steps), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         said, _ = program.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -130,14 +132,12 @@ def test_a_second_run_is_refused_and_the_lock_dies_with_its_process(tmp_path: Pa
 
 
 AT_EXIT = """
-import logging, safepoint, sys
+import safepoint
 session = safepoint.init()
 safepoint.restore()
 for step in range(2):
     open("u.dat", "w").write("u" * 100000)
     safepoint.hide(step=step)
-if "fail" in sys.argv:
-    safepoint.save.commit = None
 print(session._flight is not None)
 """
 
@@ -190,4 +190,4 @@ def test_signals_that_end_the_program_cost_nothing(number: signal.Signals) -> No
             life = Life(program.returncode, said.splitlines())
             assert life.last("hid") > 0
             done = live_until_killed(directory, 100000, 0.4)
-            assert done.last("restored") >= life.last("hid") - (number == signal.SIGINT)
+            assert done.last("restored") >= life.last("hid")

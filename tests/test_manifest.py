@@ -393,7 +393,7 @@ FAULTS = [  # a line, and what its message must say
     ("a/..", "a/.. leads outside the working directory"),
     ("a/../u", "a/../u leads outside the working directory"),
     ("*/../u", "*/../u leads outside the working directory"),
-    ("{rank:/>3}", "{rank:/>3} leads outside the working directory"),
+    ("{rank:/>3}", "{rank:/>3}: {rank} and {size} are known"),
     (".", ". cannot be saved: it holds the save points"),
     ("./", "./ cannot be saved: it holds the save points"),
     (".safepoint", ".safepoint cannot be saved: it holds the save points"),
