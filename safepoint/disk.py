@@ -94,7 +94,7 @@ class Disk:
     def append(self, path: str, data: bytes) -> None:
         """Add to the end of a file, in one write; one that does not exist is an error."""
         with naming(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
             try:
                 if os.write(descriptor, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # what a short write to a file means

@@ -95,6 +95,14 @@ class Manifest:
     def setting(self, name: str) -> int:
         return self.settings.get(name, SETTINGS[name][1])
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        return tuple(entry.pattern for entry in self.entries)
+
+    def as_of(self, patterns: Iterable[str]) -> Manifest:
+        """Without the entries that were not yet there when these were its patterns."""
+        return Manifest(self.path, tuple(entry for entry in self.entries if entry.pattern in patterns), self.settings)
+
     def find(self, work: str, stat: Stat, rank: int = 0, size: int = 1) -> tuple[dict[str, Match], list[Entry]]:
         """The files that exist now, by path relative to `work`, and the entries without any that are not optional.
 

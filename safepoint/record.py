@@ -78,6 +78,7 @@ class Root:
     def shown(self, path: object) -> str:
         """A path as the user knows it: relative to W, and by its own name if a set keeps it."""
         name = os.path.relpath(os.fsdecode(path), self.work) if isinstance(path, (str, bytes)) else str(path)
+        name = name.replace(os.sep, "/")
         return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/files|set-\d+/packed|stage)/", "", name)
 
     @contextmanager
@@ -151,6 +152,7 @@ class Taken(NamedTuple):
     host: str
     boot: str
     mount: str | None
+    patterns: tuple[str, ...]  # the manifest's entries at that time
     files: tuple[Item, ...]
 
 
@@ -179,6 +181,7 @@ class Record(NamedTuple):
     ranks: int
     host: str
     version: str
+    patterns: tuple[str, ...]  # only what these match can be a stray
     files: tuple[StoredFile, ...]
 
     @property

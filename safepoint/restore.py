@@ -205,8 +205,7 @@ def note_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> Non
         {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
         for path, info in _files_in_place(disk, root, manifest, ranks).items()
     ]
-    patterns = [entry.pattern for entry in manifest.entries]
-    write_durably(disk, root.baseline, seal({"patterns": patterns, "files": rows}))
+    write_durably(disk, root.baseline, seal({"patterns": manifest.patterns, "files": rows}))
 
 
 def _files_in_place(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> dict[str, os.stat_result]:
@@ -239,9 +238,9 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
             f"check the listed files, then remove it"
         ) from error
     before = {row["path"]: row for row in baseline["files"]}
-    judged = tuple(entry for entry in manifest.entries if entry.pattern in baseline["patterns"])
-    now = _files_in_place(disk, root, Manifest(manifest.path, judged), ranks)
-    growing = {entry.filled(root.rank, ranks) for entry in judged if entry.kind == "append"}
+    judged = manifest.as_of(baseline["patterns"])
+    now = _files_in_place(disk, root, judged, ranks)
+    growing = {entry.filled(root.rank, ranks) for entry in judged.entries if entry.kind == "append"}
     cut = []
     for name, row in before.items():
         info = now.get(name)
@@ -260,7 +259,7 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
         clear_discarded(disk, root)
     for name in torn:
         set_aside(disk, root, name)
-    if len(judged) < len(manifest.entries):  # the manifest has grown since
+    if len(judged.entries) < len(manifest.entries):  # the manifest has grown since
         note_baseline(disk, root, manifest, ranks)
     return torn
 
@@ -337,7 +336,8 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
         for file in _movable(record):
             _place(disk, root, file)
         theirs = {file.path for file in record.files}
-        found, _ = manifest.find(root.work, disk.stat, root.rank, ranks)
+        # What the user has listed since is no left-over of the lost iteration.
+        found, _ = manifest.as_of(record.patterns).find(root.work, disk.stat, root.rank, ranks)
         strays = [path for path in found if path not in theirs]
         for path in strays:
             set_aside(disk, root, path)

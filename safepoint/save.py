@@ -80,10 +80,18 @@ def _special(path: str) -> RefusedFileError:
 
 
 def take(
-    disk: Disk, root: Root, items: Sequence[Item], number: int, step: int | None, place: Place, *, first: bool
+    disk: Disk,
+    root: Root,
+    manifest: Manifest,
+    items: Sequence[Item],
+    number: int,
+    step: int | None,
+    place: Place,
+    *,
+    first: bool,
 ) -> Taken:
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
-    taken = Taken(number, step, time.time(), *place, tuple(items))
+    taken = Taken(number, step, time.time(), *place, manifest.patterns, tuple(items))
     with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
         # Before the first file moves: else a set could not say what belongs to it.
         try:
@@ -194,8 +202,10 @@ def secure(
     number, step = taken.number, taken.step
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
+        files = store(disk, root, taken)
+        now = time.time()
         record = Record(
-            number, step, taken.time, time.time(), root.rank, ranks, taken.host, version, store(disk, root, taken)
+            number, step, taken.time, now, root.rank, ranks, taken.host, version, tuple(taken.patterns), files
         )
         commit(disk, root, record)
     except BaseException as error:

@@ -235,7 +235,7 @@ class Session:
             logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
         self._number += 1
         first = self._committed is None
-        taken = save.take(self._disk, self._root, items, self._number, step, self._place, first=first)
+        taken = save.take(self._disk, self._root, self._manifest, items, self._number, step, self._place, first=first)
         self._past = False
         point = SavePoint(taken.number, step, taken.time, tuple(item.path for item in items))
         if wait or first or not self._background:

@@ -51,13 +51,14 @@ class Lives(RuleBasedStateMachine):
             assert listed(disk.directory) == {}
         else:
             assert listed(disk.directory) == self.files(self.step)
-            assert saved.finished == self.finished or self.newer_than_finish
+            assert saved.finished == self.finished or self.hidden_since
+        self.finished = saved is not None and saved.finished  # else a new history has begun
         assert self.step >= self.handed, f"step {self.handed} was promised, restored was {self.step}"
         self.handed = self.durable = self.step
         self.in_place = saved is not None
-        self.newer_than_finish = False
+        self.hidden_since = False
 
-    newer_than_finish = False
+    hidden_since = False  # whether this life has hidden something, or died over it
 
     @rule()
     def compute(self) -> None:
@@ -75,7 +76,7 @@ class Lives(RuleBasedStateMachine):
         self.in_place = False
         self.handed = self.step
         self.durable = self.step if self.session._flight is None else max(self.durable, before)
-        self.newer_than_finish = self.finished
+        self.hidden_since = True
 
     @rule()
     def wait(self) -> None:
@@ -118,7 +119,7 @@ class Lives(RuleBasedStateMachine):
             self.handed = self.step
         except Killed:
             pass
-        self.newer_than_finish = self.finished
+        self.hidden_since = True
         self.disk.end()
         self.start(FaultDisk(self.disk.directory, boot=self.disk.boot, inodes=self.disk.inodes))
 

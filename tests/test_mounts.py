@@ -1,0 +1,420 @@
+"""On freshly made, really journaled file systems: whole lives, real kills, mounts that come and go, disks that fill up,
+and the power cut as the file system itself knows it. Needs root; elsewhere these tests say what they lack."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mounts
+import pytest
+from program import KINDS, kinds, listed
+
+from safepoint import RestoreError, SaveError, Session
+from safepoint.disk import Disk
+from safepoint.record import Root
+from safepoint.restore import verify
+
+FS_IOC_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2  # of xfs and ext4: what was not fsynced is gone, as by a power cut
+MEGABYTES = {"ext4": 64, "xfs": 320}  # mkfs.xfs makes none below 300
+ROOM = 512 << 10  # bytes that are left for names and small files on a disk that is nearly full
+
+
+def file_systems(*names: str) -> list[object]:
+    """Parameters, with the reason to skip where such a file system cannot be mounted."""
+    found = []
+    for name in names:
+        why_not = mounts.why_not(name)
+        found.append(pytest.param(name, marks=pytest.mark.skipif(why_not is not None, reason=str(why_not))))
+    return found
+
+
+@dataclass
+class Volume:
+    """A file system in an image, which can go and come back."""
+
+    image: Path
+    path: Path
+    sessions: list[Session] = field(default_factory=list)
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    def mount(self) -> None:
+        subprocess.run(["mount", "-o", "loop", str(self.image), str(self.path)], check=True, capture_output=True)
+
+    def umount(self) -> None:
+        subprocess.run(["umount", str(self.path)], check=True, capture_output=True)
+
+    def cut_power(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, FS_IOC_SHUTDOWN, struct.pack("=I", NO_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+        self.umount()
+        self.mount()
+
+    def fill(self, *, room: int = 0) -> Path:
+        """Leave no more than this many bytes; the file to remove for more."""
+        ballast = self.path / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            size = 0
+            for step in (16 << 20, 1 << 20, 64 << 10):
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(file.fileno(), size, step)
+                        size += step
+            file.seek(size)
+            with contextlib.suppress(OSError):
+                while True:
+                    size += file.write(bytes(4096))
+            if room:
+                file.truncate(size - room)
+            os.fsync(file.fileno())
+        return ballast
+
+
+@pytest.fixture
+def volume(request: pytest.FixtureRequest) -> Iterator[Volume]:
+    name = request.param
+    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=where) as directory:
+        made = Volume(Path(directory, "image"), Path(directory, "mount"))
+        made.path.mkdir()
+        with made.image.open("wb") as file:
+            file.truncate(MEGABYTES[name] << 20)
+        subprocess.run([*mounts.MAKERS[name], str(made.image)], check=True, capture_output=True)
+        made.mount()
+        try:
+            made.work.mkdir()
+            yield made
+            states = verify(Disk(), Root(str(made.work)))
+            assert set(states.values()) <= {"committed", "uncommitted"}, states
+        finally:
+            for session in made.sessions:
+                session._flight = None
+                session.close()
+            made.umount()
+
+
+on_each = pytest.mark.parametrize("volume", file_systems("ext4", "xfs"), indirect=True)
+on_ext4 = pytest.mark.parametrize("volume", file_systems("ext4"), indirect=True)
+on_xfs = pytest.mark.parametrize("volume", file_systems("xfs"), indirect=True)
+
+
+def begin(volume: Volume, manifest: str = KINDS) -> Session:
+    """A life, ended at the latest when the volume goes."""
+    write_durably(volume.work / ".safepoint", manifest)
+    session = Session(volume.work)
+    volume.sessions.append(session)
+    session.restore()
+    return session
+
+
+def write_durably(path: Path, text: str) -> None:
+    """As a file that has been there for long."""
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write(work: str | os.PathLike[str], step: int) -> None:
+    """The files of a step, without any fsync."""
+    for path in Path(work, "fields").glob("*.vtk"):
+        path.unlink()  # of another step, where those were not hidden
+    for name, data in kinds(step).items():
+        path = Path(work, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name == "history.csv" and path.exists():
+            with path.open("ab") as file:
+                file.write(data[path.stat().st_size :])
+        else:
+            path.write_bytes(data)
+
+
+def tear(work: Path, step: int) -> None:
+    """Half of an iteration."""
+    write(work, step)
+    for name in ("u.dat", "sub/big.dat", "run.zarr/meta"):
+        (work / name).write_bytes(b"torn")
+
+
+def restored(work: Path) -> tuple[int | None, bool]:
+    """The step that the next start gives back, and whether as the result; the bytes are checked."""
+    session = Session(work)
+    try:
+        point = session.restore()
+    finally:
+        session.close()
+    assert point is not None
+    assert listed(work) == kinds(int(point.step or 0))
+    return point.step, point.finished
+
+
+# Hides steps 0 to n. It is killed while its saver has the last one in hand, after hide has returned.
+KILLED = """
+import os, signal, sys, threading
+sys.path.insert(0, sys.argv[1])
+from safepoint import Session
+from safepoint.disk import Disk
+from test_mounts import write
+
+returned = threading.Event()
+
+class Dies(Disk):
+    def start_writeback(self, paths):
+        if returned.wait(0 if threading.current_thread() is threading.main_thread() else 30):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+session = Session(disk=Dies())
+saved = session.restore()
+begin, end = saved.step + 1 if saved else 0, int(sys.argv[2])
+for step in range(begin, end + 1):
+    write(".", step)
+    session.hide(step, wait=step < end)
+write(".", end + 1)
+open("u.dat", "w").write("torn")
+print("hid", end, flush=True)
+returned.set()
+threading.Event().wait(30)
+"""
+
+
+def killed_after_hide(volume: Volume, step: int) -> None:
+    write_durably(volume.work / ".safepoint", KINDS)
+    command = [sys.executable, "-W", "error", "-c", KILLED, str(Path(__file__).parent), str(step)]
+    done = subprocess.run(command, cwd=volume.work, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, f"hid {step}\n"), done.stderr
+
+
+@on_each
+def test_a_life_with_all_kinds_of_files(volume: Volume) -> None:
+    session = begin(volume)
+    for step in range(3):
+        write(volume.work, step)
+        session.hide(step)
+    tear(volume.work, 3)
+    session.close()
+    assert restored(volume.work) == (2, False)
+    session = begin(volume)
+    tear(volume.work, 3)
+    point = session.restore()
+    assert point and point.step == 2
+    assert listed(volume.work) == kinds(2)
+    session.hide(2)
+    write(volume.work, 3)
+    session.finish(3)
+    assert restored(volume.work) == (3, True)
+    assert list((volume.work / ".safepoint.d/rank-00000").glob("set-*")) == []
+
+
+@on_each
+def test_a_kill_costs_nothing_that_hide_took(volume: Volume) -> None:
+    """G2k: SIGKILL while the saver works; the mount is the same."""
+    for step in (1, 2, 4):
+        killed_after_hide(volume, step)
+        assert not (volume.work / f".safepoint.d/rank-00000/set-{step + 1:08d}/record.json").exists()
+        assert restored(volume.work) == (step, False)
+
+
+@on_each
+def test_after_a_kill_and_a_new_mount_the_set_that_was_never_committed_is_not_claimed(
+    volume: Volume, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G1 before G2k: between two mounts data can be lost without a reboot. The log says why."""
+    killed_after_hide(volume, 1)
+    before = Disk().place(str(volume.work))
+    volume.umount()
+    volume.mount()
+    after = Disk().place(str(volume.work))
+    assert before.mount is not None and after.mount is not None and before.mount != after.mount
+    assert (before.host, before.boot) == (after.host, after.boot)
+    with caplog.at_level(logging.INFO, logger="safepoint"):
+        assert restored(volume.work) == (0, False)
+    reason = "set 2: the machine went down, or the file system was mounted anew, before it was committed"
+    ((_, level, text),) = caplog.record_tuples
+    assert (level, text.partition("; ")[2].partition("; ")[0]) == (logging.WARNING, reason)
+
+
+@on_each
+def test_a_power_cut_costs_no_more_than_the_set_in_flight(volume: Volume) -> None:
+    """G1, G2: the file system drops all that was not fsynced, over several lives."""
+    for durable in range(3):
+        killed_after_hide(volume, durable + 1)
+        volume.cut_power()
+        assert restored(volume.work) == (durable, False)
+        volume.cut_power()  # what restore did needs not be durable: it can be done again
+        assert restored(volume.work) == (durable, False)
+        volume.cut_power()
+        assert restored(volume.work) == (durable, False)
+
+
+@on_each
+@pytest.mark.parametrize("promise", ["hide(wait=True)", "wait()", "finish()", "the first hide"])
+def test_a_power_cut_right_after_the_promise_costs_nothing(volume: Volume, promise: str) -> None:
+    """G2, G4: nobody but safepoint has called fsync."""
+    session = begin(volume)
+    last = 0 if promise == "the first hide" else 2
+    for step in range(last + 1):
+        write(volume.work, step)
+        if step < last or promise != "finish()":
+            session.hide(step, wait=promise == "hide(wait=True)")
+    if promise == "wait()":
+        session.wait()
+    elif promise == "finish()":
+        session.finish(last)
+    session._flight = None
+    session._release()
+    volume.cut_power()
+    assert restored(volume.work) == (last, promise == "finish()")
+
+
+@on_each
+def test_a_manifest_that_was_written_just_before_the_start_survives_a_power_cut(volume: Volume) -> None:
+    """G3: a script made it; without it no set could be given back."""
+    (volume.work / ".safepoint").write_text(KINDS)
+    session = Session(volume.work)
+    volume.sessions.append(session)
+    write(volume.work, 0)
+    session.hide(0)
+    session.close()
+    volume.cut_power()
+    assert restored(volume.work) == (0, False)
+
+
+@on_each
+def test_a_power_cut_after_the_first_start_leaves_the_initial_files(volume: Volume) -> None:
+    """G3: initial files that were durable before, torn ones beside them."""
+    write_durably(volume.work / ".safepoint", "u.dat\nv.dat optional\n")
+    write_durably(volume.work / "u.dat", "initial")
+    session = Session(volume.work)
+    session.restore()
+    (volume.work / "v.dat").write_text("torn")
+    session.close()
+    volume.cut_power()
+    session = Session(volume.work)
+    assert session.restore() is None
+    session.close()
+    assert listed(volume.work) == {"u.dat": b"initial"}
+
+
+@on_each
+def test_a_full_disk_is_an_error_that_names_file_and_cause_and_the_set_before_is_whole(volume: Volume) -> None:
+    """G7: the files of the failed call are where they were; with room again all goes on."""
+    session = begin(volume)
+    write(volume.work, 0)
+    session.hide(0)
+    write(volume.work, 1)
+    before = listed(volume.work)
+    ballast = volume.fill()
+    with pytest.raises(
+        SaveError, match=r"^set 2 \(step 1\) not (taken|stored): \S+: No space left on device"
+    ) as caught:
+        session.hide(1, wait=True)
+    assert caught.value.errno == errno.ENOSPC
+    assert "None: " not in str(caught.value)
+    assert listed(volume.work) == before
+    session.close()
+    ballast.unlink()
+    assert restored(volume.work) == (0, False)
+    session = begin(volume)
+    session.hide(0)
+    write(volume.work, 1)
+    session.hide(1)
+    session.close()
+    assert restored(volume.work) == (1, False)
+
+
+SIZES = {"small": 900 << 10, "large": 3 << 20}  # below and above what is written at once
+
+
+@on_ext4
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+def test_no_room_for_a_snapshot_is_an_error_that_names_the_file(volume: Volume, size: int) -> None:
+    """G7: a copied file needs the space; nothing was moved."""
+    session = begin(volume, "u.dat\nparams.db copy\n")
+    for step in range(2):
+        (volume.work / "u.dat").write_bytes(b"%d" % step)
+        (volume.work / "params.db").write_bytes(b"%d" % step * size)
+        if step == 0:
+            session.hide(0)
+    before = listed(volume.work)
+    ballast = volume.fill(room=ROOM)
+    with pytest.raises(SaveError) as caught:
+        session.hide(1)
+    cause = "params.db: No space left on device"
+    assert str(caught.value) == f"set 2 (step 1) not stored: {cause}; the files are where they were"
+    assert listed(volume.work) == before
+    ballast.unlink()
+    session.restore()
+    assert listed(volume.work) == {"u.dat": b"0", "params.db": b"0" * size}
+    session.close()
+
+
+@on_ext4
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("attribute", ["", "compress"])
+def test_no_room_to_restore_is_an_error_that_names_the_file_and_touches_nothing(
+    volume: Volume, size: int, attribute: str
+) -> None:
+    """G3, G7: W is not touched before all is staged; with room again `restore` may be repeated."""
+    session = begin(volume, f"u.dat\nparams.db {attribute}\n")
+    (volume.work / "u.dat").write_bytes(b"0")
+    (volume.work / "params.db").write_bytes(b"0" * size)
+    session.hide(0)
+    (volume.work / "u.dat").write_bytes(b"torn")
+    ballast = volume.fill(room=ROOM)
+    with pytest.raises(RestoreError, match=r"^set 1 \(step 0\) not restored: params\.db: No space left on device; all"):
+        session.restore()
+    assert listed(volume.work) == {"u.dat": b"torn"}
+    ballast.unlink()
+    session.restore()
+    assert listed(volume.work) == {"u.dat": b"0", "params.db": b"0" * size}
+    session.close()
+
+
+@on_xfs
+def test_where_blocks_can_be_shared_neither_snapshot_nor_restore_needs_room(volume: Volume) -> None:
+    size = SIZES["large"]
+    session = begin(volume, "u.dat\nparams.db copy\n")
+    (volume.work / "u.dat").write_bytes(b"0" * size)
+    (volume.work / "params.db").write_bytes(b"0" * size)
+    volume.fill(room=2 * ROOM)
+    session.hide(0)
+    with (volume.work / "params.db").open("r+b") as file:
+        file.write(b"changed")
+    session.restore()
+    assert listed(volume.work) == {"u.dat": b"0" * size, "params.db": b"0" * size}
+    session.close()
+
+
+@on_each
+def test_a_file_that_cannot_be_compressed_for_want_of_room_is_kept_as_it_is(volume: Volume) -> None:
+    """A full disk is no reason to lose a set that is there already."""
+    session = begin(volume, "u.dat compress\n")
+    data = base64.b64encode(os.urandom(SIZES["large"]))  # shrinks by a quarter
+    (volume.work / "u.dat").write_bytes(data)
+    ballast = volume.fill(room=ROOM)
+    session.hide(0)
+    kept = volume.work / ".safepoint.d/rank-00000/set-00000001"
+    assert (kept / "files/u.dat").read_bytes() == data
+    assert list(kept.rglob("*.zst")) == []
+    ballast.unlink()
+    session.restore()
+    assert listed(volume.work) == {"u.dat": data}
+    session.close()

@@ -1,0 +1,1663 @@
+"""What a serial program sees: the verbs, the kinds of files, what is said, what is refused, and what stays."""
+
+from __future__ import annotations
+
+import collections
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import stat
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import safepoint
+import safepoint.disk
+from safepoint import (
+    LockedError,
+    ManifestError,
+    MissingFilesError,
+    RefusedFileError,
+    SafepointError,
+    SaveError,
+    SavePoint,
+    Session,
+    UsageError,
+)
+from safepoint.disk import Disk, Place, SyncFailed
+from safepoint.record import Root
+from safepoint.restore import verify
+
+ROOT = ".safepoint.d/rank-00000"
+NOBODY = 65534
+Start = Callable[..., Session]
+Said = list[tuple[str, str]]
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory, where there is such a place: `test_mounts` and `test_kill` are on disks."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    directory = tmp_path / "work"
+    directory.mkdir()
+    return directory
+
+
+class DeadSaver:
+    """The process dies before its saver thread begins."""
+
+    def submit(self, job: object, taken: object) -> Future[Any]:
+        return Future()
+
+    def stop(self) -> None:
+        pass
+
+
+def kill(session: Session) -> None:
+    """What the death of the process leaves: no lock, and a set in flight as it is."""
+    session._flight = None
+    session._close("it was killed")
+
+
+@pytest.fixture
+def start(work: Path) -> Iterator[Start]:
+    """Begins a life of the program: a manifest, a session, a restore. At the end no committed set may be damaged."""
+    sessions: list[Session] = []
+
+    def begin(manifest: str | bytes = "", *, where: Path = work, restore: bool = True, **options: Any) -> Session:
+        if manifest:
+            (where / ".safepoint").write_bytes(manifest if isinstance(manifest, bytes) else manifest.encode())
+        session = Session(where, **options)
+        sessions.append(session)
+        if restore:
+            session.restore()
+        return session
+
+    yield begin
+    for session in sessions:
+        if isinstance(session._saver, DeadSaver):
+            kill(session)
+        with suppress(SafepointError):
+            session.close()
+    states = verify(Disk(), Root(os.path.realpath(work)))
+    assert set(states.values()) <= {"committed", "uncommitted"}, states
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    """Level and text of what was logged so far, from INFO on; a test may clear it."""
+    heard: Said = []
+
+    class Hearing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append((record.levelname, record.getMessage()))
+
+    logger, hearing = logging.getLogger("safepoint"), Hearing()
+    logger.addHandler(hearing)
+    logger.setLevel(logging.INFO)
+    yield heard
+    logger.setLevel(logging.NOTSET)
+    logger.removeHandler(hearing)
+
+
+@pytest.fixture(autouse=True)
+def clean_slate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No default session goes from one test to the next."""
+    monkeypatch.setattr(safepoint, "_default", None)
+    yield
+    if safepoint._default is not None:
+        with suppress(SafepointError):
+            safepoint._default.close()
+
+
+def write(directory: Path, **files: str | bytes) -> None:
+    """`u_dat="…"` writes u.dat, `sub__v_dat` sub/v.dat."""
+    for key, data in files.items():
+        path = directory / key.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def contents(directory: Path) -> dict[str, str]:
+    """What W holds without the manifest and the side directory: files with their text, links with their target."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if name.split("/")[0] in (".safepoint", ".safepoint.d"):
+            continue
+        if path.is_symlink():
+            found[name] = f"-> {os.readlink(path)}"
+        elif path.is_dir():
+            found[name + "/"] = ""
+        else:
+            found[name] = path.read_text(errors="replace") if path.is_file() else "special"
+    return found
+
+
+def sets(work: Path) -> list[int]:
+    """The numbers of the committed sets."""
+    return sorted(int(path.parent.name[4:]) for path in (work / ROOT).glob("set-*/record.json"))
+
+
+def events(work: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in (work / ROOT / "log.jsonl").read_text().splitlines()]
+
+
+@contextmanager
+def ordinary_user(*directories: Path) -> Iterator[None]:
+    """Without the powers of root, to whom no permission matters."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for directory in directories:
+        os.chown(directory, NOBODY, NOBODY)
+    directories[0].parent.chmod(0o755)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+# The loop.
+
+
+class Death(Exception):
+    pass
+
+
+def the_loop(work: Path, n: int, *, dies_at: int = -1, torn: bool = False) -> int | None:
+    """The program of the documentation; the step that it began with."""
+    safepoint.init(work)
+    saved = safepoint.restore()
+    path = work / "u.dat"
+    u = int(path.read_text()) if saved else 0
+    for step in range(saved.step if saved and saved.step else 0, n):
+        safepoint.hide(step=step)
+        u += 1
+        if step == dies_at:
+            if torn:
+                path.write_text("7")
+            raise Death
+        path.write_text(str(u))
+    safepoint.finish(step=n)
+    return saved.step if saved else None
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("dies_at", range(4))
+def test_the_loop_of_the_documentation_goes_on_where_it_died(work: Path, dies_at: int, torn: bool) -> None:
+    """G1: whether it dies before or inside of writing its files, no step is lost, and the result is the same."""
+    (work / ".safepoint").write_text("u.dat\n")
+    with pytest.raises(Death):
+        the_loop(work, 4, dies_at=dies_at, torn=torn)
+    assert safepoint._default
+    safepoint._default.close()
+    assert the_loop(work, 4) == (dies_at if dies_at else None)  # at step 0 there were no files to hide
+    assert contents(work) == {"u.dat": "4"}
+    assert the_loop(work, 4) == 4
+    assert contents(work) == {"u.dat": "4"}
+
+
+@pytest.mark.parametrize("verb", [safepoint.restore, safepoint.hide, safepoint.wait, safepoint.finish])
+def test_a_verb_before_init_says_what_to_call(verb: Callable[[], object]) -> None:
+    with pytest.raises(UsageError, match=rf"{verb.__name__} before init: call safepoint.init\(\) first"):
+        verb()
+
+
+def test_nothing_to_hide_is_normal_once_and_suspicious_twice(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat\nfields/*.vtk\n")
+    said.clear()
+    assert session.hide(0) is None
+    assert session.hide(1) is None
+    text = "nothing to hide: none of these files exists: u.dat, fields/*.vtk"
+    assert said == [("INFO", text), ("WARNING", text)]
+    assert sets(work) == []
+
+
+def test_nothing_to_hide_is_suspicious_at_once_when_a_set_was_saved(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    said.clear()
+    assert session.hide(1) is None
+    assert said == [("WARNING", "nothing to hide: none of these files exists: u.dat")]
+
+
+def test_all_missing_files_are_named_and_nothing_is_moved(start: Start, work: Path) -> None:
+    session = start("a.dat\nb.dat\nc/*.vtk\nd.dat optional\ne.dat\n")
+    write(work, a_dat="a", e_dat="e")
+    with pytest.raises(MissingFilesError) as caught:
+        session.hide(0)
+    assert str(caught.value) == "missing: b.dat (line 2), c/*.vtk (line 3), though a.dat exists; nothing was moved"
+    assert contents(work) == {"a.dat": "a", "e.dat": "e"}
+    write(work, b_dat="b", c__1_vtk="1")
+    assert session.hide(0) is not None
+
+
+def test_optional_files_are_saved_if_they_are_there_and_not_missed_if_not(start: Start, work: Path) -> None:
+    session = start("u.dat\nnotes.txt optional\n")
+    write(work, u_dat="0")
+    session.hide(0, wait=True)
+    write(work, u_dat="1", notes_txt="n1")
+    session.hide(1, wait=True)
+    session.close()
+    session = start()
+    assert contents(work) == {"u.dat": "1", "notes.txt": "n1"}
+
+
+def test_an_optional_file_that_a_set_did_not_have_is_set_aside(start: Start, work: Path) -> None:
+    session = start("u.dat\nnotes.txt optional\n")
+    write(work, u_dat="0")
+    session.hide(0, wait=True)
+    write(work, u_dat="1", notes_txt="of the lost iteration")
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "0"}
+    assert contents(work / ROOT / "discarded") == {"notes.txt": "of the lost iteration"}
+
+
+def test_files_that_stay_in_place_do_not_make_a_set_when_all_moved_ones_are_absent(start: Start, work: Path) -> None:
+    """After `hide` the append and copy files are still there: hiding again would save a set without the rest."""
+    session = start("u.dat\nhistory.csv append\nparams.db copy\n")
+    write(work, history_csv="row 0\n", params_db="p")
+    assert session.hide(0) is None
+    write(work, u_dat="0")
+    assert session.hide(0) is not None
+    assert session.hide(1) is None
+    assert sets(work) == [1]
+
+
+def test_a_manifest_of_files_that_stay_in_place_makes_sets(start: Start, work: Path) -> None:
+    session = start("history.csv append\nparams.db copy\n")
+    for step in range(3):
+        write(work, history_csv="row\n" * step, params_db=str(step))
+        session.hide(step, wait=True)
+    write(work, history_csv="row\n" * 9, params_db="torn")
+    session.close()
+    start()
+    assert contents(work) == {"history.csv": "row\nrow\n", "params.db": "2"}
+
+
+# Files come back as they were.
+
+
+def test_restore_makes_the_directories_it_needs(start: Start, work: Path) -> None:
+    deep = "/".join(f"d{n}" for n in range(60)) + "/u.dat"
+    session = start(f"a/b/u.dat\n{deep}\nempty.dat\n")
+    (work / deep).parent.mkdir(parents=True)
+    (work / deep).write_text("deep")
+    write(work, a__b__u_dat="u", empty_dat="")
+    before = contents(work)
+    session.hide(0)
+    session.close()
+    for name in ("a/b", "a"):
+        (work / name).rmdir()
+    os.removedirs((work / deep).parent)
+    start()
+    assert contents(work) == before
+
+
+@pytest.mark.parametrize("attribute", ["", "compress", "copy"])
+@pytest.mark.parametrize("mode", [0o640, 0o400, 0o755])
+def test_modes_and_modification_times_come_back(start: Start, work: Path, mode: int, attribute: str) -> None:
+    session = start(f"u.dat {attribute}\n")
+    write(work, u_dat="u" * 3000)
+    (work / "u.dat").chmod(mode)
+    os.utime(work / "u.dat", ns=(1, 1_234_567_890_123_456_789))
+    session.hide(0)
+    write(work / "other", u_dat="torn")
+    (work / "other/u.dat").replace(work / "u.dat")
+    session.close()
+    start()
+    info = (work / "u.dat").stat()
+    assert (stat.S_IMODE(info.st_mode), info.st_mtime_ns) == (mode, 1_234_567_890_123_456_789)
+
+
+NAMES = {
+    "spaces": (b"two  words .dat", b'"two  words .dat"'),
+    "not ASCII": ("поле-№1 \u0301é.dat".encode(), '"поле-№1 \u0301é.dat"'.encode()),
+    "newline": (b"a\nb.dat", rb'"a\nb.dat"'),
+    "not UTF-8": (b"caf\xe9-\xff.dat", b"caf\xe9-\xff.dat"),
+    "quotes": (b'it\'s "it"\\.dat', rb'"it' + b"'" + rb's \"it\"\\.dat"'),
+    "percent": (b"100%s %d.dat", b'"100%s %d.dat"'),
+    "glob": (b"[a]*?.dat", b"'[a]*?.dat'"),
+    "hash": (b"#1.dat", b'"#1.dat"'),
+    "dash": (b"-rf", b"-rf"),
+    "dots": (b"...", b"..."),
+    "in a directory": ("каталог \xff/x y.dat".encode("latin-1", "replace"), b'"*/x y.dat"'),
+}
+
+
+@pytest.mark.parametrize("attribute", ["", "compress", "copy", "append"])
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_can_be_saved_and_restored(start: Start, work: Path, name: str, attribute: str) -> None:
+    raw, listed = NAMES[name]
+    session = start(listed + b" " + attribute.encode() + b"\n")
+    path = os.path.join(os.fsencode(work), raw)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    data = b"data " * 100
+    with open(path, "wb") as file:
+        file.write(data)
+    assert session.hide(0) is not None
+    with open(path, "ab") as file:
+        file.write(b"torn")
+    session.close()
+    session = Session(work)
+    point = session.restore()
+    session.close()
+    assert point is not None and [os.fsencode(file) for file in point.files] == [raw]
+    with open(path, "rb") as file:
+        assert file.read() == data
+
+
+@pytest.mark.parametrize("attribute", ["", "copy", "append", "compress"])
+def test_a_name_may_be_as_long_as_the_file_system_allows(start: Start, work: Path, attribute: str) -> None:
+    name = "u" * os.pathconf(work, "PC_NAME_MAX")
+    session = start(f"{name} {attribute}\n")
+    (work / name).write_text("data " * 100)
+    session.hide(0)
+    (work / name).write_text("data " * 100 + "torn")
+    session.close()
+    start()
+    assert contents(work) == {name: "data " * 100}
+
+
+def tree(work: Path) -> Path:
+    """A directory with all that may lie in one."""
+    top = work / "run.zarr"
+    write(top, meta="{}", a__b__0_0="chunk", a__b__0_1="", closed__x="x")
+    (top / "empty").mkdir()
+    (top / "empty/too").mkdir(mode=0o700)
+    (top / "a/latest").symlink_to("b/0.0")
+    (top / "a/up").symlink_to("../meta")
+    (top / "dangling").symlink_to("not/there")
+    (top / "itself").symlink_to(".")
+    (top / "meta").chmod(0o600)
+    for number, name in enumerate(["closed", "a/b", "a", "empty"], 1):
+        os.utime(top / name, ns=(number, number * 10**18))
+    (top / "closed").chmod(0o500)
+    top.chmod(0o750)
+    return top
+
+
+def attributes(top: Path) -> dict[str, tuple[int, int]]:
+    """Mode and time of all but links and the top itself, which the program may see changed by the move."""
+    paths = [path for path in top.rglob("*") if not path.is_symlink()]
+    return {path.relative_to(top).as_posix(): (path.stat().st_mode, path.stat().st_mtime_ns) for path in paths}
+
+
+@pytest.mark.parametrize("attribute", ["", "compress", "copy"])
+def test_a_directory_comes_back_with_all_that_lies_in_it(start: Start, work: Path, attribute: str) -> None:
+    """Empty directories, modes, times, and links that stay inside, as links."""
+    session = start(f"run.zarr/ {attribute}\n")
+    top = tree(work)
+    before, dressed = contents(work), attributes(top)
+    assert {"run.zarr/empty/too/", "run.zarr/dangling"} < before.keys()
+    session.hide(0)
+    assert top.exists() == (attribute == "copy")
+    write(top, meta="torn", a__b__0_2="of the lost iteration")
+    session.close()
+    start()
+    assert contents(work) == before
+    assert attributes(top) == dressed
+    assert stat.S_IMODE(top.stat().st_mode) == 0o750
+
+
+def test_an_empty_directory_can_be_saved(start: Start, work: Path) -> None:
+    session = start("run.zarr/\n")
+    (work / "run.zarr").mkdir()
+    assert session.hide(0) is not None
+    session.close()
+    start()
+    assert contents(work) == {"run.zarr/": ""}
+
+
+@pytest.mark.parametrize("attribute", ["", "compress", "copy"])
+@pytest.mark.parametrize("closed", ["run.zarr", "run.zarr/inner"])
+def test_a_directory_without_write_permission_is_saved_whole_or_refused_at_once(
+    start: Start, work: Path, closed: str, attribute: str, said: Said
+) -> None:
+    """To move it to another parent its owner needs that permission. No third case: what `hide` took comes back."""
+    (work / ".safepoint").write_text(f"run.zarr/ {attribute}\nkeep = 1\n")
+    with ordinary_user(work):
+        session = start()
+        try:
+            for step in range(3):
+                top = work / "run.zarr"
+                if top.exists():
+                    (work / closed).chmod(0o755)
+                write(top, inner__x=str(step) * 100)
+                (work / closed).chmod(0o555)
+                session.hide(step, wait=True)
+        except SaveError as error:
+            assert "run.zarr: Permission denied" in str(error)
+            assert contents(work)["run.zarr/inner/x"] == "0" * 100
+            return
+        finally:
+            session.close()
+        assert sets(work) == [3]
+        assert [level for level, _ in said if level != "INFO"] == []
+        start()
+        assert contents(work) == {"run.zarr/": "", "run.zarr/inner/": "", "run.zarr/inner/x": "2" * 100}
+
+
+OUTSIDE = {
+    "above": "../u.dat",
+    "far above": "../../../etc/hostname",
+    "absolute": "/etc/hostname",
+    "side": "../.safepoint",
+}
+
+
+@pytest.mark.parametrize("target", OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_a_link_that_leads_out_of_its_directory_is_refused(
+    start: Start, work: Path, target: str, attribute: str
+) -> None:
+    """What it points to would not be saved. All files are back in place."""
+    session = start(f"u.dat\nrun.zarr/ {attribute}\n")
+    write(work, u_dat="u", run_zarr__meta="{}")
+    (work / "run.zarr/link").symlink_to(target)
+    before = contents(work)
+    with pytest.raises(SafepointError, match=f"run.zarr/link is a symbolic link that leads out .* to {target}"):
+        session.hide(0)
+    assert contents(work) == before
+    (work / "run.zarr/link").unlink()
+    assert session.hide(0) is not None
+
+
+def make_special(path: Path, kind: str) -> None:
+    if kind == "symlink":
+        path.symlink_to("other.dat")
+    elif kind == "dangling symlink":
+        path.symlink_to("not there")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    else:
+        path.mkdir()
+
+
+REFUSED = {
+    "symlink": "s.dat is a symbolic link, and what it points to would not be saved: list that instead",
+    "dangling symlink": "s.dat is a symbolic link, and what it points to would not be saved: list that instead",
+    "fifo": "s.dat is neither a file nor a directory, so it cannot be saved",
+    "socket": "s.dat is neither a file nor a directory, so it cannot be saved",
+    "directory": "s.dat is a directory: list it as s.dat/ to save it whole",
+}
+
+
+@pytest.mark.parametrize("attribute", ["", "copy", "append", "optional"])
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_saved_is_refused_by_name_and_nothing_is_moved(
+    start: Start, work: Path, kind: str, attribute: str
+) -> None:
+    session = start(f"a.dat\nparams.db copy\ns.dat {attribute}\nz.dat\n")
+    write(work, a_dat="a", params_db="p", z_dat="z", other_dat="o")
+    make_special(work / "s.dat", kind)
+    before = contents(work)
+    with pytest.raises(RefusedFileError) as caught:
+        session.hide(0)
+    assert str(caught.value) == REFUSED[kind]
+    assert contents(work) == before
+    assert list((work / ROOT).glob("set-*")) == []
+
+
+def test_a_file_listed_as_a_directory_is_refused(start: Start, work: Path) -> None:
+    session = start("u.dat/\n")
+    write(work, u_dat="u")
+    with pytest.raises(RefusedFileError, match=r"^u\.dat is not a directory: list it without the trailing slash$"):
+        session.hide(0)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket"])
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_a_pipe_in_a_directory_is_refused_and_all_is_back(start: Start, work: Path, kind: str, attribute: str) -> None:
+    session = start(f"u.dat\nrun.zarr/ {attribute}\n")
+    write(work, u_dat="u")
+    (work / "run.zarr").mkdir()
+    make_special(work / "run.zarr/s", kind)
+    before = contents(work)
+    with pytest.raises(SafepointError, match=r"run\.zarr/s is neither a file nor a directory"):
+        session.hide(0)
+    assert contents(work) == before
+
+
+def test_a_file_in_a_directory_that_is_elsewhere_by_a_link_is_refused(start: Start, work: Path, tmp_path: Path) -> None:
+    session = start("out/u.dat\n")
+    write(tmp_path, elsewhere__u_dat="u")
+    (work / "out").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RefusedFileError, match=f"^out/ leads outside the working directory, to {tmp_path}/elsewhere$"):
+        session.hide(0)
+    assert (tmp_path / "elsewhere/u.dat").read_text() == "u"
+
+
+def test_a_file_in_a_directory_that_is_a_link_within_the_working_directory_is_saved(start: Start, work: Path) -> None:
+    session = start("now/u.dat\n")
+    write(work, run_1__u_dat="u")
+    (work / "now").symlink_to("run.1")
+    session.hide(0)
+    session.close()
+    start()
+    assert contents(work) == {"now": "-> run.1", "run.1/": "", "run.1/u.dat": "u"}
+
+
+# What the set does not have.
+
+
+def test_a_program_that_picks_the_latest_by_name_does_not_see_the_lost_iteration(
+    start: Start, work: Path, said: Said
+) -> None:
+    """G1: files that match the manifest and are not of the restored set are set aside; others stay."""
+    session = start("fields/*.vtk\n")
+    write(work, fields__0001_vtk="1")
+    session.hide(1, wait=True)
+    write(work, fields__0002_vtk="half", fields__0003_vtk="h", fields__notes_txt="mine", fields___hidden_vtk="mine")
+    session.close()
+    said.clear()
+    start()
+    mine = {"fields/notes.txt": "mine", "fields/.hidden.vtk": "mine"}
+    assert contents(work) == {"fields/": "", "fields/0001.vtk": "1", **mine}
+    assert contents(work / ROOT / "discarded") == {"fields/": "", "fields/0002.vtk": "half", "fields/0003.vtk": "h"}
+    moved = f"moved to {ROOT}/discarded: fields/0002.vtk, fields/0003.vtk"
+    assert said == [("INFO", f"restored set 1 (step 1): 1 files, 0.0 MB; {moved}")]
+
+
+def test_time_directories_of_the_lost_iteration_are_set_aside_whole(start: Start, work: Path) -> None:
+    session = start("[0-9]*/\n")
+    write(work, **{"0__u": "initial", "constant__mesh": "mesh"})
+    session.hide(0)
+    write(work, **{"0_5__u": "u at 0.5", "0_5__uniform__time": "0.5"})
+    session.hide(1, wait=True)
+    write(work, **{"1__u": "half", "1__uniform__time": ""})
+    session.close()
+    start()
+    expected = {"0.5/": "", "0.5/u": "u at 0.5", "0.5/uniform/": "", "0.5/uniform/time": "0.5"}
+    assert contents(work) == {**expected, "constant/": "", "constant/mesh": "mesh"}
+    assert contents(work / ROOT / "discarded") == {"1/": "", "1/u": "half", "1/uniform/": "", "1/uniform/time": ""}
+
+
+def test_discarded_holds_what_the_last_restore_set_aside_and_no_more(start: Start, work: Path) -> None:
+    session = start("*.vtk\n")
+    write(work, **{"1_vtk": "1"})
+    session.hide(1)
+    for lost in ("2", "3"):
+        write(work, **{f"{lost}_vtk": "lost"})
+        session.close()
+        session = start()
+        assert contents(work / ROOT / "discarded") == {f"{lost}.vtk": "lost"}
+    session.restore()
+    assert not (work / ROOT / "discarded").exists()
+
+
+# Kinds of entries.
+
+
+def test_an_append_file_is_cut_back_and_has_no_row_twice(start: Start, work: Path) -> None:
+    def add(step: int) -> None:
+        with (work / "history.csv").open("a") as file:
+            file.write(f"row {step}\n")
+
+    manifest = "u.dat\nhistory.csv append\n"
+    step = 0
+    for lost_rows in (0, 1, 3):
+        session = start(manifest)
+        for _ in range(2):
+            step += 1
+            write(work, u_dat=str(step))
+            add(step)
+            session.hide(step)
+        session.wait()
+        inode = (work / "history.csv").stat().st_ino
+        for n in range(lost_rows):
+            add(step + 1 + n)
+        with (work / "history.csv").open("a") as file:
+            file.write("ro")
+        session.close()
+    start(manifest)
+    assert contents(work) == {"u.dat": "6", "history.csv": "".join(f"row {k}\n" for k in range(1, 7))}
+    assert (work / "history.csv").stat().st_ino == inode  # in place, never copied
+    assert list((work / ROOT).glob("set-*/files/history.csv")) == []
+
+
+def test_a_compressed_file_is_kept_as_zstd_only_and_comes_back_by_byte(start: Start, work: Path) -> None:
+    session = start("fields/big.dat compress=9\n")
+    write(work, fields__big_dat="much the same\n" * 10_000)
+    session.hide(0)
+    kept = work / ROOT / "set-00000001"
+    assert (kept / "packed/fields/big.dat.zst").stat().st_size < 1000
+    assert (kept / "packed/fields/big.dat.zst").read_bytes().startswith(b"\x28\xb5\x2f\xfd")
+    assert not (kept / "files/fields/big.dat").exists()
+    session.close()
+    start()
+    assert contents(work) == {"fields/": "", "fields/big.dat": "much the same\n" * 10_000}
+
+
+def test_a_file_that_does_not_shrink_is_kept_as_it_is(start: Start, work: Path) -> None:
+    noise = os.urandom(50_000)
+    session = start("u.dat compress\nempty.dat compress\n")
+    write(work, u_dat=noise, empty_dat="")
+    session.hide(0)
+    kept = work / ROOT / "set-00000001"
+    assert (kept / "files/u.dat").read_bytes() == noise
+    assert list(kept.rglob("*.zst")) == []
+    session.close()
+    start()
+    assert (work / "u.dat").read_bytes() == noise
+
+
+@pytest.mark.parametrize("name", ["params.db", "params.db/"])
+def test_a_copied_entry_stays_and_what_the_program_does_to_it_later_does_not_reach_the_set(
+    start: Start, work: Path, name: str
+) -> None:
+    session = start(f"{name} copy\n")
+    path = work / "params.db" / ("data" if name.endswith("/") else "")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("at the save point")
+    inode = path.stat().st_ino
+    session._saver = DeadSaver()  # type: ignore[assignment]  # not even before the saver has read it
+    for step in range(2):
+        session.hide(step)
+    assert path.stat().st_ino == inode
+    with path.open("r+") as file:
+        file.write("changed")
+    assert len(list((work / ROOT).glob("set-*/files/params.db"))) == 2
+    kill(session)
+    start()
+    assert path.read_text() == "at the save point"
+
+
+def test_a_file_that_is_open_for_writing_is_snapshotted_and_named_once(start: Start, work: Path, said: Said) -> None:
+    """A rename would let the program write on into the set."""
+    session = start("u.dat\nv.dat\n")
+    with (work / "u.dat").open("w") as file:
+        said.clear()
+        for step in range(3):
+            write(work, v_dat=str(step))
+            file.write(f"row {step}\n")
+            file.flush()
+            session.hide(step, wait=True)
+            assert contents(work) == {"u.dat": "".join(f"row {k}\n" for k in range(step + 1))}
+        file.write("of the lost iteration")
+    warned = [text for level, text in said if level == "WARNING"]
+    assert warned == ["u.dat is still open for writing: saved as a snapshot of what was flushed so far"]
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "row 0\nrow 1\nrow 2\n", "v.dat": "2"}
+
+
+def test_a_large_file_that_is_open_for_writing_is_refused_and_nothing_is_moved(start: Start, work: Path) -> None:
+    session = start("a.dat\nu.dat\ncopy_open_below = 1 KiB\n")
+    write(work, a_dat="a")
+    with (work / "u.dat").open("wb") as file:
+        file.write(bytes(1024))
+        file.flush()
+        assert session.hide(0) is not None  # up to this size
+        write(work, a_dat="a")
+        file.write(b"!")
+        file.flush()
+        with pytest.raises(RefusedFileError) as caught:
+            session.hide(1)
+    advice = "close it before hide, or mark it copy or append"
+    told = f"u.dat is still open for writing, and its 1025 bytes are over copy_open_below (1024): {advice}"
+    assert str(caught.value) == told
+    assert contents(work).keys() == {"a.dat", "u.dat"}
+    assert session.hide(1) is not None  # closed now
+    assert contents(work) == {}
+
+
+@pytest.mark.parametrize("attribute", ["copy", "append"])
+def test_a_file_marked_copy_or_append_may_be_open_for_writing(
+    start: Start, work: Path, attribute: str, said: Said
+) -> None:
+    session = start(f"u.dat {attribute}\ncopy_open_below = 1\n")
+    said.clear()
+    with (work / "u.dat").open("w") as file:
+        file.write("row 0\n")
+        file.flush()
+        session.hide(0, wait=True)
+        file.write("row 1\n")
+    assert [level for level, _ in said] == ["INFO"]
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "row 0\n"}
+
+
+# How many sets, and their labels.
+
+
+KEPT = {
+    "the default": ("", None, 2),
+    "manifest 1": ("keep = 1\n", None, 1),
+    "manifest 3": ("keep=3\n", None, 3),
+    "argument 1": ("", 1, 1),
+    "argument 3": ("", 3, 3),
+    "the argument wins": ("keep = 1\n", 4, 4),
+    "the argument wins downwards": ("keep = 4\n", 1, 1),
+}
+
+
+@pytest.mark.parametrize(("setting", "keep", "expected"), KEPT.values(), ids=KEPT)
+def test_exactly_so_many_sets_are_kept(start: Start, work: Path, setting: str, keep: int | None, expected: int) -> None:
+    session = start(f"u.dat\n{setting}", keep=keep)
+    for step in range(6):
+        write(work, u_dat=str(step))
+        session.hide(step)
+        session.wait()
+        newest = step + 1
+        assert sets(work) == list(range(max(1, newest - expected + 1), newest + 1))
+    directories = {path.name for path in (work / ROOT).glob("*-0*")}
+    assert directories - {"set-00000007"} == {f"set-{n:08d}" for n in sets(work)}  # 7: made ahead for the next one
+    session.close()
+    session = start(keep=1)
+    assert contents(work) == {"u.dat": "5"}
+    session.hide(6)
+    session.wait()
+    assert sets(work) == [7]
+
+
+def test_keeping_no_set_is_an_error(start: Start, work: Path) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    for keep in (0, -1):
+        with pytest.raises(UsageError, match=f"^keep must be at least 1, not {keep}"):
+            start(keep=keep)
+    with pytest.raises(TypeError):
+        start(keep=1.5)
+    with pytest.raises(ManifestError, match="keep takes a whole number from 1, not 0"):
+        start("u.dat\nkeep = 0\n")
+    assert not (work / ".safepoint.d").exists()
+
+
+class Index:
+    """As the integers of numpy are."""
+
+    def __index__(self) -> int:
+        return 7
+
+    def __repr__(self) -> str:
+        return "an object with __index__"
+
+
+@pytest.mark.parametrize(
+    ("given", "step"), [(None, None), (0, 0), (Index(), 7), (-3, -3), (2**70, 2**70), (True, 1)], ids=repr
+)
+def test_a_step_is_any_integer_or_none(start: Start, work: Path, given: Any, step: int | None, said: Said) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="u")
+    point = session.hide(given)
+    assert point and point.step == step and type(point.step) is type(step if step is None else 0)
+    label = "set 1" if step is None else f"set 1 (step {step})"
+    assert said[-1][1].startswith(f"saved {label}: 1 files, 0.0 MB in ")
+    session.close()
+    session = start(restore=False)
+    restored = session.restore()
+    assert restored and restored.step == step
+    session.finish(given)
+    finished = start(restore=False).restore()
+    assert finished and finished.finished and finished.step == step
+
+
+@pytest.mark.parametrize("step", [1.0, "1", b"1"])
+def test_a_step_that_is_no_integer_is_a_type_error_and_nothing_is_moved(start: Start, work: Path, step: Any) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="u")
+    for verb in (session.hide, session.finish):
+        with pytest.raises(TypeError):
+            verb(step)
+    assert contents(work) == {"u.dat": "u"}
+    assert session.hide(1) is not None
+
+
+def test_a_save_point_says_number_step_time_and_files(start: Start, work: Path) -> None:
+    before = time.time()
+    session = start("sub/u.dat\nhistory.csv append\nparams.db copy\nnotes.txt optional\n")
+    write(work, sub__u_dat="u", history_csv="h", params_db="p")
+    point = session.hide(5)
+    assert isinstance(point, SavePoint)
+    assert (point.number, point.step, point.finished) == (1, 5, False)
+    assert set(point.files) == {"sub/u.dat", "history.csv", "params.db"}
+    assert before <= point.time <= time.time()
+    session.close()
+    restored = start(restore=False).restore()
+    assert restored == SavePoint(1, 5, point.time, restored.files if restored else ())
+    assert restored and set(restored.files) == set(point.files)
+    with pytest.raises(FrozenInstanceError):
+        point.step = 6  # type: ignore[misc]
+
+
+# The states of a session.
+
+
+@pytest.mark.parametrize("verb", ["hide", "finish"])
+@pytest.mark.parametrize("past", ["a set", "the finish mark", "a start that died"])
+def test_a_program_that_forgot_restore_is_told_so_and_nothing_is_changed(
+    start: Start, work: Path, verb: str, past: str
+) -> None:
+    """Without it the files of the lost iteration would be taken for whole."""
+    session = start("u.dat\n", restore=past != "a start that died")
+    if past != "a start that died":
+        write(work, u_dat="0")
+        session.hide(0)
+    if past == "the finish mark":
+        session.finish()
+    session.close()
+    write(work, u_dat="torn")
+    session = start(restore=False)
+    before = sorted((work / ".safepoint.d").rglob("*"))
+    with pytest.raises(UsageError, match=rf"^{verb} before restore, in a directory that has save points: call restore"):
+        getattr(session, verb)()
+    assert contents(work) == {"u.dat": "torn"}
+    assert sorted((work / ".safepoint.d").rglob("*")) == before
+
+
+def test_in_a_directory_without_a_past_hide_needs_no_restore(start: Start, work: Path) -> None:
+    session = start("u.dat\n", restore=False)
+    write(work, u_dat="0")
+    assert session.hide(0) is not None
+    write(work, u_dat="1")
+    assert session.hide(1) is not None
+    session.finish()
+    assert contents(work) == {"u.dat": "1"}
+
+
+@pytest.mark.parametrize("end", ["finish", "close"])
+@pytest.mark.parametrize("verb", ["restore", "hide", "wait", "finish"])
+def test_after_the_end_of_the_session_no_verb_works(start: Start, work: Path, end: str, verb: str) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    getattr(session, end)()
+    before = contents(work)
+    why = "finish() was called" if end == "finish" else "it was closed"
+    with pytest.raises(UsageError) as caught:
+        getattr(session, verb)()
+    assert str(caught.value) == f"{verb} after the end of the session ({why}): call init first"
+    assert contents(work) == before
+    session.close()  # may be repeated
+
+
+def in_a_child(what: Callable[[], object]) -> tuple[int, str]:
+    """The signal that ended a forked child, or 0, and what it reported; it has a second."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of threads, which are why we test
+        pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, 1)
+            what()
+            os.write(writer, b"no error")
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    status = os.waitpid(pid, 0)[1]
+    with open(reader) as file:
+        return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, file.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("verb", ["restore", "hide", "wait", "finish"])
+def test_a_forked_child_may_not_save(start: Start, work: Path, verb: str) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    only = f"only process {os.getpid()}, which called init, may save"
+    assert in_a_child(getattr(session, verb)) == (0, f"UsageError: {verb} in a forked process: {only}")
+    assert contents(work) == {"u.dat": "1"}
+    assert sets(work) == [1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_that_ends_the_session_leaves_the_lock_and_the_set_in_flight_to_its_parent(
+    start: Start, work: Path
+) -> None:
+    """G8. As when it leaves the `with` block by an exception: it must not wait for a thread that it does not have."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    session._saver = DeadSaver()  # type: ignore[assignment]
+    write(work, u_dat="1")
+    session.hide(1)
+    assert in_a_child(session.close) == (0, "no error")
+    with pytest.raises(LockedError):
+        start()
+    kill(session)
+
+
+def test_a_block_that_ends_normally_finishes(start: Start, work: Path) -> None:
+    """G4."""
+    with start("u.dat\n") as session:
+        write(work, u_dat="0")
+        session.hide(0)
+        write(work, u_dat="1")
+    assert (work / ".safepoint.d/finished.json").exists()
+    point = start(restore=False).restore()
+    assert point and point.finished
+    assert contents(work) == {"u.dat": "1"}
+
+
+@pytest.mark.parametrize("death", [Death, KeyboardInterrupt, SystemExit])
+def test_a_block_that_ends_by_an_exception_keeps_the_sets(start: Start, work: Path, death: type[BaseException]) -> None:
+    with pytest.raises(death), start("u.dat\n") as session:
+        for step in range(2):
+            write(work, u_dat=str(step))
+            session.hide(step)
+        write(work, u_dat="torn")
+        raise death
+    assert sets(work) == [1, 2]  # the one in flight was waited for
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished) == (1, False)
+    assert contents(work) == {"u.dat": "1"}
+
+
+def test_a_block_that_the_program_finished_itself_ends_quietly(start: Start, work: Path) -> None:
+    with start("u.dat\n") as session:
+        write(work, u_dat="0")
+        session.finish(0)
+
+
+def test_a_second_session_in_the_same_process_is_told_that_it_is_this_process(start: Start, work: Path) -> None:
+    """G8: as when a notebook cell is run twice."""
+    session = start("u.dat\n")
+    before = sorted(work.rglob("*"))
+    with pytest.raises(LockedError) as caught:
+        start()
+    assert "this very process, by an earlier init: use that session, or close() it" in str(caught.value)
+    assert f"process {os.getpid()} on {socket.gethostname()}" in str(caught.value)
+    assert sorted(work.rglob("*")) == before
+    write(work, u_dat="0")
+    assert session.hide(0) is not None
+    session.close()
+    start()
+
+
+def test_an_init_that_was_refused_leaves_the_default_session_in_charge(work: Path) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    safepoint.init(work)
+    with pytest.raises(LockedError):
+        safepoint.init(work)
+    write(work, u_dat="0")
+    assert safepoint.hide(0) is not None
+
+
+def test_two_sessions_in_different_directories_work_at_once(start: Start, work: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    sessions = {work: start("u.dat\n"), other: start("u.dat\n", where=other)}
+    for step in range(3):
+        for number, (directory, session) in enumerate(sessions.items()):
+            write(directory, u_dat=f"{step} of {number}")
+            session.hide(step)
+    for number, (directory, session) in enumerate(sessions.items()):
+        session.restore()
+        assert contents(directory) == {"u.dat": f"2 of {number}"}
+
+
+def test_the_session_stays_where_it_began_when_the_program_goes_elsewhere(
+    start: Start, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    session = start("u.dat\nfields/*.vtk\nrun.zarr/\n", where=Path("."))
+    monkeypatch.chdir(tmp_path)
+    write(work, u_dat="0", fields__0_vtk="0", run_zarr__meta="0")
+    before = contents(work)
+    assert session.hide(0) is not None
+    assert contents(work).keys() == {"fields/"}
+    session.restore()
+    assert contents(work) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["work"]
+
+
+def test_without_a_manifest_the_error_shows_an_example(work: Path) -> None:
+    with pytest.raises(ManifestError) as caught:
+        safepoint.init(work)
+    first, *example = str(caught.value).splitlines()
+    assert first == f"no manifest {work}/.safepoint: list your files in it, for example"
+    (work / ".safepoint").write_text("\n".join(example))
+    safepoint.init(work)  # and the example is right
+
+
+@pytest.mark.parametrize("manifest", ["", "../u.dat\n", "u.dat compres\n", "kep = 2\n", "u.dat\nu.dat\n", '"u.dat\n'])
+def test_a_bad_manifest_changes_nothing(work: Path, manifest: str) -> None:
+    (work / ".safepoint").write_text(manifest)
+    with pytest.raises(ManifestError, match=rf"^{work}/\.safepoint:\d?"):
+        safepoint.init(work)
+    assert [path.name for path in work.iterdir()] == [".safepoint"]
+
+
+# Restore and wait in the same life.
+
+
+def test_restore_in_the_same_life_rolls_back_to_the_last_set(start: Start, work: Path) -> None:
+    session = start("u.dat\nhistory.csv append\n*.vtk optional\n")
+    for step in range(2):
+        write(work, u_dat=str(step), history_csv="row\n" * (step + 1))
+        session.hide(step)
+    for _ in range(3):
+        write(work, u_dat="diverged", history_csv="row\n" * 9, x_vtk="diverged")
+        point = session.restore()
+        assert point and (point.number, point.step) == (2, 1)
+        assert contents(work) == {"u.dat": "1", "history.csv": "row\nrow\n"}
+    session.hide(1)
+    write(work, u_dat="2", history_csv="row\n" * 3)
+    session.hide(2)
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "2", "history.csv": "row\nrow\nrow\n"}
+
+
+def test_the_first_set_is_durable_on_return_and_wait_makes_others_so(start: Start, work: Path) -> None:
+    """G2. That durable means fsynced in the right order is shown by `test_crash`."""
+    session = start("u.dat\n", keep=9)
+    write(work, u_dat="0")
+    session.hide(0)
+    assert sets(work) == [1]
+    write(work, u_dat="1")
+    session.hide(1)
+    session.wait()
+    assert sets(work) == [1, 2]
+    write(work, u_dat="2")
+    session.hide(2, wait=True)
+    assert sets(work) == [1, 2, 3]
+    session.wait()
+    session.close()
+    session = start(background=False)
+    session.hide(2)
+    assert sets(work)[-1] == 4
+
+
+def test_hide_returns_before_the_disk_has_done_its_work(start: Start, work: Path) -> None:
+    """At most one set is in flight: the next `hide` waits for it."""
+    let_go = threading.Event()
+
+    class Slow(Disk):
+        def sync_files(self, paths: Any) -> None:
+            if threading.current_thread().name == "safepoint-saver":
+                assert let_go.wait(10)
+            super().sync_files(paths)
+
+    session = start("u.dat\n", disk=Slow())
+    for step in range(2):
+        write(work, u_dat=str(step))
+        session.hide(step)
+    assert contents(work) == {} and sets(work) == [1]
+    let_go.set()
+    write(work, u_dat="2")
+    session.hide(2)
+    assert 2 in sets(work)
+
+
+# Finish.
+
+
+def test_finished_files_are_left_alone_and_said_to_be_final(start: Start, work: Path, said: Said) -> None:
+    """G4."""
+    session = start("u.dat\nhistory.csv append\n")
+    for step in range(3):
+        write(work, u_dat=str(step), history_csv="row\n" * step)
+        session.hide(step)
+    write(work, u_dat="final", history_csv="row\n" * 5)
+    inode = (work / "u.dat").stat().st_ino
+    session.finish(5)
+    assert said[-1] == ("INFO", "finished at step 5: 2 files in place")
+    for _ in range(2):
+        said.clear()
+        session = start(restore=False)
+        point = session.restore()
+        assert point and (point.number, point.step, point.finished) == (3, 5, True)
+        assert set(point.files) == {"u.dat", "history.csv"}
+        assert said == [("INFO", "the run was finished at step 5; its files are left alone")]
+        assert contents(work) == {"u.dat": "final", "history.csv": "row\n" * 5}
+        assert (work / "u.dat").stat().st_ino == inode
+        session.close()
+
+
+def test_after_finish_sets_and_baseline_are_gone(start: Start, work: Path) -> None:
+    session = start("u.dat\n", keep=3)
+    assert (work / ROOT / "baseline.json").exists()
+    for step in range(4):
+        write(work, u_dat=str(step))
+        session.hide(step)
+    write(work, u_dat="final")
+    session.finish()
+    assert {path.name for path in (work / ROOT).iterdir()} <= {"lock", "owner.json", "log.jsonl"}
+    assert {path.name for path in (work / ".safepoint.d").iterdir()} == {"FORMAT", "finished.json", "rank-00000"}
+
+
+def test_finish_without_any_hide_removes_the_baseline_too(start: Start, work: Path) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="final")
+    session.finish(1)
+    assert not (work / ROOT / "baseline.json").exists()
+    point = start(restore=False).restore()
+    assert point and (point.number, point.step, point.finished) == (0, 1, True)
+    assert contents(work) == {"u.dat": "final"}
+
+
+@pytest.mark.parametrize("step", [None, 1])
+def test_files_that_were_hidden_and_not_written_again_are_put_back_first(
+    start: Start, work: Path, step: int | None
+) -> None:
+    """G4: also one that is packed, a directory, and beside files that stayed."""
+    session = start("u.dat\nsub/big.dat compress\nrun.zarr/\nhistory.csv append\nparams.db copy\n")
+    for n in range(2):
+        write(work, u_dat=str(n), sub__big_dat=str(n) * 5000, history_csv="row\n" * n, params_db="p")
+        write(work, run_zarr__a__0=str(n))
+        expected = contents(work)
+        session.hide(n)
+    assert not (work / "u.dat").exists()
+    session.finish(step)
+    assert contents(work) == expected
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished) == (1, True)
+
+
+def test_finish_with_some_of_the_files_names_the_missing_and_keeps_the_sets(start: Start, work: Path) -> None:
+    session = start("u.dat\nv.dat\n")
+    write(work, u_dat="0", v_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    with pytest.raises(MissingFilesError, match=r"^missing: v\.dat \(line 2\), though u\.dat exists"):
+        session.finish(1)
+    assert sets(work) == [1]
+    write(work, v_dat="1")
+    session.finish(1)
+    assert contents(work) == {"u.dat": "1", "v.dat": "1"}
+
+
+def test_finish_of_nothing_at_all_is_an_error(start: Start, work: Path) -> None:
+    session = start("u.dat\nv.dat\n")
+    with pytest.raises(MissingFilesError) as caught:
+        session.finish()
+    told = "nothing to finish: there is no set, and none of these files exists: u.dat, v.dat"
+    assert str(caught.value) == told
+    assert not (work / ".safepoint.d/finished.json").exists()
+    write(work, u_dat="u", v_dat="v")
+    session.finish()
+
+
+def test_finish_of_nothing_is_a_result_if_all_files_are_optional(start: Start, work: Path) -> None:
+    start("u.dat optional\n").finish(3)
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished, point.files) == (3, True, ())
+
+
+@pytest.mark.parametrize("how", ["changed", "missing"])
+def test_a_final_file_that_is_not_what_it_was_is_named_and_left_as_it_is(
+    start: Start, work: Path, how: str, said: Said
+) -> None:
+    session = start("u.dat\nv.dat\n")
+    write(work, u_dat="final", v_dat="final")
+    session.finish(9)
+    if how == "changed":
+        write(work, u_dat="edited")
+    else:
+        (work / "u.dat").unlink()
+    before = contents(work)
+    said.clear()
+    point = start(restore=False).restore()
+    assert point and point.finished
+    left = "the run was finished at step 9; its files are left alone, but these are no longer what they were: u.dat"
+    assert said == [("WARNING", left)]
+    assert contents(work) == before
+
+
+def test_after_a_finished_run_another_may_go_on(start: Start, work: Path) -> None:
+    """A set that is newer than the finish mark counts more; until there is one, the mark does."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="final")
+    session.finish(1)
+    session = start()
+    session.close()
+    session = start(restore=False)
+    point = session.restore()
+    assert point and point.finished
+    session.hide(1)  # the final files are the beginning
+    write(work, u_dat="2")
+    session._saver = DeadSaver()  # type: ignore[assignment]
+    session.hide(2)
+    write(work, u_dat="torn")
+    kill(session)
+    session = start(restore=False)
+    point = session.restore()
+    assert point and (point.number, point.step, point.finished) == (3, 2, False)
+    assert contents(work) == {"u.dat": "2"}
+    write(work, u_dat="new result")
+    session.finish(3)
+    point = start(restore=False).restore()
+    assert point and (point.number, point.step, point.finished) == (3, 3, True)
+    assert contents(work) == {"u.dat": "new result"}
+
+
+def test_a_further_run_that_dies_before_its_first_hide_leaves_the_result(start: Start, work: Path) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="final")
+    session.finish(1)
+    kill(start())
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished) == (1, True)
+    assert contents(work) == {"u.dat": "final"}
+
+
+# The disk fails.
+
+
+class Failing(Disk):
+    """fsync says no to the file whose path ends so, once."""
+
+    def __init__(self, ending: str) -> None:
+        self.ending = ending
+
+    def sync_files(self, paths: Any) -> None:
+        for path in paths:
+            if self.ending and path.endswith(self.ending):
+                self.ending = ""
+                raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)
+            super().sync_files([path])
+
+
+def failed_in_the_background(start: Start, work: Path) -> Session:
+    """Set 1 (step 0) is whole; the fsync of sub/v.dat of set 2 (step 1) failed, and nobody has asked yet."""
+    session = start("u.dat\nsub/v.dat\n", disk=Failing("set-00000002/files/sub/v.dat"))
+    for step in range(2):
+        write(work, u_dat=str(step), sub__v_dat=str(step))
+        session.hide(step)
+    assert session._flight is not None
+    session._flight.exception()
+    return session
+
+
+NOT_STORED = (
+    "set 2 (step 1) not stored: sub/v.dat: Input/output error; set 1 (step 0) is intact; "
+    f"its files are in {ROOT}/failed-00000002/files"
+)
+
+
+@pytest.mark.parametrize("verb", ["hide", "wait", "restore", "finish", "close"])
+def test_a_failure_in_the_background_is_raised_by_the_next_call_once(start: Start, work: Path, verb: str) -> None:
+    """G7: it names the file, the cause, what holds, and where the files are. Nothing of that call was begun."""
+    session = failed_in_the_background(start, work)
+    write(work, u_dat="2", sub__v_dat="2")
+    before = contents(work)
+    with pytest.raises(SaveError) as caught:
+        getattr(session, verb)()
+    assert str(caught.value) == NOT_STORED
+    assert caught.value.errno == errno.EIO
+    assert contents(work) == before
+    assert contents(work / ROOT / "failed-00000002/files") == {"sub/": "", "sub/v.dat": "1", "u.dat": "1"}
+    assert sets(work) == [1]
+    if verb == "close":
+        assert start().hide(0) is not None  # the lock is gone, the sets are not
+        return
+    session.wait()  # not raised again
+    point = session.hide(2, wait=True)
+    assert point and point.number == 3
+    assert not (work / ROOT / "failed-00000002").exists()  # until the next commit
+    session.close()
+    start()
+    assert contents(work) == {"sub/": "", "sub/v.dat": "2", "u.dat": "2"}
+
+
+def test_after_a_failure_in_the_background_restore_gives_the_set_before(start: Start, work: Path) -> None:
+    """G7: a failed fsync is final for its set, in this life and the next, however whole it looks in the cache."""
+    session = failed_in_the_background(start, work)
+    kill(session)
+    for _ in range(2):
+        session = start(restore=False)
+        point = session.restore()
+        assert point and (point.number, point.step) == (1, 0)
+        assert contents(work) == {"sub/": "", "sub/v.dat": "0", "u.dat": "0"}
+        session.close()
+
+
+def test_finish_after_a_failure_never_passes_off_an_older_set_as_this_step(start: Start, work: Path) -> None:
+    """G4, G7: the files of step 1 failed, those of step 0 are the last; they must not become the result of step 1."""
+    session = failed_in_the_background(start, work)
+    with pytest.raises(SaveError):
+        session.finish(1)
+    try:
+        session.finish(1)
+    except SafepointError:
+        return
+    point = start(restore=False).restore()
+    assert point and contents(work)["u.dat"] == str(point.step)
+
+
+def test_a_failure_while_the_caller_waits_leaves_the_files_in_place(start: Start, work: Path) -> None:
+    """G7: and the next try, which is a new set, succeeds."""
+    session = start("u.dat\nsub/v.dat\nparams.db copy\nrun.zarr/\n", disk=Failing("set-00000002/files/sub/v.dat"))
+    for step in range(2):
+        write(work, u_dat=str(step), sub__v_dat=str(step), params_db=str(step), run_zarr__meta=str(step))
+        before = contents(work)
+        if step == 0:
+            session.hide(step)
+    with pytest.raises(SaveError) as caught:
+        session.hide(1, wait=True)
+    holds = "set 1 (step 0) is intact; its files are back in place"
+    assert str(caught.value) == f"set 2 (step 1) not stored: sub/v.dat: Input/output error; {holds}"
+    assert contents(work) == before
+    assert list((work / ROOT).glob("failed-*")) == []
+    session.hide(1, wait=True)
+    assert sets(work) == [1, 3]
+    session.restore()
+    assert contents(work) == before
+
+
+def test_a_failure_of_the_first_set_leaves_the_files_in_place(start: Start, work: Path) -> None:
+    session = start("u.dat\n", disk=Failing("set-00000001/files/u.dat"))
+    write(work, u_dat="0")
+    with pytest.raises(
+        SaveError, match=r"^set 1 \(step 0\) not stored: u.dat: Input/output error; there is no earlier"
+    ):
+        session.hide(0)
+    assert contents(work) == {"u.dat": "0"}
+    session.hide(0)
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "0"}
+
+
+def test_a_failure_while_an_exception_ends_the_block_is_logged_and_does_not_hide_it(
+    start: Start, work: Path, said: Said
+) -> None:
+    with pytest.raises(Death), failed_in_the_background(start, work):
+        raise Death
+    assert ("ERROR", NOT_STORED) in said
+
+
+# What is said, and where.
+
+
+def test_nothing_is_printed_and_nothing_is_written_outside(
+    start: Start, work: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    session = start("u.dat\nhistory.csv append\nbig.dat compress\n")
+    for step in range(3):
+        write(work, u_dat="u", history_csv="h", big_dat="b" * 9000)
+        session.hide(step)
+    session.restore()
+    session.finish()
+    start()
+    assert capfd.readouterr() == ("", "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "work"]
+    assert list(elsewhere.iterdir()) == []
+    assert {path.name for path in work.iterdir()} == {".safepoint", ".safepoint.d", *contents(work)}
+
+
+def test_a_save_and_a_restore_say_one_line_each(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat\nv.dat compress\n")
+    assert said == [("INFO", f"nothing to restore in {work}: a first start")]
+    for step in range(3):
+        said.clear()
+        write(work, u_dat=bytes(2_000_000), v_dat=bytes(500_000))
+        session.hide(step)
+        session.wait()
+        ((level, text),) = said
+        assert level == "INFO"
+        assert text.startswith(f"saved set {step + 1} (step {step}): 2 files, 2.5 MB in 0.")
+    session.close()
+    said.clear()
+    start()
+    assert said == [("INFO", "restored set 3 (step 2): 2 files, 2.5 MB")]
+
+
+def test_the_log_has_a_line_per_event_over_all_lives(start: Start, work: Path) -> None:
+    session = start("u.dat\n")
+    for step in range(2):
+        write(work, u_dat=str(step))
+        session.hide(step)
+    session.restore()
+    session.finish()
+    session = start(disk=Failing("files/u.dat"))
+    with pytest.raises(SaveError):
+        session.hide(1)
+    expected = ["start", "saved", "saved", "restored", "finished", "restored", "failed"]
+    assert events(work) == expected
+    lines = [json.loads(line) for line in (work / ROOT / "log.jsonl").read_text().splitlines()]
+    assert all(line["pid"] == os.getpid() and line["time"] > 0 for line in lines)
+    assert {key: lines[1][key] for key in ("set", "step", "files", "bytes", "stored")} == {
+        "set": 1, "step": 0, "files": 1, "bytes": 1, "stored": 1,
+    }  # fmt: skip
+
+
+def test_a_torn_last_line_of_the_log_costs_no_more_than_itself(start: Start, work: Path) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    session.close()
+    with (work / ROOT / "log.jsonl").open("a") as file:
+        file.write('{"time": 17')
+    point = start(restore=False).restore()
+    assert point and point.step == 0
+    whole = []
+    for line in (work / ROOT / "log.jsonl").read_text().splitlines():
+        with suppress(ValueError):
+            whole.append(json.loads(line)["event"])
+    assert whole == ["start", "saved", "restored"]
+
+
+# What a file system may lack.
+
+
+def test_without_leases_a_file_that_this_process_writes_is_still_noticed(
+    start: Start, work: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fallback of NFS and FUSE: our own descriptors; one for reading does not count."""
+    ask = safepoint.disk._open_in_this_process
+    write(work, u_dat="u", v_dat="v")
+
+    class NoLeases(Disk):
+        def open_for_writing(self, path: str) -> bool:
+            return ask(os.stat(path))
+
+    session = start("u.dat\nv.dat\n", disk=NoLeases())
+    with (work / "u.dat").open("a") as writer, (work / "v.dat").open() as reader:
+        assert ask(os.fstat(writer.fileno())) and not ask(os.fstat(reader.fileno()))
+        session.hide(0)
+    assert not ask(os.stat(work / "u.dat"))
+    assert contents(work) == {"u.dat": "u"}
+    assert [text.split()[0] for level, text in said if level == "WARNING"] == ["u.dat"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_without_locks_it_warns_and_works(start: Start, work: Path, said: Said, number: int) -> None:
+    """G8 is off, and that is said."""
+
+    class NoLocks(Disk):
+        def lock(self, path: str) -> Callable[[], object] | None:
+            raise OSError(number, os.strerror(number), path)
+
+    session = start("u.dat\n", disk=NoLocks())
+    warning = f"no kernel locks in {work}: a second run at the same time would not be noticed"
+    assert said[0] == ("WARNING", warning)
+    write(work, u_dat="0")
+    session.hide(0)
+    session.close()
+    start(disk=NoLocks())
+    assert contents(work) == {"u.dat": "0"}
+
+
+def test_a_lock_that_fails_otherwise_is_an_error(start: Start, work: Path) -> None:
+    class Broken(Disk):
+        def lock(self, path: str) -> Callable[[], object] | None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with pytest.raises(SaveError, match=rf"^cannot set up .safepoint.d: {ROOT}/lock: Input/output error"):
+        start("u.dat\n", disk=Broken())
+
+
+class Elsewhere(Disk):
+    """Another page cache, or one of which nothing can be proven."""
+
+    def __init__(self, **differs: str | None) -> None:
+        self.differs = differs
+
+    def place(self, path: str) -> Place:
+        return Place("host", "boot", "mount")._replace(**self.differs)  # type: ignore[arg-type]
+
+
+MANIFEST = "u.dat\nsub/v.dat\nhistory.csv append\nparams.db copy\nrun.zarr/\n"
+WHY_NOT = "the machine went down, or the file system was mounted anew, before it was committed"
+
+
+def die_with_an_uncommitted_set(start: Start, work: Path, disk: Disk) -> list[dict[str, str]]:
+    """What W held when set 1, durable, and set 2, only taken, were hidden."""
+    session = start(MANIFEST, disk=disk)
+    held = []
+    for step in range(2):
+        write(work, u_dat=str(step), sub__v_dat=str(step), history_csv="row\n" * (step + 1), params_db=str(step))
+        write(work, run_zarr__a=str(step))
+        held.append(contents(work))
+        session.hide(step)
+        session._saver = DeadSaver()  # type: ignore[assignment]
+    write(work, u_dat="torn", history_csv="row\n" * 5, params_db="torn", run_zarr__b="torn")
+    kill(session)
+    return held
+
+
+def test_a_kill_costs_nothing_that_hide_took(start: Start, work: Path, said: Said) -> None:
+    """G2k: in the same page cache the uncommitted set is provably whole."""
+    held = die_with_an_uncommitted_set(start, work, Elsewhere())
+    assert sets(work) == [1]
+    said.clear()
+    session = start(restore=False, disk=Elsewhere())
+    point = session.restore()
+    assert point and (point.number, point.step) == (2, 1)
+    assert contents(work) == held[1]
+    assert sets(work) == [1, 2]
+    assert [level for level, _ in said] == ["INFO"]
+
+
+@pytest.mark.parametrize("differs", [{"mount": None}, {"mount": "7"}, {"boot": "7"}, {"host": "7"}], ids=str)
+def test_where_nothing_can_be_proven_the_set_before_is_restored_and_the_log_says_why(
+    start: Start, work: Path, said: Said, differs: dict[str, str | None]
+) -> None:
+    """G1 before G2k: after a power cut names, sizes and times look right over contents that are not."""
+    before = Elsewhere(mount=None) if differs == {"mount": None} else Elsewhere()
+    held = die_with_an_uncommitted_set(start, work, before)
+    said.clear()
+    session = start(restore=False, disk=Elsewhere(**differs))
+    point = session.restore()
+    assert point and (point.number, point.step) == (1, 0)
+    assert contents(work) == held[0]
+    assert said == [("WARNING", f"restored set 1 (step 0): 5 files, 0.0 MB; set 2: {WHY_NOT}")]
+    point = session.hide(0, wait=True)
+    assert point and sets(work) == [1, point.number]
+
+
+@pytest.mark.parametrize("file", ["u.dat", "sub/v.dat", "params.db"])
+@pytest.mark.parametrize("how", ["size", "time", "inode", "gone"])
+def test_an_uncommitted_set_of_which_a_file_was_changed_is_not_given_back(
+    start: Start, work: Path, file: str, how: str
+) -> None:
+    """G2k holds only for what is provably as it was when `hide` took it."""
+    held = die_with_an_uncommitted_set(start, work, Elsewhere())
+    path = work / ROOT / "set-00000002/files" / file
+    info = path.stat()
+    if how == "size":
+        path.write_text("longer than it was")
+        os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    elif how == "time":
+        os.utime(path, ns=(1, 1))
+    elif how == "inode":
+        path.rename(path.with_suffix(".old"))
+        path.write_text(path.with_suffix(".old").read_text())
+        os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    else:
+        path.unlink()
+    point = start(restore=False, disk=Elsewhere()).restore()
+    assert point
+    if file == "params.db" and how == "inode":
+        assert contents(work) == held[point.number - 1]  # a snapshot has no inode of its own: it may be proven
+        return
+    assert (point.number, point.step) == (1, 0)
+    assert contents(work) == held[0]
+
+
+# What hide costs.
+
+
+class Counting(Disk):
+    """Counts the operations of the thread that made it."""
+
+    def __init__(self) -> None:
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.thread = threading.get_ident()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name.startswith("_") or name in ("calls", "thread") or threading.get_ident() != self.thread:
+            return found
+
+        def counted(*arguments: Any) -> Any:
+            self.calls[name] += 1
+            return found(*arguments)
+
+        return counted
+
+
+def cost_of_hide(start: Start, work: Path, manifest: str, files: dict[str, str]) -> collections.Counter[str]:
+    """The file operations of a `hide` far from the start, as nearly all are."""
+    disk = Counting()
+    session = start(manifest, disk=disk)
+    for step in range(4):
+        write(work, **files)
+        session.wait()
+        disk.calls.clear()
+        session.hide(step)
+    calls = disk.calls.copy()
+    session.close()
+    return calls
+
+
+def test_hide_of_three_files_is_a_handful_of_file_operations(start: Start, work: Path) -> None:
+    """A look at each, a question whether it is open, one line written, one rename each; and no fsync."""
+    files = {f"{name}_dat": "data" for name in "uvw"}
+    calls = cost_of_hide(start, work, "u.dat\nv.dat\nw.dat\n", files)
+    assert calls == {"stat": 3, "open_for_writing": 3, "append": 1, "rename": 3}
+
+
+def test_hide_of_a_directory_costs_the_same_however_many_files_it_holds(
+    start: Start, work: Path, tmp_path: Path
+) -> None:
+    costs = []
+    for count in (1, 1000):
+        directory = tmp_path / f"with {count}"
+        directory.mkdir()
+        session_files = {f"run_zarr__{n}": "" for n in range(count)}
+
+        def begin(manifest: str, *, disk: Disk, where: Path = directory) -> Session:
+            return start(manifest, where=where, disk=disk)
+
+        costs.append(cost_of_hide(begin, directory, "run.zarr/\n", session_files))
+    assert costs[0] == costs[1]
+    assert sum(costs[1].values()) <= 5
