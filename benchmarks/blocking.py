@@ -81,7 +81,7 @@ def here() -> Iterator[Path]:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print(
-        f"{'file system':12} {'3 files of':>10} {'rounds':>7} {'renames':>10} {'hide':>10} {'ratio':>7}   medians, in µs"
+        f"{'file system':12} {'3 files of':>10} {'rounds':>7} {'renames':>10} {'hide':>10} {'ratio':>7}   (µs, medians)"
     )
     for kind in ("here", "ext4", "xfs"):
         reason = None if kind == "here" else mounts.why_not(kind)

@@ -103,9 +103,9 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
             return candidates
         # Nothing was ever committed (the baseline goes after the first commit), so what lies in these sets are the
         # initial files: they exist nowhere else.
-        for number in sorted({*root.numbers(disk, "set"), *root.numbers(disk, "failed")}):
-            if number > finished:
-                save.put_back(disk, root, number, "cannot settle what the last run left")
+        for state in ("set", "failed"):
+            for number in [n for n in root.numbers(disk, state) if n > finished]:
+                save.put_back(disk, root, root.state(state, number), "cannot settle what the last run left")
         return []
 
 
@@ -115,7 +115,7 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
     for number in reversed([n for n in root.numbers(disk, "set") if n > after]):
         path = root.record(number)
         if not disk.exists(path):
-            if disk.exists(root.stored(number, "")) and disk.listdir(root.stored(number, "")):  # else only prepared
+            if not _only_prepared(disk, root, number):
                 candidates.append(Candidate(number, None, "it was never committed"))
             continue
         try:
@@ -128,6 +128,11 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
         except Damaged as error:
             candidates.append(Candidate(number, None, str(error)))
     return candidates
+
+
+def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
+    taken, kept = root.taken(number), root.stored(number, "")
+    return not (disk.exists(taken) and disk.stat(taken).st_size) and not (disk.exists(kept) and disk.listdir(kept))
 
 
 def _check_size(disk: Disk, path: str, file: StoredFile) -> None:

@@ -117,7 +117,7 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        put_back(disk, root, number, f"{label(number, step)} not taken ({error})")
+        put_back(disk, root, root.set(number), f"{label(number, step)} not taken ({error})")
         if isinstance(error, OSError):
             raise _save_error(root, number, step, error, "the files are where they were") from error
         raise
@@ -167,19 +167,16 @@ def snapshot(disk: Disk, root: Root, source: str, target: str, item: Item) -> No
     disk.dress(target, info.st_mode, info.st_mtime_ns)
 
 
-def put_back(disk: Disk, root: Root, number: int, what: str) -> None:
+def put_back(disk: Disk, root: Root, directory: str, what: str) -> None:
     """Move the files of an uncommitted set back into W, where W does not have them, and remove the set.
 
     What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
     """
-    for directory in (root.set(number), root.state("failed", number)):
-        if not disk.exists(directory):
-            continue
-        kept = os.path.join(directory, "files")
-        with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
-            if disk.exists(kept):
-                _move_missing(disk, kept, root.work)
-            disk.remove_tree(directory)
+    kept = os.path.join(directory, "files")
+    with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
+        if disk.exists(kept):
+            _move_missing(disk, kept, root.work)
+        disk.remove_tree(directory)
 
 
 def _move_missing(disk: Disk, source: str, target: str) -> None:
@@ -209,16 +206,17 @@ def secure(
         )
         commit(disk, root, record)
     except BaseException as error:
-        state = "set"
+        now_in = root.set(number)
         if isinstance(error, SyncFailed) or disk.exists(root.record(number)):
-            state = "failed"
+            failed = root.state("failed", number)
             with contextlib.suppress(OSError):  # the error of the save is the one to report
-                if disk.exists(root.state("failed", number)):  # of an earlier run, which had a set of this number too
-                    disk.remove_tree(root.state("failed", number))
-                disk.rename(root.set(number), root.state("failed", number))  # rule (3)
-        kept = f"its files are in {root.shown(root.state(state, number))}/files"
+                if disk.exists(failed):  # of an earlier run, which had a set of this number too
+                    disk.remove_tree(failed)
+                disk.rename(now_in, failed)  # rule (3)
+                now_in = failed
+        kept = f"its files are in {root.shown(now_in)}/files"
         if give_back:
-            put_back(disk, root, number, f"{label(number, step)} not stored ({error}); {holds}")
+            put_back(disk, root, now_in, f"{label(number, step)} not stored ({error}); {holds}")
             kept = "its files are back in place"
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error

@@ -27,6 +27,9 @@ run.zarr/
 """
 
 
+IN_PLACE = "history.csv append\nparams.db copy\n"
+
+
 def plain(step: int) -> dict[str, bytes]:
     return {name: f"{name} at {step}\n".encode() * (10 + step) for name in ("u.dat", "sub/v.dat")}
 
@@ -39,7 +42,15 @@ def kinds(step: int) -> dict[str, bytes]:
     return files
 
 
-SHAPES: dict[str, tuple[str, Callable[[int], dict[str, bytes]]]] = {"plain": (PLAIN, plain), "kinds": (KINDS, kinds)}
+def in_place(step: int) -> dict[str, bytes]:
+    return {name: data for name, data in kinds(step).items() if name in ("history.csv", "params.db")}
+
+
+SHAPES: dict[str, tuple[str, Callable[[int], dict[str, bytes]]]] = {
+    "plain": (PLAIN, plain),
+    "kinds": (KINDS, kinds),
+    "in place": (IN_PLACE, in_place),
+}
 
 
 class Violation(AssertionError):
