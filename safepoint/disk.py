@@ -28,7 +28,7 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
-NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
+NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
 
 class SyncFailed(OSError):
@@ -102,8 +102,16 @@ class Disk:
                 os.close(descriptor)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; a file under the target's name is replaced."""
-        os.replace(source, target)
+        """Atomic; a file under the target's name is replaced. A directory that is read-only stays so."""
+        try:
+            os.replace(source, target)
+        except PermissionError:
+            mode = self.stat(source).st_mode
+            if not stat.S_ISDIR(mode) or mode & stat.S_IWUSR:
+                raise
+            os.chmod(source, stat.S_IMODE(mode) | stat.S_IWUSR)  # its entry `..` changes
+            os.replace(source, target)
+            os.chmod(target, stat.S_IMODE(mode))
 
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)

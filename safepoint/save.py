@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from safepoint import codec
-from safepoint.disk import NO_SPACE, Disk, Place, SyncFailed
+from safepoint.disk import NO_ROOM, Disk, Place, SyncFailed
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump, label, seal, write_durably
@@ -80,16 +80,9 @@ def _special(path: str) -> RefusedFileError:
 
 
 def take(
-    disk: Disk,
-    root: Root,
-    manifest: Manifest,
-    items: Sequence[Item],
-    number: int,
-    step: int | None,
-    place: Place,
-    *,
-    first: bool,
-) -> Taken:
+    disk: Disk, root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: Place,
+    *, first: bool,
+) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
     taken = Taken(number, step, time.time(), *place, manifest.patterns, tuple(items))
     with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
@@ -326,7 +319,7 @@ def _pack(disk: Disk, root: Root, number: int, file: StoredFile, full: str, leve
                 raise _changed(file)
         packed = disk.stat(target).st_size
     except OSError as error:
-        if error.errno not in NO_SPACE:
+        if error.errno not in NO_ROOM:
             raise
     if packed < file.size:
         return file._replace(packed=True, stored_size=packed)

@@ -71,13 +71,9 @@ class Session:
     exception leaves the block, keeps the sets for the next start."""
 
     def __init__(
-        self,
-        directory: str | os.PathLike[str] = ".",
-        *,
-        keep: int | None = None,
-        background: bool = True,
+        self, directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True,
         disk: Disk = REAL,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._disk = disk
         self._ranks = Serial()
         self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
@@ -142,6 +138,8 @@ class Session:
         if disk.exists(root.owner):
             disk.remove(root.owner)
         disk.write(root.owner, json.dumps(owner).encode())
+        if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
+            disk.append(root.log, b"\n")  # after a line that a power cut tore
         if not disk.exists(root.format):
             write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
         if not numbers:
@@ -264,6 +262,9 @@ class Session:
         items, _ = save.find(disk, root, self._manifest, size)
         last = self._committed
         if not items and last is not None:
+            if self._number > last.number:
+                lost = f"not finished: the files of set {self._number} were hidden and could not be saved"
+                raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
             try:
                 restore.bring_back(disk, root, last)
             except restore.Damaged as error:
@@ -271,9 +272,7 @@ class Session:
             items, _ = save.find(disk, root, self._manifest, size)
             step = last.step if step is None else step
         if not items and not all(entry.optional for entry in self._manifest.entries):
-            raise MissingFilesError(
-                f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
-            )
+            raise MissingFilesError(f"nothing to finish: no set, and none of these files exists: {self._listed}")
         save.finish(disk, root, items, self._number, step, __version__)
         self._drop_sets()
         logger.info("finished at step %s: %d files in place", step, len(items))
