@@ -7,7 +7,6 @@ are binary files of `Disk`, or streams of zstandard; each has a name, which goes
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import xxhash
@@ -15,8 +14,6 @@ import xxhash
 from safepoint.disk import naming
 
 BLOCK = 1 << 20
-
-Progress = Callable[[int], None]  # called with the number of bytes just done
 
 
 class BadFrame(Exception):
@@ -27,7 +24,7 @@ def checksum(data: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
-def copy(source: Any, sink: Any = None, limit: int | None = None, progress: Progress | None = None) -> tuple[int, str]:
+def copy(source: Any, sink: Any = None, limit: int | None = None) -> tuple[int, str]:
     """Read `source` to its end, or its first `limit` bytes, into `sink` if there is one; its size and checksum."""
     digest = xxhash.xxh3_128()
     buffer = memoryview(bytearray(BLOCK))
@@ -42,8 +39,6 @@ def copy(source: Any, sink: Any = None, limit: int | None = None, progress: Prog
             with naming(sink.name):
                 sink.write(buffer[:count])
         size += count
-        if progress is not None:
-            progress(count)
     return size, digest.hexdigest()
 
 
@@ -67,7 +62,7 @@ def pack(source: Any, sink: Any, level: int, size: int) -> tuple[int, str]:
     return done
 
 
-def unpack(source: Any, sink: Any = None, progress: Progress | None = None) -> tuple[int, str]:
+def unpack(source: Any, sink: Any = None) -> tuple[int, str]:
     """Decompress the zstd frame in `source` into `sink` if there is one; size and checksum of what came out.
 
     The caller compares these with what went in: a frame that was cut short need not raise.
@@ -76,7 +71,7 @@ def unpack(source: Any, sink: Any = None, progress: Progress | None = None) -> t
 
     try:
         with zstandard.ZstdDecompressor().stream_reader(source, closefd=False) as reader:
-            return copy(_Named(source.name, readinto=reader.readinto), sink, progress=progress)
+            return copy(_Named(source.name, readinto=reader.readinto), sink)
     except zstandard.ZstdError as error:
         raise BadFrame(str(error)) from error
 

@@ -81,9 +81,11 @@ class Disk:
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
 
-    def create(self, path: str) -> BinaryIO:
+    @contextlib.contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
         """A new file for writing; one that exists already is an error, never overwritten."""
-        return open(path, "xb", buffering=1 << 20)
+        with naming(path), open(path, "xb", buffering=1 << 20) as file:
+            yield file
 
     def write(self, path: str, data: bytes) -> None:
         """A new file with this content, not yet durable."""
@@ -102,16 +104,13 @@ class Disk:
                 os.close(descriptor)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; a file under the target's name is replaced. A directory that is read-only stays so."""
+        """Atomic; a file under the target's name is replaced. A read-only directory is no obstacle and stays so."""
         try:
             os.replace(source, target)
         except PermissionError:
-            mode = self.stat(source).st_mode
-            if not stat.S_ISDIR(mode) or mode & stat.S_IWUSR:
-                raise
-            os.chmod(source, stat.S_IMODE(mode) | stat.S_IWUSR)  # its entry `..` changes
+            mode = _allow_writing(source)  # its entry `..` changes
             os.replace(source, target)
-            os.chmod(target, stat.S_IMODE(mode))
+            os.chmod(target, mode)
 
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)
@@ -125,19 +124,22 @@ class Disk:
         os.utime(path, ns=(mtime_ns, mtime_ns))
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        try:
+            os.unlink(path)
+        except PermissionError:
+            _allow_writing(os.path.dirname(path))
+            os.unlink(path)
 
     def rmdir(self, path: str) -> None:
         os.rmdir(path)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds, or a file. A directory without write permission is no obstacle."""
-        mode = self.stat(path).st_mode
-        if not stat.S_ISDIR(mode):
+        if not stat.S_ISDIR(self.stat(path).st_mode):
             self.remove(path)
             return
-        if mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
+        with contextlib.suppress(PermissionError):
+            _allow_writing(path)
         for name in self.listdir(path):
             self.remove_tree(os.path.join(path, name))
         self.rmdir(path)
@@ -179,10 +181,7 @@ class Disk:
             os.close(descriptor)
 
     def lock(self, path: str) -> Callable[[], object] | None:
-        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held.
-
-        Raises OSError (one of `NO_LOCKS`) where the file system knows no such lock.
-        """
+        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""
         import filelock  # here: it takes longer to import than the rest of the package together
 
         lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
@@ -211,6 +210,15 @@ class Disk:
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
         return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+
+
+def _allow_writing(directory: str) -> int:
+    """Let the owner change a directory that is read-only, or raise; the permissions it had."""
+    mode = os.lstat(directory).st_mode
+    if not stat.S_ISDIR(mode) or mode & stat.S_IRWXU == stat.S_IRWXU:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory)
+    os.chmod(directory, stat.S_IMODE(mode) | stat.S_IRWXU)
+    return stat.S_IMODE(mode)
 
 
 def _fsync(descriptor: int, path: str) -> None:

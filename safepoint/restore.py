@@ -22,7 +22,6 @@ from stat import S_ISDIR
 from typing import Any
 
 from safepoint import codec, save
-from safepoint.codec import Progress
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError
 from safepoint.manifest import Manifest
@@ -269,7 +268,7 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
     return torn
 
 
-def stage(disk: Disk, root: Root, record: Record, progress: Progress | None = None) -> None:
+def stage(disk: Disk, root: Root, record: Record) -> None:
     """Copy a set out of its safe into `stage/`, through its checksums; W is not touched.
 
     Raises `Damaged` if a byte of it is not what was committed.
@@ -289,18 +288,16 @@ def stage(disk: Disk, root: Root, record: Record, progress: Progress | None = No
             elif file.kind == "link":
                 disk.link(file.target, target)
             elif file.kind == "append":
-                _read_out(disk, os.path.join(root.work, file.path), file, progress=progress)
+                _read_out(disk, os.path.join(root.work, file.path), file)
             else:
                 source = root.stored(record.number, file.path, packed=file.packed)
-                _read_out(disk, source, file, target, progress=progress)
+                _read_out(disk, source, file, target)
                 disk.dress(target, file.mode, file.mtime_ns)
         for target, file in reversed(directories):  # last, as filling a directory changes its time
             disk.dress(target, file.mode, file.mtime_ns)
 
 
-def _read_out(
-    disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False, progress: Progress | None = None
-) -> None:
+def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False) -> None:
     """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed."""
 
     def read() -> tuple[int, str]:
@@ -315,8 +312,8 @@ def _read_out(
 
     def through(source: Any, sink: Any) -> tuple[int, str]:
         if file.packed and not raw:
-            return codec.unpack(source, sink, progress)
-        return codec.copy(source, sink, file.size if file.kind == "append" else None, progress)
+            return codec.unpack(source, sink)
+        return codec.copy(source, sink, file.size if file.kind == "append" else None)
 
     size, checksum = _or_damaged(path, read)
     if size != file.size:
@@ -407,7 +404,7 @@ def drop_newer(disk: Disk, root: Root, number: int) -> None:
             disk.remove_tree(root.state("gone", n))
 
 
-def verify(disk: Disk, root: Root, progress: Progress | None = None) -> dict[int, str]:
+def verify(disk: Disk, root: Root) -> dict[int, str]:
     """What each set is, by number: "committed", "uncommitted", or why it is damaged. Reads all, changes nothing."""
     states = {}
     for candidate in survey(disk, root):
@@ -420,7 +417,7 @@ def verify(disk: Disk, root: Root, progress: Progress | None = None) -> dict[int
                 inside = root.stored(number, file.path, packed=file.packed)
                 path = os.path.join(root.work, file.path) if file.kind == "append" else inside
                 if file.kind in ("file", "append"):
-                    _read_out(disk, path, file, progress=progress)
+                    _read_out(disk, path, file)
             states[number] = "committed"
         except Damaged as error:
             states[number] = str(error)

@@ -323,7 +323,7 @@ def _pack(disk: Disk, root: Root, number: int, file: StoredFile, full: str, leve
             raise
     if packed < file.size:
         return file._replace(packed=True, stored_size=packed)
-    if disk.exists(target):
+    with contextlib.suppress(OSError):  # what is left of it goes with the set
         disk.remove(target)
     return file
 
@@ -348,9 +348,6 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
 
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
-    for file in record.files:
-        if file.packed and disk.exists(root.stored(record.number, file.path)):
-            disk.remove(root.stored(record.number, file.path))  # only now: until the commit it was the set
     sets = root.numbers(disk, "set")
     committed = [number for number in sets if disk.exists(root.record(number))]
     for number in sets:
@@ -361,6 +358,9 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
         drop(disk, root, number, "failed")
     if disk.exists(root.baseline):  # it speaks of the time before the first set
         disk.remove(root.baseline)
+    for file in record.files:
+        if file.packed and disk.exists(root.stored(record.number, file.path)):
+            disk.remove(root.stored(record.number, file.path))  # only now: until the commit it was the set
 
 
 def drop(disk: Disk, root: Root, number: int, state: str = "set") -> None:

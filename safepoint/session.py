@@ -67,8 +67,7 @@ class SavePoint:
 
 
 class Session:
-    """One program at work in one directory; made by `init`. As a context manager it ends with `finish`, or, if an
-    exception leaves the block, keeps the sets for the next start."""
+    """One program at work in one directory. A context manager: it ends with `finish`, or, on an exception, `close`."""
 
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True,
@@ -143,7 +142,8 @@ class Session:
         if not disk.exists(root.format):
             write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
         if not numbers:
-            # The way to the first set, before there is one: W, the side directory, this root.
+            # The way to the first set, before there is one: the manifest, W, the side directory, this root.
+            disk.sync_files([self._manifest.path])
             disk.sync_dir(root.side)
             disk.sync_dir(root.work)
             if self._fresh:
@@ -272,7 +272,9 @@ class Session:
             items, _ = save.find(disk, root, self._manifest, size)
             step = last.step if step is None else step
         if not items and not all(entry.optional for entry in self._manifest.entries):
-            raise MissingFilesError(f"nothing to finish: no set, and none of these files exists: {self._listed}")
+            raise MissingFilesError(
+                f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
+            )
         save.finish(disk, root, items, self._number, step, __version__)
         self._drop_sets()
         logger.info("finished at step %s: %d files in place", step, len(items))
@@ -281,7 +283,7 @@ class Session:
 
     def close(self) -> None:
         """End the session and leave everything for the next start. Waits for the set in flight and raises its error."""
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         try:
             self._collect()
@@ -294,7 +296,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._closed:
+        if self._closed or os.getpid() != self._pid:
             return
         if kind is None:
             self.finish()
@@ -381,10 +383,7 @@ class Session:
 
 
 class _Saver:
-    """One thread for the life of the session. An executor would do, but costs `hide` twice as much to hand over to.
-
-    It does not keep the interpreter alive: `_at_exit` waits for the set in flight, so that none is dropped.
-    """
+    """One thread for the life of the session; an executor costs `hide` twice as much. `_at_exit` waits for its work."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Future[Record], Callable[[Taken], Record], Taken] | None] = SimpleQueue()

@@ -177,7 +177,7 @@ class FaultDisk(Disk):
         super().mkdir(path)
         self._new(op, path)
 
-    def create(self, path: str) -> BinaryIO:
+    def create(self, path: str) -> _Writer:  # type: ignore[override]
         op = self.step("create", path)
         with open(path, "xb"):
             pass

@@ -75,10 +75,10 @@ def test_the_checksum_is_what_xxh128sum_prints(tmp_path: Path, size: int) -> Non
 
 
 @pytest.mark.parametrize("size", BOUNDARIES)
-def test_a_copy_is_the_same_and_reports_every_byte(size: int) -> None:
-    data, sink, seen = noise(size), Bytes(), list[int]()
-    assert copy(Bytes(data), sink, progress=seen.append) == (size, checksum(data))
-    assert (sink.getvalue() == data, sum(seen)) == (True, size)
+def test_a_copy_is_the_same(size: int) -> None:
+    data, sink = noise(size), Bytes()
+    assert copy(Bytes(data), sink) == (size, checksum(data))
+    assert sink.getvalue() == data
 
 
 @pytest.mark.parametrize("limit", [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB + 5, 2 * MIB + 6, 1 << 40])
@@ -134,9 +134,7 @@ def test_what_is_packed_comes_out_again(block: bytes, level: int, times: int) ->
 @pytest.mark.parametrize("of", ["noise", "zeros"])
 def test_packing_has_no_trouble_at_the_edges_of_blocks(size: int, of: str) -> None:
     data = noise(size) if of == "noise" else bytes(size)
-    seen: list[int] = []
-    assert unpack(Bytes(packed(data)), progress=seen.append) == (size, checksum(data))
-    assert sum(seen) == size
+    assert unpack(Bytes(packed(data))) == (size, checksum(data))
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, MIB + 1])

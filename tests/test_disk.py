@@ -306,8 +306,8 @@ def test_syncing_stops_at_the_first_file_that_fails(path: str) -> None:
 
 def test_nothing_is_created_over_what_exists(path: str) -> None:
     """What exists where it should not is a fault, and not ours to overwrite."""
-    with pytest.raises(FileExistsError):
-        disk.create(path)
+    with pytest.raises(FileExistsError), disk.create(path):
+        pass
     with pytest.raises(FileExistsError):
         disk.write(path, b"new")
     with pytest.raises(FileExistsError):
