@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import stat
-import tempfile
 import threading
 import time
 import warnings
@@ -44,13 +43,6 @@ ROOT = ".safepoint.d/rank-00000"
 NOBODY = 65534
 Start = Callable[..., Session]
 Said = list[tuple[str, str]]
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """In memory, where there is such a place: `test_mounts` and `test_kill` are on disks."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
-        yield Path(directory)
 
 
 @pytest.fixture

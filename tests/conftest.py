@@ -1,0 +1,29 @@
+"""What all tests share: a directory in memory, and a look at what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safepoint.disk import Disk
+from safepoint.record import Root
+from safepoint.restore import verify
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """In memory, where there is such a place: the tests are many, and those of real disks make their own.
+
+    After every test no set that claims to be committed may be damaged, but where damage is the test.
+    """
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
+        yield Path(directory).resolve()
+        if request.node.get_closest_marker("leaves_damage") is None:
+            for side in sorted(Path(directory).rglob(".safepoint.d")):
+                if side.is_dir():
+                    states = verify(Disk(), Root(str(side.parent.resolve())))
+                    assert set(states.values()) <= {"committed", "uncommitted"}, (side, states)
