@@ -166,8 +166,9 @@ class Disk:
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
+        mode = "r+b" if sys.platform == "win32" else "rb"
         for path in paths:
-            with self.open(path) as file:
+            with open(path, mode, buffering=0) as file:
                 _fsync(file.fileno(), path)
 
     def sync_dir(self, path: str) -> None:
@@ -224,9 +225,9 @@ def _allow_writing(directory: str) -> int:
 def _fsync(descriptor: int, path: str) -> None:
     try:
         if sys.platform == "darwin":
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # there fsync alone leaves the data in the drive's cache
-        else:
-            os.fsync(descriptor)
+            with contextlib.suppress(OSError):  # not every file system there knows it
+                fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # fsync alone leaves the data in the drive's cache
+        os.fsync(descriptor)
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror, path) from error
 

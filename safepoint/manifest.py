@@ -13,6 +13,7 @@ lies in a listed directory is saved as part of it.
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import functools
 import glob
 import os
@@ -103,15 +104,17 @@ class Manifest:
         """Without the entries that were not yet there when these were its patterns."""
         return Manifest(self.path, tuple(entry for entry in self.entries if entry.pattern in patterns), self.settings)
 
-    def find(self, work: str, stat: Stat, rank: int = 0, size: int = 1) -> tuple[dict[str, Match], list[Entry]]:
+    def find(
+        self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
+    ) -> tuple[dict[str, Match], list[Entry]]:
         """The files that exist now, by path relative to `work`, and the entries without any that are not optional.
 
-        `stat` looks at a file itself (os.lstat).
+        `stat` looks at a file itself (os.lstat). A directory that cannot be read is an error, never an empty one.
         """
         found: dict[str, Match] = {}
         missing = []
         for entry in self.entries:
-            matches = _expand(entry, work, stat, rank, size)
+            matches = _expand(entry, work, stat, listdir, rank, size)
             if not matches and not entry.optional:
                 missing.append(entry)
             found.update(matches)
@@ -131,21 +134,48 @@ def _plan(entry: Entry, rank: int, size: int) -> tuple[str | None, str]:
     """The one path that an entry means, or None and the pattern to look for."""
     pattern = entry.filled(rank, size)
     name = re.sub(r"\[([*?[])\]", r"\1", pattern)
-    return (name if glob.escape(name) == pattern else None), pattern + "/" * entry.tree
+    return (name if glob.escape(name) == pattern else None), pattern
 
 
-def _expand(entry: Entry, work: str, stat: Stat, rank: int, size: int) -> dict[str, Match]:
+def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:
+    """What matches the components `parts` below `path`. (glob.glob takes a directory that it cannot read for empty.)"""
+    part, rest = parts[0], parts[1:]
+
+    def fits(name: str) -> bool:
+        return part in ("**", name) or fnmatch.fnmatchcase(name, part)
+
+    if not glob.has_magic(part):
+        names = [part]
+    else:
+        try:
+            names = [n for n in sorted(listdir(f"{work}/{path}")) if n[0] != "." or part[0] == "."]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+    if part == "**" and rest:
+        yield from _glob(work, path, rest, stat, listdir)
+    for name in names:
+        below = f"{path}/{name}" if path else name
+        if part == "**" and S_ISDIR(stat(f"{work}/{below}").st_mode):
+            yield from _glob(work, below, parts, stat, listdir)
+        if rest and part != "**" and fits(name):
+            yield from _glob(work, below, rest, stat, listdir)
+        elif not rest and fits(name):
+            yield below
+
+
+def _expand(
+    entry: Entry, work: str, stat: Stat, listdir: Callable[[str], list[str]], rank: int, size: int
+) -> dict[str, Match]:
     literal, pattern = _plan(entry, rank, size)
-    paths = [literal] if literal else sorted(glob.glob(pattern, root_dir=work, recursive=True))
+    paths = [literal] if literal else sorted(set(_glob(work, "", pattern.split("/"), stat, listdir)))
     found = {}
     for path in paths:
-        path = path.replace(os.sep, "/").rstrip("/")
         try:
             info = stat(f"{work}/{path}")
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if literal or (path.split("/")[0] not in (SIDE, NAME) and (entry.tree or not S_ISDIR(info.st_mode))):
-            found[path] = Match(entry, info)  # a glob without a trailing slash means files only
+        if literal or (path.split("/")[0] not in (SIDE, NAME) and entry.tree == S_ISDIR(info.st_mode)):
+            found[path] = Match(entry, info)  # a glob without a trailing slash means files only, else directories
     return found
 
 
@@ -153,8 +183,8 @@ def load(directory: str) -> Manifest:
     """Read `.safepoint` in `directory`. Raises `ManifestError` naming file, line and cause."""
     path = os.path.join(directory, NAME)
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            return parse(file.read(), path)
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return parse(file.read().removeprefix("\ufeff"), path)
     except FileNotFoundError:
         raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
     except OSError as error:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from stat import S_ISDIR
 from typing import Any
@@ -95,7 +95,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
                 newest = save.secure(disk, root, taken, newest, ranks, version)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
-                if isinstance(error, SaveError) and error.errno is not None:
+                if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):
                     raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
                 candidates[position] = Candidate(number, None, str(error))
         if any(disk.exists(root.record(c.number)) for c in candidates) or not disk.exists(root.baseline):
@@ -223,7 +223,7 @@ def _files_in_place(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> d
         for name in disk.listdir(os.path.join(root.work, path)):
             visit(f"{path}/{name}", disk.stat(os.path.join(root.work, path, name)))
 
-    for path, match in manifest.find(root.work, disk.stat, root.rank, ranks)[0].items():
+    for path, match in manifest.find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)[0].items():
         visit(path, match.info)
     return files
 
@@ -273,11 +273,12 @@ def stage(disk: Disk, root: Root, record: Record) -> None:
 
     Raises `Damaged` if a byte of it is not what was committed.
     """
-    with _reporting(root, f"{record.label} not restored"):
+    with _reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
         if disk.exists(root.stage):
             disk.remove_tree(root.stage)
         disk.mkdir(root.stage)
+        on_error.callback(_clear_stage, disk, root)
         directories = []
         for file in record.files:
             target = os.path.join(root.stage, file.path)
@@ -295,6 +296,12 @@ def stage(disk: Disk, root: Root, record: Record) -> None:
                 disk.dress(target, file.mode, file.mtime_ns)
         for target, file in reversed(directories):  # last, as filling a directory changes its time
             disk.dress(target, file.mode, file.mtime_ns)
+        on_error.pop_all()
+
+
+def _clear_stage(disk: Disk, root: Root) -> None:
+    with suppress(OSError):  # on a full disk the copy is the first thing to go; the error is already on its way
+        disk.remove_tree(root.stage)
 
 
 def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False) -> None:
@@ -329,6 +336,10 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     what an earlier one set aside may go.
     """
     with _reporting(root, f"{record.label} not restored completely"):
+        theirs = {file.path for file in record.files}
+        # What the user has listed since is no left-over of the lost iteration.
+        found, _ = manifest.as_of(record.patterns).find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)
+        strays = [path for path in found if path not in theirs]
         if fresh:
             clear_discarded(disk, root)
         for file in record.files:
@@ -337,12 +348,9 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
                 disk.truncate(target, file.size)
         for file in _movable(record):
             _place(disk, root, file)
-        theirs = {file.path for file in record.files}
-        # What the user has listed since is no left-over of the lost iteration.
-        found, _ = manifest.as_of(record.patterns).find(root.work, disk.stat, root.rank, ranks)
-        strays = [path for path in found if path not in theirs]
         for path in strays:
-            set_aside(disk, root, path)
+            if disk.exists(os.path.join(root.work, path)):  # else it went aside with its directory
+                set_aside(disk, root, path)
         disk.remove_tree(root.stage)
     return strays
 

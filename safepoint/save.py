@@ -38,7 +38,7 @@ def find(disk: Disk, root: Root, manifest: Manifest, ranks: int = 1) -> tuple[tu
     """
     items, opened = [], []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
-        found, missing = manifest.find(root.work, disk.stat, root.rank, ranks)
+        found, missing = manifest.find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)
         moving = any(entry.kind == "move" and not entry.optional for entry in manifest.entries)
         if not found or (moving and not any(match.entry.kind == "move" for match in found.values())):
             return (), []
@@ -173,12 +173,16 @@ def put_back(disk: Disk, root: Root, directory: str, what: str) -> None:
 
 
 def _move_missing(disk: Disk, source: str, target: str) -> None:
-    for name in reversed(disk.listdir(source)):
+    names = disk.listdir(source)
+    for name in reversed(names):
         one, other = os.path.join(source, name), os.path.join(target, name)
         if not disk.exists(other):
             disk.rename(one, other)
         elif stat.S_ISDIR(disk.stat(one).st_mode) and stat.S_ISDIR(disk.stat(other).st_mode):
             _move_missing(disk, one, other)
+    if names:
+        # The names in W before the set goes for good: else a power cut could leave the files without any.
+        disk.sync_dir(target)
 
 
 def secure(
@@ -386,4 +390,9 @@ def finish(disk: Disk, root: Root, items: Sequence[Item], number: int, step: int
         make_durable(disk, files, [full for _, full, _ in contents], {root.work})
         mark = {"number": number, "step": step, "time": time.time(), "version": version}
         rows = [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
-        write_durably(disk, root.finished, seal({**mark, "files": rows}))
+        try:
+            write_durably(disk, root.finished, seal({**mark, "files": rows}))
+        except OSError:
+            with contextlib.suppress(OSError):  # a mark that is not durable must not end the sets
+                disk.remove(root.finished)
+            raise

@@ -75,7 +75,10 @@ class Session:
     ) -> None:  # fmt: skip
         self._disk = disk
         self._ranks = Serial()
-        self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
+        try:
+            self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
+        except OSError as error:
+            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
         self._manifest = manifest.load(self._root.work)
         self._keep = self._manifest.setting("keep") if keep is None else operator.index(keep)
         if self._keep < 1:
@@ -166,7 +169,7 @@ class Session:
             candidates = restore.settle(disk, root, self._place, finished, ranks=size, version=__version__)
             if candidates:
                 return self._choose(candidates)
-            torn = [] if self._fresh else restore.check_baseline(disk, root, self._manifest, size)
+            torn = [] if self._fresh or mark else restore.check_baseline(disk, root, self._manifest, size)
         self._committed, self._past, self._fresh = None, False, True
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
@@ -175,6 +178,8 @@ class Session:
             self._note("start", aside=torn)
             return None
         self._drop_sets()
+        with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            restore.note_baseline(disk, root, self._manifest, size)  # a new history may begin here
         changed = restore.changed_since(disk, root, mark)
         but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
         log = logger.warning if changed else logger.info
@@ -222,26 +227,42 @@ class Session:
         self._check("hide")
         self._collect()
         items, opened = save.find(self._disk, self._root, self._manifest, self._ranks.size)
+        now = wait or self._committed is None or not self._background
+        if not now and self._saver is None:
+            try:
+                self._saver = _Saver()
+            except RuntimeError:  # no thread to be had: known before a file has moved
+                now = True
         if not items:
             # Once is a first start. More often it is a manifest that does not name what the program writes.
             log = logger.warning if "" in self._warned or self._committed else logger.info
             log("nothing to hide: none of these files exists: %s", self._listed)
             self._warned.add("")
             return None
-        for path in set(opened) - self._warned:
-            self._warned.add(path)
-            logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+        self._warn_of_open(opened)
         self._number += 1
-        first = self._committed is None
-        taken = save.take(self._disk, self._root, self._manifest, items, self._number, step, self._place, first=first)
+        taken = save.take(
+            self._disk,
+            self._root,
+            self._manifest,
+            items,
+            self._number,
+            step,
+            self._place,
+            first=self._committed is None,
+        )
         self._past = False
         point = SavePoint(taken.number, step, taken.time, tuple(item.path for item in items))
-        if wait or first or not self._background:
+        if now or self._saver is None:
             self._committed = self._secure(taken, give_back=True)
         else:
-            self._saver = self._saver or _Saver()
             self._flight = self._saver.submit(self._secure, taken)
         return point
+
+    def _warn_of_open(self, paths: list[str]) -> None:
+        for path in set(paths) - self._warned:
+            self._warned.add(path)
+            logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
 
     def wait(self) -> None:
         """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed."""
@@ -259,9 +280,12 @@ class Session:
         self._check("finish")
         self._collect()
         disk, root, size = self._disk, self._root, self._ranks.size
-        items, _ = save.find(disk, root, self._manifest, size)
+        items, opened = save.find(disk, root, self._manifest, size)
+        self._warn_of_open(opened)
         last = self._committed
-        if not items and last is not None:
+        moving = any(entry.kind == "move" for entry in self._manifest.entries)
+        written = opened or any(item.kind == "move" for item in items)
+        if moving and not written and last is not None:
             if self._number > last.number:
                 lost = f"not finished: the files of set {self._number} were hidden and could not be saved"
                 raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
@@ -332,8 +356,9 @@ class Session:
         flight, self._flight = self._flight, None
         try:
             self._committed = flight.result()
-        except KeyboardInterrupt:
-            self._flight = flight  # the wait was interrupted, not the save
+        except BaseException:
+            if not flight.done():
+                self._flight = flight  # the wait was interrupted, not the save
             raise
 
     def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
@@ -367,9 +392,10 @@ class Session:
 
     def _close(self, why: str) -> None:
         self._closed = why
-        if self._saver is not None:
-            self._saver.stop()
-        self._release()
+        if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
+            if self._saver is not None:
+                self._saver.stop()
+            self._release()
 
     def _note(self, event: str, **what: Any) -> None:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""

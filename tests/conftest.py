@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import filelock  # noqa: F401 - these two now: a test that drops its privileges could not import them later
 import pytest
+import zstandard  # noqa: F401
 
 from safepoint.disk import Disk
 from safepoint.record import Root

@@ -130,3 +130,20 @@ def test_power_cut_then_killed_while_it_starts_again(tmp_path: Path, shape: str)
     points = sample(program.disk.record.changing, shape, 5)
     for n, image in enumerate(images(program.disk.record, str(tmp_path), seed=2, singles=1 if LONG else 0, at=points)):
         survives(image, program, kill_at=(7 * n) % 160)
+
+
+def test_power_cut_after_initial_files_were_put_back(tmp_path: Path) -> None:
+    """G3: a cut in the first hide, a restart that puts the initial files back, a first hide again, and another cut."""
+    whole = recorded(tmp_path / "whole", "plain", "now", True)
+    ops = whole.disk.record.ops
+    moved = max(at for at, op in enumerate(ops) if op.startswith("rename") and "set-00000001/files" in op)
+    for first in images(whole.disk.record, str(tmp_path), seed=3, singles=0, at=[moved + 1]):
+        disk = FaultDisk(first.directory, boot="second", inodes=first.inodes)
+        second = Program(disk, "plain", "now", STEPS, True)
+        second.run()
+        assert second.finished, second.errors
+        early = [at for at in disk.record.changing if at < second.durable_at[0][0]]
+        into = tmp_path / f"again-{len(list(tmp_path.iterdir()))}"
+        into.mkdir()
+        for image in images(disk.record, str(into), seed=4, singles=2, at=early):
+            survives(image, second)

@@ -20,7 +20,7 @@ HOUSE = Path(__file__).parents[1]
 PACKAGE = HOUSE / "safepoint"
 LAYERS = ("errors", "disk", "codec", "manifest", "record", "ranks", "save", "restore", "session", "__init__")
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 1900  # lines; of the package, blank ones aside
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 1900  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 
 
@@ -150,9 +150,17 @@ def test_every_function_fits_a_screen(module: str) -> None:
     assert not long
 
 
+def code_lines(text: str) -> int:
+    """Lines of code as cloc counts them: without blank lines, comments and docstrings."""
+    lines = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.strip()[0] != "#"}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
 def test_the_package_can_be_read_in_an_evening() -> None:
-    texts = {module: (PACKAGE / f"{module}.py").read_text(encoding="utf-8") for module in MODULES}
-    lengths = {module: sum(bool(line.strip()) for line in text.splitlines()) for module, text in texts.items()}
+    lengths = {module: code_lines((PACKAGE / f"{module}.py").read_text(encoding="utf-8")) for module in MODULES}
     assert sum(lengths.values()) <= LONGEST_PACKAGE, lengths
 
 

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import FrozenInstanceError
@@ -36,7 +36,7 @@ from safepoint import (
     UsageError,
 )
 from safepoint.disk import Disk, Place, SyncFailed
-from safepoint.record import Root
+from safepoint.record import Record, Root
 from safepoint.restore import verify
 
 ROOT = ".safepoint.d/rank-00000"
@@ -1660,3 +1660,112 @@ def test_hide_of_a_directory_costs_the_same_however_many_files_it_holds(
         costs.append(cost_of_hide(begin, directory, "run.zarr/\n", session_files))
     assert costs[0] == costs[1]
     assert sum(costs[1].values()) <= 5
+
+
+def test_finish_puts_back_what_was_hidden_even_if_all_of_it_is_optional(tmp_path: Path) -> None:
+    """G4: an append file in place does not hide that the others were moved away."""
+    (tmp_path / ".safepoint").write_text("fields/*.vtk optional\nhistory.csv append\n")
+    (tmp_path / "fields").mkdir()
+    (tmp_path / "fields/a.vtk").write_text("a")
+    (tmp_path / "history.csv").write_text("row\n")
+    session = Session(tmp_path)
+    session.restore()
+    session.hide(step=1)
+    session.finish(step=1)
+    assert (tmp_path / "fields/a.vtk").read_text() == "a"
+
+
+def test_a_baseline_left_beside_a_finish_mark_does_not_touch_the_result(tmp_path: Path) -> None:
+    """G4: killed between the mark and the removal of the baseline."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    session = Session(tmp_path)
+    session.restore()
+    baseline = tmp_path / ".safepoint.d/rank-00000/baseline.json"
+    kept = baseline.read_bytes()
+    (tmp_path / "u.dat").write_text("result")
+    session.finish(step=5)
+    baseline.write_bytes(kept)
+    again = Session(tmp_path)
+    saved = again.restore()
+    again.close()
+    assert saved is not None and saved.finished and (tmp_path / "u.dat").read_text() == "result"
+
+
+class Unproven(Disk):
+    """Where the page cache proves nothing."""
+
+    def place(self, path: str) -> Place:
+        return Disk.place(self, path)._replace(mount=None)
+
+
+def test_killed_in_the_first_hide_after_a_finished_run_the_result_is_put_back(tmp_path: Path) -> None:
+    """G3: the final files of the last history are the initial ones of the next."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    (tmp_path / "u.dat").write_text("result")
+    first = Session(tmp_path)
+    first.restore()
+    first.finish(step=5)
+
+    class Dies(Unproven):
+        def sync_files(self, paths: Iterable[str]) -> None:
+            if any("files/u.dat" in path for path in paths):
+                raise KeyboardInterrupt
+
+        def remove_tree(self, path: str) -> None:
+            raise KeyboardInterrupt
+
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith("work/u.dat") or target == str(tmp_path / "u.dat"):
+                raise KeyboardInterrupt
+            super().rename(source, target)
+
+    second = Session(tmp_path, disk=Dies())
+    second.restore()
+    with pytest.raises(KeyboardInterrupt):
+        second.hide(step=5)
+    second._release()
+    assert not (tmp_path / "u.dat").exists()
+    third = Session(tmp_path, disk=Unproven())
+    saved = third.restore()
+    third.close()
+    assert saved is not None and saved.finished and (tmp_path / "u.dat").read_text() == "result"
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_and_no_empty_glob(tmp_path: Path) -> None:
+    """G7: else a set without its files would be committed as whole."""
+
+    class Unreadable(Disk):
+        def listdir(self, path: str) -> list[str]:
+            if path.endswith("/fields"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return super().listdir(path)
+
+    (tmp_path / ".safepoint").write_text("u.dat\nfields/*.vtk optional\n")
+    session = Session(tmp_path)
+    session.restore()
+    (tmp_path / "u.dat").write_text("u")
+    session._disk = Unreadable()
+    with pytest.raises(SaveError, match="fields: Input/output error; nothing was moved"):
+        session.hide(step=1)
+    session.close()
+
+
+def test_an_exception_that_interrupts_the_wait_loses_neither_the_set_nor_the_lock(tmp_path: Path) -> None:
+    """G7, G8: a handler that raises SystemExit, as on SIGTERM, while hide waits for the set in flight."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    session = Session(tmp_path)
+    session.restore()
+
+    class Interrupted(Future[Record]):
+        def result(self, timeout: float | None = None) -> Record:
+            raise SystemExit
+
+    session._flight = Interrupted()
+    with pytest.raises(SystemExit):
+        session.hide(step=1)
+    with pytest.raises(SystemExit):
+        session.close()
+    with pytest.raises(LockedError):
+        Session(tmp_path)
+    session._flight = None
+    session._release()
