@@ -93,6 +93,9 @@ class LateSaver(NowSaver):
             def result(self) -> Any:
                 return NowSaver.submit(outer, job, taken).result()
 
+            def done(self) -> bool:
+                return True
+
         return Late()
 
 
