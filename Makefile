@@ -26,7 +26,8 @@ check: .venv/.dev
 	$(VENV) -m pytest -q tests/test_house.py
 
 crash: .venv/.dev
-	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 tests/test_crash.py tests/test_strace.py tests/test_kill.py tests/test_machine.py
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
+		tests/test_kill.py tests/test_machine.py
 
 bench: .venv/.dev
 	$(VENV) benchmarks/blocking.py

@@ -91,7 +91,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
                 continue
             try:
                 taken = _provably_whole(disk, root, number, place)
-                _move_rest(disk, root, taken)
+                _move_rest(disk, root, taken, first=newest is None)
                 newest = save.secure(disk, root, taken, newest, ranks, version)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
@@ -188,8 +188,16 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
     raise Damaged(f"{item.path} is not as it was when the set was taken")
 
 
-def _move_rest(disk: Disk, root: Root, taken: Taken) -> None:
+def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
     """Do what is left of a `take` whose process died; files that moved already are left."""
+    if first:  # as in take: the way to files that exist nowhere else, before they move
+        parents = save.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
+        ways = [root.stored(taken.number, name) for name in parents]
+        for way in ways:
+            if not disk.exists(way):
+                disk.mkdir(way)
+        for way in (*reversed(ways), root.stored(taken.number, ""), root.set(taken.number), root.path):
+            disk.sync_dir(way)
     for item in taken.files:
         source, target = os.path.join(root.work, item.path), root.stored(taken.number, item.path)
         there = disk.exists(target)
@@ -340,6 +348,9 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
         # What the user has listed since is no left-over of the lost iteration.
         found, _ = manifest.as_of(record.patterns).find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)
         strays = [path for path in found if path not in theirs]
+        # The life that committed this set may have died before it did this; from now on W is all there is beside it.
+        disk.sync_dir(root.set(record.number))
+        disk.sync_dir(root.path)
         if fresh:
             clear_discarded(disk, root)
         for file in record.files:

@@ -151,6 +151,8 @@ class Session:
             disk.sync_dir(root.work)
             if self._fresh:
                 restore.note_baseline(disk, root, self._manifest, self._ranks.size)
+            else:
+                disk.sync_dir(root.path)  # the life that wrote the baseline may have died before it did this
 
     def restore(self) -> SavePoint | None:
         """Put the last complete set back into place.
@@ -177,6 +179,8 @@ class Session:
             logger.info("nothing to restore in %s: a first start", root.work)
             self._note("start", aside=torn)
             return None
+        with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            disk.sync_dir(root.side)  # the life that wrote the mark may have died before it did this; then the sets go
         self._drop_sets()
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             restore.note_baseline(disk, root, self._manifest, size)  # a new history may begin here

@@ -70,6 +70,7 @@ class FaultDisk(Disk):
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
         from_then_on: bool = False, boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
+        before: FaultDisk | None = None,
     ) -> None:  # fmt: skip
         self.directory = os.path.realpath(directory)
         self.kill_at, self.fail_at, self.error = kill_at, fail_at, error
@@ -81,7 +82,10 @@ class FaultDisk(Disk):
         self._next = max([10**12, *self.inodes.values()])  # of new inodes: real numbers are used again, ours are not
         self.record = Recorder()
         self._releases: list[Callable[[], object]] = []
-        self._snapshot()
+        if before is None:
+            self._snapshot()
+        else:  # after a kill the machine is still up: what that life did not sync is still not durable
+            self.record, self.inodes, self._next = before.record, before.inodes, before._next
 
     # Recording.
 
@@ -201,6 +205,7 @@ class FaultDisk(Disk):
                 self.kill_at = -1
                 with open(path, "ab") as file:  # the kill came half way
                     file.write(data[: len(data) // 2])
+                self._changed(len(self.record.ops) - 1, path)
             raise
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.write(descriptor, data)
@@ -347,6 +352,7 @@ def policies(effects: list[Effect], ops: int, rng: random.Random, singles: int) 
     yield "only what is guaranteed", lambda effect: False, ""
     yield "names kept, contents empty", lambda effect: effect.name is not None, "empty"
     yield "names kept, contents torn", lambda effect: effect.name is not None, "half"
+    yield "names and sizes kept, contents zeros", lambda effect: effect.name is not None, "zeros"
     yield "names kept, contents as before", lambda effect: effect.name is not None, ""
     yield "contents kept, names gone", lambda effect: effect.name is None, ""
     yield "new names kept, old ones too", lambda effect: effect.name is None or effect.target is not None, ""
@@ -408,7 +414,8 @@ def _replay(record: Recorder, ops: int, keep: Keep, torn: str) -> dict[int, Any]
             old = tree[effect.inode][0] if effect.inode in tree else b""
             start = len(old) if effect.content.startswith(old) else 0  # what an append adds to is not lost with it
             end = (start + len(effect.content)) // 2 if torn == "half" else start
-            tree[effect.inode] = (effect.content[:end], effect.mode, effect.mtime_ns)
+            zeros = b"\0" * (len(effect.content) - start) if torn == "zeros" else b""  # size and time, not the data
+            tree[effect.inode] = (effect.content[:end] + zeros, effect.mode, effect.mtime_ns)
     return tree
 
 
