@@ -412,7 +412,9 @@ def _replay(record: Recorder, ops: int, keep: Keep, torn: str) -> dict[int, Any]
             tree[effect.inode] = (effect.content, effect.mode, effect.mtime_ns)
         elif torn:
             old = tree[effect.inode][0] if effect.inode in tree else b""
-            start = len(os.path.commonprefix([old, effect.content]))  # what an append adds to is not lost with it
+            # What an append adds to is not lost with it.
+            start = next((n for n, (a, b) in enumerate(zip(old, effect.content, strict=False)) if a != b), len(old))
+            start = min(start, len(effect.content))
             end = (start + len(effect.content)) // 2 if torn == "half" else start
             zeros = b"\0" * (len(effect.content) - start) if torn == "zeros" else b""  # size and time, not the data
             tree[effect.inode] = (effect.content[:end] + zeros, effect.mode, effect.mtime_ns)
