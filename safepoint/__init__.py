@@ -18,7 +18,7 @@ byte, never torn and never mixed. The functions act on the session that the last
 from __future__ import annotations
 
 import os
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from safepoint.errors import (
     DamagedError,
@@ -44,15 +44,26 @@ __all__ = [
 _default: Session | None = None
 
 
-def init(directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True) -> Session:
+def init(
+    directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
+    coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
+) -> Session:  # fmt: skip
     """Begin: read `.safepoint` in `directory` and take its lock.
 
     `keep`: how many complete sets stay (default: the manifest's setting, else 2). `background=False`: every `hide`
     waits until its set is durable. On return the session is the default of the module's functions. On error nothing was
-    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`.
+    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`, `UsageError`.
+
+    With `comm`, an intracommunicator of mpi4py, all its ranks call this, and all return or all raise the same. Files
+    listed with `{rank}` belong to each rank, all others to the rank `saver`. `saver=None`: every rank has a directory
+    of its own, and all that is listed there. The ranks agree on every set, unless `coordinate=False`: then each saves
+    and restores at its own pace. `inflight`: what to do about a message of `comm` that was sent before `hide` and not
+    received: "warn", "error" or "off".
     """
     global _default
-    _default = Session(directory, keep=keep, background=background)
+    _default = Session(
+        directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight
+    )
     return _default
 
 

@@ -6,8 +6,9 @@
 
 A name may be bare, in double quotes (where a backslash escapes: \\" \\\\ \\n \\t) or in single quotes (literal, nothing
 in it is special). `*`, `?`, `[…]` and `**` match as in the shell, hidden files only by a dot of their own. `{rank}` and
-`{size}` take a format as in Python; a literal brace is doubled. If several lines match one file, the last decides; what
-lies in a listed directory is saved as part of it.
+`{size}` take a format as in Python, and make a file that of each rank; all others belong to one rank, the saver. A
+literal brace is doubled. If several lines match one file, the last decides, but a file of a rank is never another's;
+what lies in a listed directory is saved as part of it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import glob
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+import string
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from stat import S_ISDIR
 from typing import NamedTuple
 
@@ -76,8 +78,18 @@ class Entry:
     compress: int | None  # zstd level
     optional: bool
 
+    @property
+    def of_each(self) -> bool:
+        return of_each(self.pattern)
+
     def filled(self, rank: int, size: int) -> str:
         return self.pattern.format(rank=rank, size=size)
+
+    def means(self, path: str, rank: int, size: int) -> bool:
+        """Whether this entry of that rank means the file, or a directory that holds it."""
+        parts, pattern = path.split("/"), self.filled(rank, size).split("/")
+        ends = range(1, len(parts) + 1) if self.tree else [len(parts)]
+        return any(_matches(parts[:end], pattern) for end in ends)
 
 
 class Match(NamedTuple):
@@ -89,20 +101,52 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
+    """All entries, or, after `owned_by`, those of one rank."""
+
     path: str
     entries: tuple[Entry, ...]
     settings: dict[str, int] = field(default_factory=dict)
+    others: tuple[Entry, ...] = ()  # the entries that are not this rank's
+    shared: bool = False  # other ranks have their files in the same directory
 
     def setting(self, name: str) -> int:
         return self.settings.get(name, SETTINGS[name][1])
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        return tuple(entry.pattern for entry in self.entries)
+        return tuple(entry.pattern for entry in (*self.entries, *self.others))
+
+    @property
+    def moves(self) -> bool:
+        """Whether files of any rank move away in `hide`: then those that stay in place say nothing of a step."""
+        return any(entry.kind == "move" and not entry.optional for entry in (*self.entries, *self.others))
 
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns."""
-        return Manifest(self.path, tuple(entry for entry in self.entries if entry.pattern in patterns), self.settings)
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in patterns))
+
+    def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
+        """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.
+
+        Raises `ManifestError` if ranks that share a directory could take one another's files for their own.
+        """
+        if saver is None:
+            return self
+        each, others = ([e for e in self.entries if e.of_each == yes] for yes in (True, False))
+        for entry in each if size > 1 else ():
+            _check_apart(self.path, entry, size, [other for other in others if other.tree])
+        mine = [e for e in self.entries if e.of_each or rank == saver]
+        rest = [e for e in self.entries if e not in mine]
+        return replace(self, entries=tuple(mine), others=tuple(rest), shared=size > 1)
+
+    def _of_another(self, path: str, rank: int, size: int) -> bool:
+        for entry in [e for e in self.entries if e.of_each] if self.shared else ():
+            if entry.means(path, rank, size):
+                continue
+            anyone = replace(entry, pattern=_with_rank(entry.pattern, "*"))
+            if anyone.means(path, rank, size) and any(entry.means(path, n, size) for n in _numbers_in(path, size)):
+                return True
+        return False
 
     def find(
         self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
@@ -117,6 +161,8 @@ class Manifest:
             matches = _expand(entry, work, stat, listdir, rank, size)
             if not matches and not entry.optional:
                 missing.append(entry)
+            if not entry.of_each:
+                matches = {path: match for path, match in matches.items() if not self._of_another(path, rank, size)}
             found.update(matches)
         for tree in [path + "/" for path, match in found.items() if match.entry.tree]:
             for path in [path for path in found if path.startswith(tree)]:
@@ -135,6 +181,56 @@ def _plan(entry: Entry, rank: int, size: int) -> tuple[str | None, str]:
     pattern = entry.filled(rank, size)
     name = re.sub(r"\[([*?[])\]", r"\1", pattern)
     return (name if glob.escape(name) == pattern else None), pattern
+
+
+def of_each(pattern: str) -> bool:
+    """Whether a pattern means a file of each rank."""
+    return any(name for _, name, _, _ in string.Formatter().parse(pattern))
+
+
+def _with_rank(pattern: str, text: str) -> str:
+    """The pattern with `text` in place of {rank}; what else is in braces stays."""
+    return re.sub(r"(\{\{|\}\})|\{rank[^}]*\}", lambda match: match[1] or text, pattern)
+
+
+def _check_apart(path: str, entry: Entry, size: int, trees: list[Entry]) -> None:
+    """Refuse an entry whose files of one rank could be taken for another's, or for part of a listed directory."""
+    first, last = entry.filled(0, size), entry.filled(size - 1, size)
+    if first == last:
+        raise ManifestError(
+            f"{path}:{entry.line}: {entry.text} is the same file for all {size} ranks: add {{rank}}, or leave {{size}} "
+            f"out to let the saver alone have it"
+        )
+    marked = _with_rank(entry.pattern, "\0")
+    wild = len(first) != len(last) and re.search(r"[*?\]]\0|\0[*?[]", marked)
+    if wild or re.search(r"[*?\]]\0[*?[]", marked):
+        raise ManifestError(
+            f"{path}:{entry.line}: {entry.text}: with {size} ranks a wildcard beside {{rank}} matches files of "
+            f"other ranks too (1* is also 10): put another character between, or give it a width, such as {{rank:05d}}"
+        )
+    for tree in trees:
+        if tree.means(first, 0, size):
+            raise ManifestError(
+                f"{path}:{entry.line}: {entry.text} is a file of each rank and lies in {tree.text} (line {tree.line}), "
+                f"which the saver saves as a whole: list the files of {tree.text} one by one"
+            )
+
+
+def _numbers_in(path: str, size: int) -> set[int]:
+    """The ranks whose number could be part of this path, in decimal or hexadecimal."""
+    runs = re.findall(r"[0-9a-f]+", path)
+    pieces = {run[i:j] for run in runs for i in range(len(run)) for j in range(i + 1, len(run) + 1)}
+    numbers = {int(piece, base) for piece in pieces for base in (10, 16) if base == 16 or piece.isdecimal()}
+    return {number for number in numbers if number < size}
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path matches a pattern, both by components, without a look at the disk."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[skip:], pattern[1:]) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
 def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:
@@ -181,10 +277,15 @@ def _expand(
 
 def load(directory: str) -> Manifest:
     """Read `.safepoint` in `directory`. Raises `ManifestError` naming file, line and cause."""
+    return parse(read(directory), os.path.join(directory, NAME))
+
+
+def read(directory: str) -> str:
+    """The text of `.safepoint` in `directory`. Raises `ManifestError`."""
     path = os.path.join(directory, NAME)
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return parse(file.read().removeprefix("\ufeff"), path)
+            return file.read().removeprefix("\ufeff")
     except FileNotFoundError:
         raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
     except OSError as error:

@@ -1,13 +1,31 @@
 """Agreement among the ranks of a program.
 
-`Serial` is a program of one rank: it agrees with itself. Whoever speaks for several answers the same calls.
+`Serial` is a program of one rank: it agrees with itself. `Ranks` speaks for many and answers the same calls, over a
+duplicate of the communicator that the program gave, so that none of our messages meets one of its. All calls are
+collective, but for `launcher`.
+
+(1) Every rank makes the same calls in the same order, whatever fails on it: it brings its failure along to the next
+    agreement, and all raise there. A rank that raised alone would leave the others waiting for ever.
+(2) What is agreed on is the minimum over the ranks of a few integers (the maximum of x is the minimum of -x): one
+    Allreduce, O(log P) messages, and no memory that grows with P. Texts travel only after a failure.
+(3) A message is called in flight only if it was sent before its sender entered `hide`: it is looked for after all have
+    entered, and none leaves before all have looked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from array import array
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from safepoint.errors import SafepointError
+from safepoint.errors import SafepointError, UsageError
+
+T = TypeVar("T")
+LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
+NAMED = 8  # so many ranks are named in a message; the others are counted
+LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 
 class Serial:
@@ -16,12 +34,151 @@ class Serial:
     rank = 0
     size = 1
 
-    def agree(self, failure: SafepointError | None, committed: int) -> int:
-        """The newest set that every rank has committed, given that this one has. If any rank failed, all raise."""
+    def least(self, *values: int) -> tuple[int, ...]:
+        """Of each value, the minimum over all ranks."""
+        return values
+
+    def share(self, value: Any, source: int) -> Any:
+        """The value that the rank `source` has."""
+        return value
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Let every rank do its part. If it fails on any, all raise."""
+        return work()
+
+    def fail_together(self, failure: BaseException | None) -> None:
+        """If any rank has a failure, all raise: the class of the first one, and a text that names the ranks."""
         if failure is not None:
             raise failure
-        return committed
 
-    def newest_common(self, offers: Sequence[int]) -> int | None:
-        """The newest set number that every rank offers, or None."""
-        return max(offers, default=None)
+    def newest_common(self, offers: Collection[int] | None) -> int | None:
+        """The newest set number that every rank offers, or None. A rank with nothing to say (None) offers all."""
+        return max(offers or (), default=None)
+
+    def union(self, numbers: Collection[int]) -> list[int]:
+        """The numbers that any rank has, largest first."""
+        return sorted(numbers, reverse=True)
+
+    def those(self, flag: bool) -> tuple[list[int], str]:
+        """The first few of the ranks for which the flag is set, and a text that names these and counts the rest."""
+        return [0] if flag else [], ""
+
+    def arrive(self) -> None:
+        """Say that this rank has come to a save point."""
+
+    def in_flight(self) -> str:
+        """When all have arrived: what message, if any, the program sent before and has not yet received here."""
+        return ""
+
+    def leave(self) -> None:
+        """Give back what `join` took. No further calls."""
+
+
+class Ranks:
+    """The ranks of an mpi4py communicator."""
+
+    def __init__(self, comm: Any, mpi: Any) -> None:
+        self._mpi, self._users, self._comm = mpi, comm, comm.Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self._arriving = mpi.REQUEST_NULL
+
+    def least(self, *values: int) -> tuple[int, ...]:
+        mine = array("q", values)
+        result = array("q", mine)
+        self._comm.Allreduce(mine, result, self._mpi.MIN)
+        return tuple(result)
+
+    def share(self, value: Any, source: int) -> Any:
+        return self._comm.bcast(value if self.rank == source else None, source)
+
+    def together(self, work: Callable[[], T]) -> T:
+        failure = result = None
+        try:
+            result = work()
+        except BaseException as error:
+            failure = error
+        self.fail_together(failure)
+        return result  # type: ignore[return-value]
+
+    def fail_together(self, failure: BaseException | None) -> None:
+        if self.least(0 if failure is None else -1) == (0,):
+            return
+        failed, names = self.those(failure is not None)
+        reports = {rank: self.share(_report(failure), rank) for rank in failed}
+        kind, errno, text = reports[failed[0]]
+        lines = [f"{names}: {text}"]
+        lines += [f"rank {rank}: {other}" for rank, (_, _, other) in reports.items() if other != text]
+        if failure is not None and not isinstance(failure, (SafepointError, TypeError)):
+            raise failure  # an interrupt, or a fault of ours: as it is
+        error = kind("\n  ".join(lines))
+        error.errno = errno
+        raise error from failure
+
+    def newest_common(self, offers: Collection[int] | None) -> int | None:
+        below = LARGEST
+        while True:
+            if offers is None:
+                newest, oldest = self.least(LARGEST, LARGEST)
+            else:
+                mine = max((number for number in offers if number <= below), default=0)
+                newest, oldest = self.least(mine, -mine)
+            if newest in (0, -oldest):
+                return newest or None
+            below = newest  # what all have is not above the least of the newest
+
+    def union(self, numbers: Collection[int]) -> list[int]:
+        every: list[int] = []
+        while True:
+            mine = max((number for number in numbers if not every or number < every[-1]), default=0)
+            (largest,) = self.least(-mine)
+            if largest == 0:
+                return every
+            every.append(-largest)
+
+    def those(self, flag: bool) -> tuple[list[int], str]:
+        found: list[int] = []
+        while len(found) < NAMED:
+            waiting = flag and (not found or self.rank > found[-1])
+            (first,) = self.least(self.rank if waiting else LARGEST)
+            if first == LARGEST:
+                break
+            found.append(first)
+        count = self._comm.allreduce(int(flag))
+        more = f" and {count - len(found)} more" if count > len(found) else ""
+        names = f"rank{'s' * (count > 1)} {', '.join(map(str, found))}{more} of {self.size}"
+        return found, f"all {self.size} ranks" if count == self.size > 1 else names
+
+    def arrive(self) -> None:
+        self._arriving = self._comm.Ibarrier()
+
+    def in_flight(self) -> str:
+        self._arriving.Wait()
+        status = self._mpi.Status()
+        if not self._users.Iprobe(status=status):
+            return ""
+        size, tag = status.Get_count(self._mpi.BYTE), status.Get_tag()
+        return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
+
+    def leave(self) -> None:
+        self._comm.Free()
+
+
+def join(comm: Any) -> Serial | Ranks:
+    """The ranks of a communicator, or of none. Collective. Raises `UsageError` for what is none of mpi4py."""
+    if comm is None:
+        return Serial()
+    mpi = sys.modules.get("mpi4py.MPI")  # whoever has a communicator has loaded it
+    if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
+        raise UsageError(f"comm must be an intracommunicator of mpi4py, such as MPI.COMM_WORLD, not {comm!r}")
+    return Serial() if comm.Get_size() == 1 else Ranks(comm, mpi)
+
+
+def launcher(environment: Mapping[str, str] = os.environ) -> str:
+    """The variable by which this process knows that a launcher of parallel programs started it, or nothing. Local."""
+    return next((name for name in LAUNCHERS if name in environment), "")
+
+
+def _report(failure: BaseException | None) -> tuple[type[Exception], int | None, str]:
+    if isinstance(failure, (SafepointError, TypeError)):
+        return type(failure), getattr(failure, "errno", None), str(failure)
+    return SafepointError, None, f"{type(failure).__name__}: {failure}"

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from safepoint.codec import checksum
 from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.manifest import NAME, SIDE
+from safepoint.manifest import NAME, SIDE, of_each
 
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
@@ -37,16 +37,22 @@ _STATES = re.compile(r"(set|failed|gone)-(\d{8,})")
 
 @dataclass
 class Root:
-    """The names below W/.safepoint.d for one rank. `work` is absolute and free of symbolic links."""
+    """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
+
+    `saver`: the rank that owns what is not of each rank. None: this rank is alone in W; then its root has the name of
+    rank 0, whatever its number, so that a second program in W, of one process or many, meets its lock.
+    """
 
     work: str
     rank: int = 0
+    ranks: int = 1
+    saver: int | None = 0
 
     def __post_init__(self) -> None:
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
-        self.path = os.path.join(self.side, f"rank-{self.rank:05d}")
+        self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
         names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded")
         self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded = (
             os.path.join(self.path, name) for name in names
@@ -74,6 +80,11 @@ class Root:
             return []
         matches = map(_STATES.fullmatch, disk.listdir(self.path))
         return sorted(int(match[2]) for match in matches if match and match[1] == state)
+
+    def beyond(self, disk: Disk) -> list[Root]:
+        """The roots in W of ranks that a program of so many ranks does not have."""
+        matches = map(re.compile(r"rank-(\d{5,})").fullmatch, disk.listdir(self.side))
+        return [Root(self.work, int(m[1]), self.ranks, self.saver) for m in matches if m and int(m[1]) >= self.ranks]
 
     def shown(self, path: object) -> str:
         """A path as the user knows it: relative to W, and by its own name if a set keeps it."""
@@ -152,8 +163,19 @@ class Taken(NamedTuple):
     host: str
     boot: str
     mount: str | None
-    patterns: tuple[str, ...]  # the manifest's entries at that time
+    rank: int
+    ranks: int
+    saver: int | None  # the rank that has what is not of each rank; None: this rank has all that is listed
+    patterns: tuple[str, ...]  # the manifest's entries at that time, whoever owns them
     files: tuple[Item, ...]
+
+    @property
+    def label(self) -> str:
+        return label(self.number, self.step)
+
+    @property
+    def of_each(self) -> bool:
+        return _of_each(self)
 
 
 class StoredFile(NamedTuple):
@@ -177,16 +199,26 @@ class Record(NamedTuple):
     step: int | None
     time: float  # when it was taken, seconds since the epoch
     committed: float
-    rank: int
-    ranks: int
     host: str
     version: str
+    rank: int
+    ranks: int
+    saver: int | None  # these as in Taken
     patterns: tuple[str, ...]  # only what these match can be a stray
     files: tuple[StoredFile, ...]
 
     @property
     def label(self) -> str:
         return label(self.number, self.step)
+
+    @property
+    def of_each(self) -> bool:
+        return _of_each(self)
+
+
+def _of_each(what: Taken | Record) -> bool:
+    """Whether each rank has files of its own in this set, so that all of them are needed."""
+    return what.saver is None or any(map(of_each, what.patterns))
 
 
 def dump(what: Taken | Record) -> bytes:

@@ -23,7 +23,7 @@ from typing import Any
 
 from safepoint import codec, save
 from safepoint.disk import Disk, Place
-from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError
+from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.manifest import Manifest
 from safepoint.record import (
     Item,
@@ -74,11 +74,50 @@ def _or_damaged(path: str, read: Callable[[], Any]) -> Any:
         raise Damaged(f"{name}: {error.strerror}") from error
 
 
-def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, version: str) -> list[Candidate]:
+def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> None:
+    """Raise `UsageError` if there are sets that this program, with its number of ranks, could not give back whole.
+
+    A set with files of each rank needs all of these ranks. One with files of the saver only needs that rank.
+    `alone`: this rank does not coordinate; then ranks that it knows nothing of may have saved sets.
+    """
+    for other in root.beyond(disk) if alone and root.rank == 0 and root.saver is not None else ():
+        if any(number > finished for number in other.numbers(disk, "set")):
+            raise UsageError(
+                f"{root.work} has sets of rank {other.rank}, and this run has {_ranks(root.ranks)}: "
+                f"start it with at least {other.rank + 1}; nothing was changed"
+            )
+    for number in [n for n in root.numbers(disk, "set") if n > finished]:
+        try:
+            if disk.exists(root.record(number)):
+                whose: Record | Taken = parse_record(disk.read(root.record(number)))
+            else:
+                whose = parse_taken(disk.read(root.taken(number)))
+        except (Unsealed, OSError):
+            continue  # settle says what is wrong with it
+        nothing = "nothing was changed"
+        if root.saver is None and whose.rank != root.rank:
+            raise UsageError(f"{root.work} has the sets of rank {whose.rank}, not those of rank {root.rank}; {nothing}")
+        if whose.of_each and (whose.ranks != root.ranks or (whose.saver is None) != (root.saver is None)):
+            how = f"by {_ranks(whose.ranks)}{', each in a directory of its own' * (whose.saver is None)}"
+            raise UsageError(
+                f"{whose.label} was saved {how}, and this run has {_ranks(root.ranks)}: a set with files of each rank "
+                f"needs the same number again; {nothing}"
+            )
+        if not whose.of_each and whose.saver is not None and whose.saver >= root.ranks:
+            raise UsageError(
+                f"the files of {whose.label} are with rank {whose.saver}, its saver among {_ranks(whose.ranks)}, and "
+                f"this run has {_ranks(root.ranks)}: start it with more than {whose.saver}; {nothing}"
+            )
+
+
+def _ranks(number: int) -> str:
+    return "1 rank" if number == 1 else f"{number} ranks"
+
+
+def settle(disk: Disk, root: Root, place: Place, finished: int, *, version: str) -> list[Candidate]:
     """Bring a root that a process left behind into order; its sets, newest first.
 
-    On return sets that could be proven whole are committed, and if no set ever was, the files that a first `hide` had
-    moved are back in W. Sets up to number `finished` are ended history.
+    On return sets that could be proven whole are committed. Sets up to number `finished` are ended history.
     """
     with _reporting(root, "cannot settle what the last run left"):
         for number in root.numbers(disk, "gone"):
@@ -92,20 +131,33 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, ranks: int, v
             try:
                 taken = _provably_whole(disk, root, number, place)
                 _move_rest(disk, root, taken, first=newest is None)
-                newest = save.secure(disk, root, taken, newest, ranks, version)
+                newest = save.secure(disk, root, taken, newest, version)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):
                     raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
                 candidates[position] = Candidate(number, None, str(error))
-        if any(disk.exists(root.record(c.number)) for c in candidates) or not disk.exists(root.baseline):
-            return candidates
-        # Nothing was ever committed (the baseline goes after the first commit), so what lies in these sets are the
-        # initial files: they exist nowhere else.
-        for state in ("set", "failed"):
-            for number in [n for n in root.numbers(disk, state) if n > finished]:
-                save.put_back(disk, root, root.state(state, number), "cannot settle what the last run left")
-        return []
+        return candidates
+
+
+def once_committed(disk: Disk, root: Root, candidates: list[Candidate]) -> bool:
+    """Whether this rank knows that all had committed a set, or has one that is damaged: then there is no fresh start.
+
+    The baseline goes after the first set that every rank has committed.
+    """
+    damaged = [c for c in candidates if not c.record and disk.exists(root.record(c.number))]
+    return bool(damaged) or (bool(candidates) and not disk.exists(root.baseline))
+
+
+def give_up(disk: Disk, root: Root, finished: int) -> None:
+    """Put the initial files back that a first `hide` had moved, when no set was ever committed by all ranks."""
+    if not disk.exists(root.baseline):
+        return  # nothing was moved since
+    with _reporting(root, "cannot settle what the last run left"):
+        for number in [n for n in root.numbers(disk, "set") if n > finished]:
+            save.revoke(disk, root, number, "cannot settle what the last run left")
+        for number in [n for n in root.numbers(disk, "failed") if n > finished]:
+            save.put_back(disk, root, root.state("failed", number), "cannot settle what the last run left")
 
 
 def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
@@ -211,16 +263,16 @@ def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
             save.snapshot(disk, root, source, target, item)
 
 
-def note_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> None:
+def note_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
     """Write down what exists before the program writes its first file; on return that is durable."""
     rows = [
         {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
-        for path, info in _files_in_place(disk, root, manifest, ranks).items()
+        for path, info in files_in_place(disk, root, manifest).items()
     ]
     write_durably(disk, root.baseline, seal({"patterns": manifest.patterns, "files": rows}))
 
 
-def _files_in_place(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> dict[str, os.stat_result]:
+def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
     """Every listed file that exists in W, those inside of listed directories one by one."""
     files: dict[str, os.stat_result] = {}
 
@@ -231,12 +283,12 @@ def _files_in_place(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> d
         for name in disk.listdir(os.path.join(root.work, path)):
             visit(f"{path}/{name}", disk.stat(os.path.join(root.work, path, name)))
 
-    for path, match in manifest.find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)[0].items():
+    for path, match in manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)[0].items():
         visit(path, match.info)
     return files
 
 
-def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> list[str]:
+def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
     """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
 
     Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
@@ -251,8 +303,8 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
         ) from error
     before = {row["path"]: row for row in baseline["files"]}
     judged = manifest.as_of(baseline["patterns"])
-    now = _files_in_place(disk, root, judged, ranks)
-    growing = {entry.filled(root.rank, ranks) for entry in judged.entries if entry.kind == "append"}
+    now = files_in_place(disk, root, judged)
+    growing = {entry.filled(root.rank, root.ranks) for entry in judged.entries if entry.kind == "append"}
     cut = []
     for name, row in before.items():
         info = now.get(name)
@@ -272,7 +324,7 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest, ranks: int) -> li
     for name in torn:
         set_aside(disk, root, name)
     if len(judged.entries) < len(manifest.entries):  # the manifest has grown since
-        note_baseline(disk, root, manifest, ranks)
+        note_baseline(disk, root, manifest)
     return torn
 
 
@@ -286,7 +338,7 @@ def stage(disk: Disk, root: Root, record: Record) -> None:
         if disk.exists(root.stage):
             disk.remove_tree(root.stage)
         disk.mkdir(root.stage)
-        on_error.callback(_clear_stage, disk, root)
+        on_error.callback(clear_stage, disk, root)
         directories = []
         for file in record.files:
             target = os.path.join(root.stage, file.path)
@@ -307,9 +359,10 @@ def stage(disk: Disk, root: Root, record: Record) -> None:
         on_error.pop_all()
 
 
-def _clear_stage(disk: Disk, root: Root) -> None:
+def clear_stage(disk: Disk, root: Root) -> None:
     with suppress(OSError):  # on a full disk the copy is the first thing to go; the error is already on its way
-        disk.remove_tree(root.stage)
+        if disk.exists(root.stage):
+            disk.remove_tree(root.stage)
 
 
 def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False) -> None:
@@ -337,7 +390,7 @@ def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw:
         raise Damaged(f"the checksum of {file.path} differs")
 
 
-def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: bool, ranks: int) -> list[str]:
+def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: bool) -> list[str]:
     """Put the staged files into W and set aside what the set does not have; the names of that.
 
     Killed anywhere, the next restore repeats it to the same end. `fresh`: no restore was killed before this one, so
@@ -346,7 +399,8 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     with _reporting(root, f"{record.label} not restored completely"):
         theirs = {file.path for file in record.files}
         # What the user has listed since is no left-over of the lost iteration.
-        found, _ = manifest.as_of(record.patterns).find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)
+        then = manifest.as_of(record.patterns)
+        found, _ = then.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         strays = [path for path in found if path not in theirs]
         # The life that committed this set may have died before it did this; from now on W is all there is beside it.
         disk.sync_dir(root.set(record.number))

@@ -17,10 +17,12 @@ No function here knows of other ranks, holds state, or starts a thread. Errors o
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, Place, SyncFailed
@@ -29,21 +31,29 @@ from safepoint.manifest import Entry, Manifest
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump, label, seal, write_durably
 
 
-def find(disk: Disk, root: Root, manifest: Manifest, ranks: int = 1) -> tuple[tuple[Item, ...], list[str]]:
-    """What the manifest's entries mean now, and which of it is snapshotted only because it is still open for writing.
+class Found(NamedTuple):
+    """What the manifest's entries of this rank mean at one moment."""
 
-    No items: there is nothing to hide. That is so if none of the files exist; files that stay in place (append, copy)
-    do not count beside files that are moved, since they are always there. Raises `MissingFilesError` if only some
-    exist, `RefusedFileError` for what cannot be saved.
+    items: tuple[Item, ...] = ()
+    opened: tuple[str, ...] = ()  # snapshotted only because they are still open for writing
+    present: bool = False  # the program has written something that makes a set
+    lacking: bool = False  # it has not, and should have: there are entries that are not optional
+
+
+def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
+    """What there is to save. None of the files: no items. Files that stay in place (append, copy) do not count beside
+    files that are moved, since they are always there. Raises `MissingFilesError` if only some exist,
+    `RefusedFileError` for what cannot be saved.
     """
     items, opened = [], []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
-        found, missing = manifest.find(root.work, disk.stat, root.rank, ranks, listdir=disk.listdir)
-        moving = any(entry.kind == "move" and not entry.optional for entry in manifest.entries)
-        if not found or (moving and not any(match.entry.kind == "move" for match in found.values())):
-            return (), []
+        found, missing = manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
+        required = [entry for entry in manifest.entries if not entry.optional]
+        written = any(match.entry.kind == "move" for match in found.values())
+        if not found or (not written and any(entry.kind == "move" for entry in required)):
+            return Found(lacking=bool(required))
         if missing:
-            names = ", ".join(f"{entry.filled(root.rank, ranks)} (line {entry.line})" for entry in missing)
+            names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
         root.guard(found)
         for path, (entry, info) in found.items():
@@ -58,7 +68,7 @@ def find(disk: Disk, root: Root, manifest: Manifest, ranks: int = 1) -> tuple[tu
                 kind = "copy"
                 opened.append(path)
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
-    return tuple(items), opened
+    return Found(tuple(items), tuple(opened), written or not manifest.moves)
 
 
 def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
@@ -84,7 +94,8 @@ def take(
     *, first: bool,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
-    taken = Taken(number, step, time.time(), *place, manifest.patterns, tuple(items))
+    whose = root.rank, root.ranks, root.saver
+    taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items))
     with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
         # Before the first file moves: else a set could not say what belongs to it.
         try:
@@ -177,8 +188,13 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
     for name in reversed(names):
         one, other = os.path.join(source, name), os.path.join(target, name)
         if not disk.exists(other):
-            disk.rename(one, other)
-        elif stat.S_ISDIR(disk.stat(one).st_mode) and stat.S_ISDIR(disk.stat(other).st_mode):
+            try:
+                disk.rename(one, other)
+                continue
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another rank was first with this directory
+                    raise
+        if stat.S_ISDIR(disk.stat(one).st_mode) and stat.S_ISDIR(disk.stat(other).st_mode):
             _move_missing(disk, one, other)
     if names:
         # The names in W before the set goes for good: else a power cut could leave the files without any.
@@ -186,7 +202,7 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
 
 
 def secure(
-    disk: Disk, root: Root, taken: Taken, previous: Record | None, ranks: int, version: str, *, give_back: bool = False
+    disk: Disk, root: Root, taken: Taken, previous: Record | None, version: str, *, give_back: bool = False
 ) -> Record:
     """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
     files are back in W (`give_back`) or kept below the root.
@@ -197,20 +213,25 @@ def secure(
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
         files = store(disk, root, taken)
-        now = time.time()
         record = Record(
-            number, step, taken.time, now, root.rank, ranks, taken.host, version, tuple(taken.patterns), files
+            number,
+            step,
+            taken.time,
+            time.time(),
+            taken.host,
+            version,
+            taken.rank,
+            taken.ranks,
+            taken.saver,
+            tuple(taken.patterns),
+            files,
         )
         commit(disk, root, record)
     except BaseException as error:
         now_in = root.set(number)
         if isinstance(error, SyncFailed) or disk.exists(root.record(number)):
-            failed = root.state("failed", number)
             with contextlib.suppress(OSError):  # the error of the save is the one to report
-                if disk.exists(failed):  # of an earlier run, which had a set of this number too
-                    disk.remove_tree(failed)
-                disk.rename(now_in, failed)  # rule (3)
-                now_in = failed
+                now_in = fail(disk, root, number)  # rule (3)
         kept = f"its files are in {root.shown(now_in)}/files"
         if give_back:
             put_back(disk, root, now_in, f"{label(number, step)} not stored ({error}); {holds}")
@@ -219,6 +240,23 @@ def secure(
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
         raise
     return record
+
+
+def fail(disk: Disk, root: Root, number: int) -> str:
+    """Give a set a name that nobody restores, in one step: a kill must not leave a half that looks damaged."""
+    failed = root.state("failed", number)
+    if disk.exists(failed):  # of an earlier run, which had a set of this number too
+        disk.remove_tree(failed)
+    disk.rename(root.set(number), failed)
+    return failed
+
+
+def revoke(disk: Disk, root: Root, number: int, what: str) -> None:
+    """Take back a set that another rank could not save or did not take: its files are in W again, and it is gone."""
+    with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(root.set(number))}"):
+        # A record must not vouch for files that are being moved out from under it.
+        now_in = fail(disk, root, number) if disk.exists(root.record(number)) else root.set(number)
+    put_back(disk, root, now_in, what)
 
 
 def _save_error(root: Root, number: int, step: int | None, error: Exception, holds: str) -> SaveError:
@@ -336,7 +374,8 @@ def make_parents(disk: Disk, path: str, base: str) -> None:
     """Make the directories between `base` and `path` that are not there."""
     for name in ancestors({os.path.relpath(os.path.dirname(path), base)} - {"."}):
         if not disk.exists(os.path.join(base, name)):
-            disk.mkdir(os.path.join(base, name))
+            with contextlib.suppress(FileExistsError):  # another rank was quicker
+                disk.mkdir(os.path.join(base, name))
 
 
 def commit(disk: Disk, root: Root, record: Record) -> None:
@@ -348,7 +387,8 @@ def commit(disk: Disk, root: Root, record: Record) -> None:
 
 
 def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
-    """Remove what `record`, just committed, makes superfluous. `agreed`: the newest set that all ranks have committed.
+    """Remove what `record`, just committed, makes superfluous. `agreed`: the newest set that all ranks have committed,
+    as far as this one knows; 0 if there is none.
 
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
@@ -356,11 +396,11 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
     committed = [number for number in sets if disk.exists(root.record(number))]
     for number in sets:
         old = number in committed and number < agreed and number not in committed[-keep:]
-        if old or (number not in committed and number < record.number):
+        if old or (number not in committed and number < agreed):
             drop(disk, root, number)
     for number in root.numbers(disk, "failed"):
         drop(disk, root, number, "failed")
-    if disk.exists(root.baseline):  # it speaks of the time before the first set
+    if agreed and disk.exists(root.baseline):  # it speaks of the time before the first set
         disk.remove(root.baseline)
     for file in record.files:
         if file.packed and disk.exists(root.stored(record.number, file.path)):
@@ -376,20 +416,25 @@ def drop(disk: Disk, root: Root, number: int, state: str = "set") -> None:
     disk.remove_tree(gone)
 
 
-def finish(disk: Disk, root: Root, items: Sequence[Item], number: int, step: int | None, version: str) -> None:
-    """Declare the files in W the result: on return they and the finish mark are durable.
+def keep_result(disk: Disk, root: Root, items: Sequence[Item]) -> list[dict[str, Any]]:
+    """Make the files in W durable; what the finish mark has to say of them."""
+    with root.reporting(SaveError, "not finished", "files and sets are as they were"):
+        contents = list(contents_of(disk, root, items, root.work))
+        disk.start_writeback(full for file, full, _ in contents if file.kind in ("file", "append"))
+        files = [_checksum(disk, file, full) if file.kind in ("file", "append") else file for file, full, _ in contents]
+        make_durable(disk, files, [full for _, full, _ in contents], {root.work})
+        return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
+
+
+def finish(disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, version: str) -> None:
+    """Declare the files in W the result: on return the finish mark is durable, as all of the files must be already,
+    those of every rank: after the mark no set stands behind them.
 
     The commit point is the rename of the mark. Killed before it: the last set is restored. After it: W is left alone.
     `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark.
     """
     with root.reporting(SaveError, "not finished", "files and sets are as they were"):
-        contents = list(contents_of(disk, root, items, root.work))
-        disk.start_writeback(full for file, full, _ in contents if file.kind in ("file", "append"))
-        files = [_checksum(disk, file, full) if file.kind in ("file", "append") else file for file, full, _ in contents]
-        # The result before the mark: after it no set stands behind these files.
-        make_durable(disk, files, [full for _, full, _ in contents], {root.work})
-        mark = {"number": number, "step": step, "time": time.time(), "version": version}
-        rows = [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
+        mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks}
         try:
             write_durably(disk, root.finished, seal({**mark, "files": rows}))
         except OSError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import logging
 import operator
@@ -23,7 +24,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -42,8 +43,8 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
-from safepoint.ranks import Serial
-from safepoint.record import FORMAT, Record, Root, Taken, write_durably
+from safepoint.ranks import LARGEST, NAMED, Ranks, Serial, join, launcher
+from safepoint.record import FORMAT, Item, Record, Root, StoredFile, Taken, label, write_durably
 from safepoint.restore import Candidate
 
 __version__ = "0.1.0"
@@ -70,39 +71,80 @@ class Session:
     """One program at work in one directory. A context manager: it ends with `finish`, or, on an exception, `close`."""
 
     def __init__(
-        self, directory: str | os.PathLike[str] = ".", *, keep: int | None = None, background: bool = True,
+        self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
+        coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
         disk: Disk = REAL,
     ) -> None:  # fmt: skip
-        self._disk = disk
-        self._ranks = Serial()
-        try:
-            self._root = Root(os.path.realpath(os.fspath(directory)), self._ranks.rank)
-        except OSError as error:
-            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
-        self._manifest = manifest.load(self._root.work)
-        self._keep = self._manifest.setting("keep") if keep is None else operator.index(keep)
-        if self._keep < 1:
-            raise UsageError(f"keep must be at least 1, not {self._keep}: without a set nothing could be restored")
-        self._background = background
-        self._pid = os.getpid()
-        self._saver: _Saver | None = None
+        self._disk, self._pid = disk, os.getpid()
+        self._ranks = ranks = join(comm)
+        self._lead = 0 if saver is None else saver  # the rank that reads and writes what is there once for all
+        self._peers = Serial() if coordinate is False else ranks  # who agree on every set
+        self._inflight, self._background = inflight, background
+        self._thread: _Saver | None = None
         self._flight: Future[Record] | None = None
         self._committed: Record | None = None
+        self._agreed = 0  # the newest set that all peers are known to have committed
         self._warned: set[str] = set()
-        self._closed = ""
-        with self._root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
-            self._release = self._lock()
-            with contextlib.ExitStack() as on_error:
-                on_error.callback(self._release)
-                self._set_up()
-                on_error.pop_all()
+        self._closed, self._left = "", False
+        self._number, self._past, self._fresh, self._active = 0, False, True, False
+        self._release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing
+        with contextlib.ExitStack() as on_error:
+            ranks.together(lambda: self._check_options(saver, keep))
+            self._check_same(saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight)
+            opens = saver is None or ranks.rank == saver  # the first in W, before there is a side directory
+            seen: Any = ranks.together(lambda: self._enter(directory, saver, on_error) if opens else None)
+            if saver is not None:
+                seen = ranks.share(seen, saver)
+            ranks.together(lambda: self._set_up(directory, saver, keep, seen, on_error))
+            number, past = ranks.least(-self._number, -self._past)
+            self._number, self._past = -number, bool(past)
+            on_error.pop_all()
         atexit.register(_at_exit, weakref.ref(self))
 
-    def _lock(self) -> Callable[[], object]:
-        """Make the side directory if there is none, and take the lock; what releases it."""
+    def _check_options(self, saver: int | None, keep: int | None) -> None:
+        size = self._ranks.size
+        if self._inflight not in ("warn", "error", "off"):
+            raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {self._inflight!r}")
+        if saver is not None and not 0 <= operator.index(saver) < size:
+            raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
+        if keep is not None and operator.index(keep) < 1:
+            raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
+
+    def _check_same(self, **options: Any) -> None:
+        """The ranks must have been told the same, or they would not make the same calls."""
+        for name, value in options.items():
+            first = self._ranks.share(value, 0)
+            same = first == value
+            other = UsageError(f"{name}={value} given to init, and {name}={first} on rank 0: give all ranks the same")
+            self._ranks.fail_together(None if same else other)
+
+    def _enter(
+        self, directory: str | os.PathLike[str], saver: int | None, on_error: contextlib.ExitStack
+    ) -> tuple[str, int, str]:
+        """Open W: where it is, its inode, and the manifest's text. On return its lock is ours."""
+        disk, root = self._disk, self._find_root(directory, saver)
+        text = manifest.read(root.work)
+        manifest.parse(text, os.path.join(root.work, manifest.NAME))
+        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
+            if disk.exists(root.format):
+                _check_format(disk.read(root.format), root)
+            self._lock(on_error)
+            if not disk.exists(root.format):
+                write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
+            return root.work, disk.stat(root.work).st_ino, text
+
+    def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:
+        ranks = self._ranks
+        try:
+            work = os.path.realpath(os.fspath(directory))
+        except OSError as error:
+            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
+        self._root = Root(work, ranks.rank, ranks.size, saver)
+        return self._root
+
+    def _lock(self, on_error: contextlib.ExitStack) -> None:
+        """Make the side directory and our root if there is none, and take the lock."""
         disk, root = self._disk, self._root
-        if disk.exists(root.format):
-            _check_format(disk.read(root.format), root)
         for directory in (root.side, root.path):
             with contextlib.suppress(FileExistsError):
                 disk.mkdir(directory)
@@ -112,10 +154,21 @@ class Session:
             if error.errno not in NO_LOCKS:
                 raise
             logger.warning("no kernel locks in %s: a second run at the same time would not be noticed", root.work)
-            return lambda: None
+            return
         if release is None:
-            raise LockedError(f"{root.work} is in use by another run: {self._owner()}; nothing was changed")
-        return release
+            raise LockedError(f"{root.work} is in use by another run: {self._owner()}; nothing was changed{self._hint}")
+        self._release = on_error.callback(release)
+
+    @property
+    def _hint(self) -> str:
+        if self._root.saver is None and self._ranks.size > 1:
+            return ". With saver=None every rank needs a directory of its own"
+        if self._ranks.size == 1 and launcher():
+            return (
+                f". This process was started by a parallel launcher ({launcher()} is set): if it is one rank of a "
+                f"program, call init(comm=MPI.COMM_WORLD)"
+            )
+        return ""
 
     def _owner(self) -> str:
         try:
@@ -128,10 +181,35 @@ class Session:
         except (OSError, ValueError, KeyError):
             return "it has not yet said which"
 
-    def _set_up(self) -> None:
+    def _set_up(
+        self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str],
+        on_error: contextlib.ExitStack,
+    ) -> None:  # fmt: skip
+        disk, ranks = self._disk, self._ranks
+        work, inode, text = seen
+        opened = saver is None or ranks.rank == saver
+        root = self._root if opened else self._find_root(directory, saver)
+        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
+            if root.work != work and disk.stat(root.work).st_ino != inode:
+                raise UsageError(
+                    f"this rank works in {root.work}, and rank {saver} in {work}: pass saver=None if every rank has a "
+                    f"directory of its own, and its own files there"
+                )
+            listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
+            self._manifest = listed.owned_by(ranks.rank, ranks.size, saver)
+            self._keep = listed.setting("keep") if keep is None else operator.index(keep)
+            # A rank that has nothing to save, and never had, leaves the disk alone. Rank 0 always writes records, so
+            # that a later run, of whatever number of ranks, finds what was saved.
+            self._active = bool(opened or ranks.rank == 0 or self._manifest.entries or disk.exists(root.path))
+            if self._active:
+                if not opened:
+                    self._lock(on_error)
+                self._set_up_root()
+
+    def _set_up_root(self) -> None:
         disk, root = self._disk, self._root
         self._place = disk.place(root.path)
-        mark = restore.finish_mark(disk, root)
+        mark = restore.finish_mark(disk, root) if self._ranks.rank == self._lead else None
         numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
         self._number = max([*numbers, mark["number"] if mark else 0])
         self._fresh = not disk.exists(root.baseline)  # no earlier start could have left torn first files
@@ -142,15 +220,14 @@ class Session:
         disk.write(root.owner, json.dumps(owner).encode())
         if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
             disk.append(root.log, b"\n")  # after a line that a power cut tore
-        if not disk.exists(root.format):
-            write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
         if not numbers:
             # The way to the first set, before there is one: the manifest, W, the side directory, this root.
-            disk.sync_files([self._manifest.path])
+            if self._ranks.rank == self._lead or root.saver is None:
+                disk.sync_files([self._manifest.path])
+                disk.sync_dir(root.work)
             disk.sync_dir(root.side)
-            disk.sync_dir(root.work)
             if self._fresh:
-                restore.note_baseline(disk, root, self._manifest, self._ranks.size)
+                restore.note_baseline(disk, root, self._manifest)
             else:
                 disk.sync_dir(root.path)  # the life that wrote the baseline may have died before it did this
 
@@ -160,64 +237,176 @@ class Session:
         On return all listed files belong to one set, byte for byte, and that set is what is returned; or `finished`
         is true, and the files in place are the result; or None: there never was a set, this is a first start.
         On error no file of the working directory was changed, unless the message says so. Killed inside: call it again.
-        Raises `DamagedError` if there are sets but none is whole.
+        Raises `DamagedError` if there are sets but none is whole, `UsageError` if they are of another number of ranks.
+        Collective: with ranks that coordinate it is the newest set that every rank has, and all get that one. No rank
+        returns before all files of all ranks are in place.
         """
+        self._check_alive("restore")
+        mark = self._ranks.share(self._ranks.together(self._before_restore), self._lead)
+        if self._peers is self._ranks:
+            return self._restore(mark)
+        return self._ranks.together(lambda: self._restore(mark))
+
+    def _before_restore(self) -> dict[str, Any] | None:
+        disk, root = self._disk, self._root
         self._check("restore")
         self._collect()
-        disk, root, size = self._disk, self._root, self._ranks.size
+        if self._ranks.rank != self._lead:
+            return None
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             mark = restore.finish_mark(disk, root)
-            finished = mark["number"] if mark else 0
-            candidates = restore.settle(disk, root, self._place, finished, ranks=size, version=__version__)
-            if candidates:
-                return self._choose(candidates)
-            torn = [] if self._fresh or mark else restore.check_baseline(disk, root, self._manifest, size)
-        self._committed, self._past, self._fresh = None, False, True
+            if mark:
+                disk.sync_dir(root.side)  # the life that wrote it may have died before it did this; then the sets go
+            return mark
+
+    def _restore(self, mark: dict[str, Any] | None) -> SavePoint | None:
+        peers, finished = self._peers, mark["number"] if mark else 0
+        peers.together(lambda: self._refuse_foreign(finished))
+        point = self._choose(peers.together(lambda: self._settle(finished)), finished)
+        if point is not None:
+            return point
+        torn = peers.together(lambda: self._give_up(finished, check=mark is None))
+        self._committed, self._past, self._fresh, self._agreed = None, False, True, 0
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
         if mark is None:
-            logger.info("nothing to restore in %s: a first start", root.work)
+            self._say(logging.INFO, f"nothing to restore in {self._root.work}: a first start")
             self._note("start", aside=torn)
             return None
-        with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-            disk.sync_dir(root.side)  # the life that wrote the mark may have died before it did this; then the sets go
+        files, changed = peers.together(lambda: self._after_finish(mark))
+        but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
+        level = logging.WARNING if changed else logging.INFO
+        self._say(level, f"the run was finished at step {mark['step']}; its files are left alone{but}")
+        self._note("restored", set=finished, step=mark["step"], finished=True)
+        return SavePoint(finished, mark["step"], mark["time"], files, True)
+
+    def _refuse_foreign(self, finished: int) -> None:
+        if self._active:
+            with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+                restore.refuse_foreign(self._disk, self._root, finished, alone=self._peers.size == 1)
+
+    def _settle(self, finished: int) -> list[Candidate]:
+        if not self._active:
+            return []
+        with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            return restore.settle(self._disk, self._root, self._place, finished, version=__version__)
+
+    def _give_up(self, finished: int, *, check: bool) -> list[str]:
+        """This rank has no set to give back: its initial files are; the names of torn first files, set aside."""
+        if not self._active:
+            return []
+        with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            restore.give_up(self._disk, self._root, finished)
+            if self._fresh or not check:
+                return []
+            return restore.check_baseline(self._disk, self._root, self._manifest)
+
+    def _after_finish(self, mark: dict[str, Any]) -> tuple[tuple[str, ...], list[str]]:
+        """A new history may begin here. The files that are the result, and those of them that have changed since."""
+        disk, root = self._disk, self._root
+        if not self._active:
+            return (), []
         self._drop_sets()
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-            restore.note_baseline(disk, root, self._manifest, size)  # a new history may begin here
-        changed = restore.changed_since(disk, root, mark)
-        but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
-        log = logger.warning if changed else logger.info
-        log("the run was finished at step %s; its files are left alone%s", mark["step"], but)
-        self._note("restored", set=finished, step=mark["step"], finished=True)
-        return SavePoint(finished, mark["step"], mark["time"], tuple(row["path"] for row in mark["files"]), True)
+            restore.note_baseline(disk, root, self._manifest)
+            if self._ranks.rank != self._lead:  # the mark lists the files of the rank that wrote it
+                return tuple(restore.files_in_place(disk, root, self._manifest)), []
+        return tuple(row["path"] for row in mark["files"]), restore.changed_since(disk, root, mark)
 
-    def _choose(self, candidates: list[Candidate]) -> SavePoint:
-        """Give back the newest set that is whole."""
-        disk, root = self._disk, self._root
-        fresh = not disk.exists(root.stage)  # else a restore was killed, and this repeats it
-        reasons = {c.number: f"set {c.number}: {c.reason}" for c in candidates if not c.record}
-        offers = {c.number: c.record for c in candidates if c.record}
-        while (number := self._ranks.newest_common(tuple(offers))) is not None:
-            record = offers.pop(number)
+    def _choose(self, candidates: list[Candidate], finished: int) -> SavePoint | None:
+        """Give back the newest set that is whole on every rank. None: there never was one."""
+        disk, root, peers = self._disk, self._root, self._peers
+        found = {c.number: c.record for c in candidates if c.record}
+        why = {c.number: c.reason for c in candidates if not c.record}
+        offers = {*found, *self._needless(found)}
+        every = peers.union([c.number for c in candidates])
+        lacks = {n for n in every if self._active and n not in offers}
+        fresh = not (self._active and disk.exists(root.stage))  # else a restore was killed, and this repeats it
+        history = self._active and restore.once_committed(disk, root, candidates)
+        with contextlib.ExitStack() as on_error:
+            if self._active:
+                on_error.callback(restore.clear_stage, disk, root)
+            while (number := peers.newest_common(offers if self._active else None)) is not None:
+                record = found.get(number)
+                damage = peers.together(lambda record=record: self._stage(record))  # type: ignore[misc]
+                bad, low, high = peers.least(-bool(damage), *_span(_code(record and record.step), record is not None))
+                if low != -high:
+                    damage = f"the ranks have different steps, {_groups(peers, record and record.step)}"
+                if not bad and low == -high:
+                    on_error.pop_all()
+                    break
+                if damage:
+                    why[number], history = damage, True
+                    lacks.add(number)
+                offers.discard(number)
+        passed = [n for n in every if number is None or n > number]
+        reasons = [self._explain(n, found, why, n in lacks) for n in passed]
+        if number is not None:
+            return self._give_back(number, found.get(number), reasons, fresh, finished)
+        if peers.least(-history) != (0,):
+            listed = "\n  ".join(reasons)
+            raise DamagedError(f"none of the sets in {root.work} is whole; no file was touched:\n  {listed}")
+        if reasons:
+            self._say(logging.WARNING, f"no set was ever complete, so the initial files are: {'; '.join(reasons)}")
+        return None
+
+    def _needless(self, found: dict[int, Record]) -> list[int]:
+        """Sets that this rank has no part in: they hold files of the saver alone, and that is another rank."""
+        without = []
+        for number in self._peers.union([n for n, record in found.items() if not record.of_each]):
+            record = found.get(number)
+            (saver,) = self._peers.least(LARGEST if record is None or record.saver is None else record.saver)
+            if record is None and saver != self._ranks.rank:
+                without.append(number)
+        return without
+
+    def _stage(self, record: Record | None) -> str:
+        """What is wrong with this rank's part of a set; nothing, if it is staged now, or there is no part."""
+        if record is not None:
             try:
-                restore.stage(disk, root, record)
+                restore.stage(self._disk, self._root, record)
             except restore.Damaged as error:
-                reasons[number] = f"{record.label}: {error}"
+                return str(error)
+        return ""
+
+    def _explain(self, number: int, found: dict[int, Record], why: dict[int, str], lacks: bool) -> str:
+        """Why a set is not given back, as all ranks know it then."""
+        peers, me, record = self._peers, self._ranks.rank, found.get(number)
+        first, holder = peers.least(me if lacks else LARGEST, me if record else LARGEST)
+        name = peers.share(record.label if record else "", holder) if holder != LARGEST else label(number, None)
+        reason = why.get(number)
+        if peers.size > 1:
+            newest = max((n for n in found if n not in why), default=None)
+            has = "has none" if newest is None else f"has only {newest}"
+            reason = f"rank {me} {has}" if reason is None else f"rank {me}: {reason}"
+        return f"{name}: {peers.share(reason, first)}"
+
+    def _give_back(
+        self, number: int, record: Record | None, reasons: list[str], fresh: bool, finished: int
+    ) -> SavePoint:
+        """Swap the staged set in, on every rank; then no newer one is left on any."""
+        disk, root, peers, me = self._disk, self._root, self._peers, self._ranks.rank
+        (holder,) = peers.least(me if record else LARGEST)
+        step, taken = peers.share(record and (record.step, record.time), holder)
+
+        def swap() -> list[str]:
+            if record is None:
+                strays = self._give_up(finished, check=True)
             else:
-                break
-        else:
-            every = "\n  ".join(reasons[n] for n in sorted(reasons, reverse=True))
-            raise DamagedError(f"none of the sets in {root.work} is whole; no file was touched:\n  {every}")
-        passed = sorted((n for n in reasons if n > number), reverse=True)
-        log = logger.warning if passed else logger.info
-        strays = restore.swap(disk, root, self._manifest, record, fresh=fresh, ranks=self._ranks.size)
-        restore.drop_newer(disk, root, number)
-        self._committed, self._number, self._past = record, number, False
+                strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
+            if self._active:
+                restore.drop_newer(disk, root, number)
+            return strays
+
+        strays = peers.together(swap)
+        self._committed, self._number, self._agreed, self._past = record, number, number, False
+        files = record.files if record else ()
+        what = _amount(files) if peers.size == 1 else f"all {peers.size} ranks"
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
-        log("; ".join([f"restored {record.label}: {_amount(record)}", *(reasons[n] for n in passed), *aside]))
-        self._note("restored", set=number, step=record.step, passed_over=[reasons[n] for n in passed], aside=strays)
-        paths = tuple(file.path for file in record.files if file.kind in ("file", "append", "link"))
-        return SavePoint(number, record.step, record.time, paths)
+        text = "; ".join([f"restored {label(number, step)}: {what}", *reasons, *aside])
+        self._say(logging.WARNING if reasons else logging.INFO, text)
+        self._note("restored", set=number, step=step, passed_over=reasons, aside=strays)
+        return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
 
     def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
         """Move the listed files into safekeeping as one set, labelled `step`.
@@ -226,52 +415,149 @@ class Session:
         set always, from power loss too. None: none of the files existed, so there was nothing to hide.
         On error the files of this call are where they were; if it is the error of the set before (`SaveError`), nothing
         of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
+        Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
-        step = None if step is None else operator.index(step)
-        self._check("hide")
-        self._collect()
-        items, opened = save.find(self._disk, self._root, self._manifest, self._ranks.size)
-        now = wait or self._committed is None or not self._background
-        if not now and self._saver is None:
-            try:
-                self._saver = _Saver()
-            except RuntimeError:  # no thread to be had: known before a file has moved
-                now = True
-        if not items:
-            # Once is a first start. More often it is a manifest that does not name what the program writes.
-            log = logger.warning if "" in self._warned or self._committed else logger.info
-            log("nothing to hide: none of these files exists: %s", self._listed)
-            self._warned.add("")
+        self._check_alive("hide")
+        peers, number, find = self._peers, self._number + 1, save.Found()
+        at: int | None = None
+        taken: Taken | None = None
+        failure: BaseException | None = None
+        probing = self._inflight != "off"
+        if probing:
+            peers.arrive()
+        if peers.size > 1:
+            self._number = number  # the same for all next time too, whoever fails
+        try:
+            at = self._as_step(step)
+            self._check("hide")
+            self._collect()
+            wait = self._must_wait() or wait
+            if self._active:
+                find = save.find(self._disk, self._root, self._manifest)
+            if find.items or (self._active and peers.size > 1 and not find.lacking):
+                self._warn_of_open(find.opened)
+                self._number = number
+                taken = self._take(find.items, number, at)
+        except BaseException as error:
+            failure = error
+        if probing and (message := peers.in_flight()):
+            failure = failure or self._crossing(message)
+        go, wait = self._agree_to_hide(at, find, wait, taken, failure)
+        if not go:
+            self._number = number - 1
             return None
-        self._warn_of_open(opened)
-        self._number += 1
-        taken = save.take(
-            self._disk,
-            self._root,
-            self._manifest,
-            items,
-            self._number,
-            step,
-            self._place,
-            first=self._committed is None,
-        )
         self._past = False
-        point = SavePoint(taken.number, step, taken.time, tuple(item.path for item in items))
-        if now or self._saver is None:
-            self._committed = self._secure(taken, give_back=True)
-        else:
-            self._flight = self._saver.submit(self._secure, taken)
-        return point
+        if wait:
+            self._save_now(number, taken)
+        elif taken and self._thread:
+            self._flight = self._thread.submit(functools.partial(self._save, agreed=self._agreed), taken)
+        when = taken.time if taken else time.time()
+        return SavePoint(number, at, when, tuple(item.path for item in find.items))
 
-    def _warn_of_open(self, paths: list[str]) -> None:
+    def _as_step(self, step: SupportsIndex | None) -> int | None:
+        number = None if step is None else operator.index(step)
+        if number is not None and self._ranks.size > 1 and abs(number) > LARGEST // 2:
+            raise UsageError(f"step {number} is too large: with several ranks it must fit into 63 bits")
+        return number
+
+    def _must_wait(self) -> bool:
+        """Whether this rank cannot save in the background."""
+        if not self._background or (self._active and self._committed is None):
+            return True
+        if self._active and self._thread is None:
+            try:
+                self._thread = _Saver()
+            except RuntimeError:  # no thread to be had: known before a file has moved
+                return True
+        return False
+
+    def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
+        first = self._committed is None
+        return save.take(self._disk, self._root, self._manifest, items, number, step, self._place, first=first)
+
+    def _crossing(self, message: str) -> UsageError | None:
+        text = f"{message}, is in flight across this save point: a restart from it would lose the message"
+        if self._inflight == "error":
+            return UsageError(f"{text}; receive it before hide; the files are where they were")
+        logger.warning("%s", text)
+        return None
+
+    def _agree_to_hide(
+        self, step: int | None, find: save.Found, wait: bool, taken: Taken | None, failure: BaseException | None
+    ) -> tuple[bool, bool]:
+        """Whether there is a set, on every rank, and whether to wait for it. If anything failed on any rank, what was
+        taken goes back, and all raise."""
+        peers = self._peers
+        newest = _span(self._committed.number if self._committed else 0, self._active)
+        flags = -(failure is not None), -wait, -find.present, -find.lacking
+        failed, wait_, present, lacking, low, high, least, most = peers.least(
+            *flags, *_span(_code(step), failure is None), *newest
+        )
+        if not failed and low != -high:
+            failed, failure = -1, UsageError(f"hide was called with different steps: {_groups(peers, step)}")
+        elif present and lacking and not failed:
+            failed = -1
+            if find.lacking:
+                failure = MissingFilesError(f"missing: {self._listed}, though other ranks have theirs")
+        if failed or not present:
+            if taken:
+                try:
+                    save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({failure})")
+                except SafepointError as error:
+                    failure = error
+            peers.fail_together(failure)
+        if least == -most:  # else one lags behind: what it has not is no set of all
+            self._agreed = max(self._agreed, least)
+        if not present:
+            # Once is a first start. More often it is a manifest that does not name what the program writes.
+            level = logging.WARNING if "" in self._warned or self._committed else logging.INFO
+            self._say(level, f"nothing to hide: none of these files exists: {self._listed}")
+            self._warned.add("")
+        return bool(present), bool(wait_)
+
+    def _warn_of_open(self, paths: Sequence[str]) -> None:
         for path in set(paths) - self._warned:
             self._warned.add(path)
             logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
 
+    def _save_now(self, number: int, taken: Taken | None) -> None:
+        """Save what was taken; on return every rank has committed. If one cannot, all put their files back."""
+        peers = self._peers
+        record: Record | None = None
+        failure: BaseException | None = None
+        try:
+            record = self._secure(taken, give_back=True) if taken else None
+        except BaseException as error:
+            failure = error
+        if peers.least(-(failure is not None)) != (0,):
+            if record:
+                try:
+                    save.revoke(self._disk, self._root, number, f"{record.label} taken back")
+                except SafepointError as error:
+                    failure = error
+            peers.fail_together(failure)
+        self._committed, self._agreed = record, number
+        if record:
+            self._tidy(record, number)
+
+    def _save(self, taken: Taken, agreed: int) -> Record:
+        """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""
+        record = self._secure(taken)
+        self._tidy(record, agreed if self._peers.size > 1 else record.number)
+        return record
+
     def wait(self) -> None:
-        """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed."""
-        self._check("wait")
-        self._collect()
+        """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed.
+
+        Collective if the ranks coordinate: durable on all of them.
+        """
+        self._check_alive("wait")
+
+        def work() -> None:
+            self._check("wait")
+            self._collect()
+
+        self._peers.together(work)
 
     def finish(self, step: SupportsIndex | None = None) -> None:
         """Declare the files now in place the result of the run, and end the session.
@@ -279,17 +565,46 @@ class Session:
         If they were hidden and not written again, the last set is put back first. On return the files are durable, the
         sets are gone, and a later `restore` leaves the files alone. On error files and sets are as they were.
         Killed inside: `restore` gives the last set, or says that the run is finished.
+        Collective: one rank marks the run as finished, when the files of all are durable.
         """
-        step = None if step is None else operator.index(step)
+        self._check_alive("finish")
+        disk, root, ranks, peers = self._disk, self._root, self._ranks, self._peers
+        at, find = ranks.together(lambda: self._before_finish(step))
+        written = any(item.kind == "move" for item in find.items) or bool(find.opened)
+        low, high, anyone = peers.least(*_span(_code(at)), -written)
+        if low != -high:
+            ranks.fail_together(UsageError(f"finish was called with different steps: {_groups(peers, at)}"))
+        at, rows = ranks.together(lambda: self._result(at, find, written, bool(anyone)))
+        at = ranks.share(at, self._lead)
+        (number,) = ranks.least(-self._number)
+        if ranks.rank == self._lead:
+            ranks.together(lambda: save.finish(disk, root, rows, -number, at, __version__))
+        else:
+            ranks.together(lambda: None)
+        self._drop_sets()
+        self._say(logging.INFO, f"finished at step {at}: {len(rows)} files in place")
+        self._note("finished", set=-number, step=at)
+        self._close("finish() was called")
+        self._left = True
+        ranks.leave()
+
+    def _before_finish(self, step: SupportsIndex | None) -> tuple[int | None, save.Found]:
+        at = self._as_step(step)
         self._check("finish")
         self._collect()
-        disk, root, size = self._disk, self._root, self._ranks.size
-        items, opened = save.find(disk, root, self._manifest, size)
-        self._warn_of_open(opened)
-        last = self._committed
+        find = save.find(self._disk, self._root, self._manifest) if self._active else save.Found()
+        self._warn_of_open(find.opened)
+        return at, find
+
+    def _result(
+        self, step: int | None, find: save.Found, written: bool, anyone: bool
+    ) -> tuple[int | None, list[dict[str, Any]]]:
+        """Make the final files of this rank durable, those of the last set if the program wrote none since."""
+        disk, root, last = self._disk, self._root, self._committed
         moving = any(entry.kind == "move" for entry in self._manifest.entries)
-        written = opened or any(item.kind == "move" for item in items)
-        if moving and not written and last is not None:
+        if anyone and find.lacking:
+            raise MissingFilesError(f"not finished: missing: {self._listed}, though other ranks have theirs")
+        if moving and not anyone and not written and last is not None:
             if self._number > last.number:
                 lost = f"not finished: the files of set {self._number} were hidden and could not be saved"
                 raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
@@ -297,20 +612,19 @@ class Session:
                 restore.bring_back(disk, root, last)
             except restore.Damaged as error:
                 raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
-            items, _ = save.find(disk, root, self._manifest, size)
+            find = save.find(disk, root, self._manifest)
             step = last.step if step is None else step
-        if not items and not all(entry.optional for entry in self._manifest.entries):
+        if not find.items and any(not entry.optional for entry in self._manifest.entries):
             raise MissingFilesError(
                 f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
             )
-        save.finish(disk, root, items, self._number, step, __version__)
-        self._drop_sets()
-        logger.info("finished at step %s: %d files in place", step, len(items))
-        self._note("finished", set=self._number, step=step)
-        self._close("finish() was called")
+        return step, save.keep_result(disk, root, find.items) if self._active else []
 
     def close(self) -> None:
-        """End the session and leave everything for the next start. Waits for the set in flight and raises its error."""
+        """End the session and leave everything for the next start. Waits for the set in flight and raises its error.
+
+        Not collective: a rank that fails must not wait for the others.
+        """
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         try:
@@ -340,7 +654,17 @@ class Session:
 
     @property
     def _listed(self) -> str:
-        return ", ".join(entry.text for entry in self._manifest.entries)
+        me, size = self._ranks.rank, self._ranks.size
+        return ", ".join(e.filled(me, size) if e.of_each else e.text for e in self._manifest.entries)
+
+    def _say(self, level: int, text: str) -> None:
+        """Log what all ranks know once, not by each."""
+        logger.log(level if self._ranks.rank == self._lead or self._peers.size == 1 else logging.DEBUG, "%s", text)
+
+    def _check_alive(self, verb: str) -> None:
+        """What this rank can only find out alone: it has no others to agree with any more."""
+        if self._left or os.getpid() != self._pid:
+            self._check(verb)
 
     def _check(self, verb: str) -> None:
         if self._closed:
@@ -367,21 +691,23 @@ class Session:
 
     def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
         begin = time.perf_counter()
-        disk, root, size = self._disk, self._root, self._ranks.size
+        disk, root = self._disk, self._root
         try:
-            record = save.secure(disk, root, taken, self._committed, size, __version__, give_back=give_back)
+            record = save.secure(disk, root, taken, self._committed, __version__, give_back=give_back)
         except SaveError as error:
             self._note("failed", set=taken.number, step=taken.step, error=str(error))
             raise
         seconds = time.perf_counter() - begin
-        logger.info("saved %s: %s in %.3f s", record.label, _amount(record), seconds)
-        self._note("saved", set=record.number, step=record.step, **_sizes(record), seconds=round(seconds, 6))
+        logger.info("saved %s: %s in %.3f s", record.label, _amount(record.files), seconds)
+        self._note("saved", set=record.number, step=record.step, **_sizes(record.files), seconds=round(seconds, 6))
+        return record
+
+    def _tidy(self, record: Record, agreed: int) -> None:
         try:
-            save.prune(disk, root, record, self._keep, self._ranks.agree(None, record.number))
-            save.prepare(disk, root, record.number + 1)
+            save.prune(self._disk, self._root, record, self._keep, agreed)
+            save.prepare(self._disk, self._root, record.number + 1)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
-        return record
 
     def _drop_sets(self) -> None:
         """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
@@ -397,12 +723,14 @@ class Session:
     def _close(self, why: str) -> None:
         self._closed = why
         if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
-            if self._saver is not None:
-                self._saver.stop()
+            if self._thread is not None:
+                self._thread.stop()
             self._release()
 
     def _note(self, event: str, **what: Any) -> None:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""
+        if not self._active:
+            return
         line = {"time": time.time(), "event": event, "pid": self._pid, **what}
         try:
             if not self._disk.exists(self._root.log):
@@ -410,6 +738,29 @@ class Session:
             self._disk.append(self._root.log, json.dumps(line).encode() + b"\n")
         except OSError as error:
             logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
+
+
+def _code(step: int | None) -> int:
+    """A step as the agreement of ranks knows it."""
+    return -LARGEST if step is None else step
+
+
+def _span(value: int, counts: bool = True) -> tuple[int, int]:
+    """What to bring to `least` to learn the minimum and, negated, the maximum; without a say if it does not count."""
+    return (value, -value) if counts else (LARGEST, LARGEST)
+
+
+def _groups(peers: Serial | Ranks, step: int | None) -> str:
+    """Who has which step: the few smallest ones. Collective."""
+    groups: list[str] = []
+    last = -LARGEST - 1
+    while len(groups) < NAMED:
+        (last,) = peers.least(_code(step) if _code(step) > last else LARGEST)
+        if last == LARGEST:
+            break
+        _, names = peers.those(_code(step) == last)
+        groups.append(f"step {None if last == -LARGEST else last} on {names}")
+    return ", ".join(groups)
 
 
 class _Saver:
@@ -446,13 +797,14 @@ def _check_format(text: bytes, root: Root) -> None:
         raise FormatError(f"{root.side} is in format {number}, {known}: install a newer one; nothing was changed")
 
 
-def _sizes(record: Record) -> dict[str, int]:
-    data = [file for file in record.files if file.kind in ("file", "append")]
+def _sizes(files: Sequence[StoredFile]) -> dict[str, int]:
+    data = [file for file in files if file.kind in ("file", "append")]
     return {"files": len(data), "bytes": sum(f.size for f in data), "stored": sum(f.stored_size for f in data)}
 
 
-def _amount(record: Record) -> str:
-    return "{files} files, {megabytes:.1f} MB".format(**(sizes := _sizes(record)), megabytes=sizes["bytes"] / 1e6)
+def _amount(files: Sequence[StoredFile]) -> str:
+    sizes = _sizes(files)
+    return f"{sizes['files']} files, {sizes['bytes'] / 1e6:.1f} MB"
 
 
 def _at_exit(reference: weakref.ref[Session]) -> None:

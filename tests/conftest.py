@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes  # noqa: F401 - this, filelock and zstandard now: a test that drops its privileges could not do it later
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import filelock  # noqa: F401 - these two now: a test that drops its privileges could not import them later
+import filelock  # noqa: F401
 import pytest
 import zstandard  # noqa: F401
 

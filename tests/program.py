@@ -138,7 +138,7 @@ class Program:
         files = SHAPES[self.shape][1]
         session = Session(self.disk.directory, background=self.saver != "wait", disk=self.disk)
         if SAVERS[self.saver] is not None:
-            session._saver = SAVERS[self.saver]()
+            session._thread = SAVERS[self.saver]()
         saved = session.restore()
         begin = self._check(saved, files)
         for step in range(begin, self.steps):

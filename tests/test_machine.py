@@ -44,7 +44,7 @@ class Lives(RuleBasedStateMachine):
         self.disk = disk
         self.program = Program(disk, self.shape)
         self.session = Session(disk.directory, disk=disk)
-        self.session._saver = LateSaver() if self.late else NowSaver()  # type: ignore[assignment]
+        self.session._thread = LateSaver() if self.late else NowSaver()  # type: ignore[assignment]
         saved = self.session.restore()
         self.step = FRESH if saved is None else int(saved.step or 0)
         if saved is None:

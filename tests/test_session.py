@@ -84,7 +84,7 @@ def start(work: Path) -> Iterator[Start]:
 
     yield begin
     for session in sessions:
-        if isinstance(session._saver, DeadSaver):
+        if isinstance(session._thread, DeadSaver):
             kill(session)
         with suppress(SafepointError):
             session.close()
@@ -673,7 +673,7 @@ def test_a_copied_entry_stays_and_what_the_program_does_to_it_later_does_not_rea
     path.parent.mkdir(exist_ok=True)
     path.write_text("at the save point")
     inode = path.stat().st_ino
-    session._saver = DeadSaver()  # type: ignore[assignment]  # not even before the saver has read it
+    session._thread = DeadSaver()  # type: ignore[assignment]  # not even before the saver has read it
     for step in range(2):
         session.hide(step)
     assert path.stat().st_ino == inode
@@ -937,7 +937,7 @@ def test_a_forked_child_that_ends_the_session_leaves_the_lock_and_the_set_in_fli
     session = start("u.dat\n")
     write(work, u_dat="0")
     session.hide(0)
-    session._saver = DeadSaver()  # type: ignore[assignment]
+    session._thread = DeadSaver()  # type: ignore[assignment]
     write(work, u_dat="1")
     session.hide(1)
     assert in_a_child(session.close) == (0, "no error")
@@ -1239,7 +1239,7 @@ def test_after_a_finished_run_another_may_go_on(start: Start, work: Path) -> Non
     assert point and point.finished
     session.hide(1)  # the final files are the beginning
     write(work, u_dat="2")
-    session._saver = DeadSaver()  # type: ignore[assignment]
+    session._thread = DeadSaver()  # type: ignore[assignment]
     session.hide(2)
     write(work, u_dat="torn")
     kill(session)
@@ -1537,7 +1537,7 @@ def die_with_an_uncommitted_set(start: Start, work: Path, disk: Disk) -> list[di
         write(work, run_zarr__a=str(step))
         held.append(contents(work))
         session.hide(step)
-        session._saver = DeadSaver()  # type: ignore[assignment]
+        session._thread = DeadSaver()  # type: ignore[assignment]
     write(work, u_dat="torn", history_csv="row\n" * 5, params_db="torn", run_zarr__b="torn")
     kill(session)
     return held
