@@ -14,6 +14,7 @@ collective, but for `launcher`.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from array import array
@@ -70,15 +71,15 @@ class Serial:
         """When all have arrived: what message, if any, the program sent before and has not yet received here."""
         return ""
 
-    def leave(self) -> None:
-        """Give back what `join` took. No further calls."""
-
 
 class Ranks:
     """The ranks of an mpi4py communicator."""
 
     def __init__(self, comm: Any, mpi: Any) -> None:
-        self._mpi, self._users, self._comm = mpi, comm, comm.Dup()
+        self._mpi, self._users, self._comm = mpi, comm, comm.Get_attr(_key(mpi))
+        if self._comm is None:  # one duplicate for all sessions: an MPI library may have no more than 2048
+            self._comm = comm.Dup()
+            comm.Set_attr(_key(mpi), self._comm)
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._arriving = mpi.REQUEST_NULL
 
@@ -159,8 +160,11 @@ class Ranks:
         size, tag = status.Get_count(self._mpi.BYTE), status.Get_tag()
         return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
 
-    def leave(self) -> None:
-        self._comm.Free()
+
+@functools.cache
+def _key(mpi: Any) -> int:
+    """Under which a communicator keeps our duplicate of it."""
+    return int(mpi.Comm.Create_keyval())
 
 
 def join(comm: Any) -> Serial | Ranks:
@@ -169,7 +173,9 @@ def join(comm: Any) -> Serial | Ranks:
         return Serial()
     mpi = sys.modules.get("mpi4py.MPI")  # whoever has a communicator has loaded it
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
-        raise UsageError(f"comm must be an intracommunicator of mpi4py, such as MPI.COMM_WORLD, not {comm!r}")
+        raise UsageError(
+            f"comm must be an intracommunicator of mpi4py, such as MPI.COMM_WORLD, not a {type(comm).__name__}"
+        )
     return Serial() if comm.Get_size() == 1 else Ranks(comm, mpi)
 
 

@@ -262,7 +262,7 @@ class Session:
     def _restore(self, mark: dict[str, Any] | None) -> SavePoint | None:
         peers, finished = self._peers, mark["number"] if mark else 0
         peers.together(lambda: self._refuse_foreign(finished))
-        point = self._choose(peers.together(lambda: self._settle(finished)), finished)
+        point = self._choose(*peers.together(lambda: self._settle(finished)), finished)
         if point is not None:
             return point
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
@@ -285,11 +285,15 @@ class Session:
             with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
                 restore.refuse_foreign(self._disk, self._root, finished, alone=self._peers.size == 1)
 
-    def _settle(self, finished: int) -> list[Candidate]:
+    def _settle(self, finished: int) -> tuple[list[Candidate], bool, bool]:
+        """The sets of this rank; whether there was a complete one, of all ranks, as far as it knows; and whether no
+        restore was killed before this one, which else repeats that."""
+        disk, root = self._disk, self._root
         if not self._active:
-            return []
-        with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-            return restore.settle(self._disk, self._root, self._place, finished, version=__version__)
+            return [], False, True
+        with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            candidates = restore.settle(disk, root, self._place, finished, version=__version__)
+            return candidates, restore.once_committed(disk, root, candidates), not disk.exists(root.stage)
 
     def _give_up(self, finished: int, *, check: bool) -> list[str]:
         """This rank has no set to give back: its initial files are; the names of torn first files, set aside."""
@@ -313,7 +317,7 @@ class Session:
                 return tuple(restore.files_in_place(disk, root, self._manifest)), []
         return tuple(row["path"] for row in mark["files"]), restore.changed_since(disk, root, mark)
 
-    def _choose(self, candidates: list[Candidate], finished: int) -> SavePoint | None:
+    def _choose(self, candidates: list[Candidate], history: bool, fresh: bool, finished: int) -> SavePoint | None:
         """Give back the newest set that is whole on every rank. None: there never was one."""
         disk, root, peers = self._disk, self._root, self._peers
         found = {c.number: c.record for c in candidates if c.record}
@@ -321,8 +325,6 @@ class Session:
         offers = {*found, *self._needless(found)}
         every = peers.union([c.number for c in candidates])
         lacks = {n for n in every if self._active and n not in offers}
-        fresh = not (self._active and disk.exists(root.stage))  # else a restore was killed, and this repeats it
-        history = self._active and restore.once_committed(disk, root, candidates)
         with contextlib.ExitStack() as on_error:
             if self._active:
                 on_error.callback(restore.clear_stage, disk, root)
@@ -503,7 +505,7 @@ class Session:
             if taken:
                 try:
                     save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({failure})")
-                except SafepointError as error:
+                except BaseException as error:  # it is told to all
                     failure = error
             peers.fail_together(failure)
         if least == -most:  # else one lags behind: what it has not is no set of all
@@ -533,7 +535,7 @@ class Session:
             if record:
                 try:
                     save.revoke(self._disk, self._root, number, f"{record.label} taken back")
-                except SafepointError as error:
+                except BaseException as error:  # it is told to all
                     failure = error
             peers.fail_together(failure)
         self._committed, self._agreed = record, number
@@ -586,7 +588,6 @@ class Session:
         self._note("finished", set=-number, step=at)
         self._close("finish() was called")
         self._left = True
-        ranks.leave()
 
     def _before_finish(self, step: SupportsIndex | None) -> tuple[int | None, save.Found]:
         at = self._as_step(step)

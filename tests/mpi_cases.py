@@ -11,19 +11,43 @@ import logging
 import os
 import shutil
 import sys
+import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from faultdisk import FaultDisk
+from faultdisk import FaultDisk, images
 from mpi4py import MPI
-from ranked import MANIFEST, Crew, check, consistent, each_operation, files_of, new_directory, restart, same
+from ranked import MANIFEST, Crew, check, files_of, new_directory, restart, same
 
-import safepoint
-from safepoint import SafepointError, Session
+from safepoint import (
+    DamagedError,
+    LockedError,
+    ManifestError,
+    MissingFilesError,
+    SafepointError,
+    SaveError,
+    Session,
+    UsageError,
+)
 
-PATIENCE = 120  # seconds for one case: many times what it takes
+Case = Callable[[Any, str], None]
+PATIENCE = int(os.environ.get("PATIENCE", 120))  # seconds for one case: many times what it takes
 LONG = os.environ.get("SAFEPOINT_CRASH") == "long"
+
+
+SIZES: dict[str, tuple[int, ...]] = {}
+
+
+def sizes(*allowed: int) -> Callable[[Case], Case]:
+    """The numbers of ranks that a case is about; without, all of them."""
+
+    def note(case: Case) -> Case:
+        SIZES[case.__name__] = allowed
+        return case
+
+    return note
 
 
 def write(directory: str, files: dict[str, bytes]) -> None:
@@ -125,14 +149,871 @@ def case_a_failure_anywhere_on_one_rank_is_raised_on_all(comm: Any, where: str) 
             failing_at_each(comm, where, victim, saver, error, 9)
 
 
-CASES = {name[5:]: case for name, case in list(globals().items()) if name.startswith("case_")}
+def message_of(comm: Any, call: Any, kind: type[BaseException]) -> str:
+    """The text of the error that `call` raises on all ranks; any other outcome on any rank is a failure on all."""
+    text, wrong = "", "no error"
+    try:
+        call()
+    except kind as error:
+        text, wrong = str(error), "" if type(error) is kind else repr(error)
+    except Exception as error:
+        wrong = repr(error)
+    check(comm, not wrong, wrong)
+    same(comm, text, "text of the error")
+    return text
+
+
+def started(comm: Any, directory: str, **options: Any) -> Session:
+    session = Session(directory, comm=comm, **options)
+    session.restore()
+    return session
+
+
+def in_place(rank: int, directory: str) -> dict[str, bytes]:
+    paths = {name: Path(directory, name) for name in files_of(rank, 0)}
+    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+@sizes(2, 4, 8)
+def case_a_missing_file_on_one_rank_is_an_error_on_all_and_nothing_moves(comm: Any, where: str) -> None:
+    """G7: the other ranks had moved theirs, and have them back."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in range(3):
+        write(directory, files_of(rank, step))
+        if rank == size - 1:
+            os.unlink(os.path.join(directory, f"z-{rank}.dat"))
+        text = message_of(comm, lambda step=step: session.hide(step), MissingFilesError)
+        assert text.startswith(f"rank {size - 1} of {size}: missing: z-{size - 1}.dat (line 1), though sub/p-"), text
+        write(directory, files_of(rank, step))
+        check(comm, in_place(rank, directory) == files_of(rank, step), "not put back")
+        point = session.hide(step)
+        assert point and point.step == step
+    session.close()
+    assert started(comm, directory)._number == 6
+
+
+@sizes(2, 4, 8)
+def case_none_of_the_files_on_one_rank_is_an_error_and_on_all_ranks_nothing_to_hide(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    assert session.hide(0) is None
+    if rank != size - 1:
+        write(directory, files_of(rank, 0))
+    text = message_of(comm, lambda: session.hide(0), MissingFilesError)
+    names = f"z-{size - 1}.dat, sub/p-{size - 1:03d}.dat"
+    assert text == f"rank {size - 1} of {size}: missing: {names}, though other ranks have theirs", text
+    check(comm, rank == size - 1 or in_place(rank, directory) == files_of(rank, 0), "not put back")
+    write(directory, files_of(rank, 0))
+    point = session.hide(0)
+    assert point and point.number == 2  # the number of the failed one is not used again
+
+
+@sizes(2, 4, 8)
+def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 0))
+    text = message_of(comm, lambda: session.hide(100 if rank else 200), UsageError)
+    others = "rank 1 of 2" if size == 2 else f"ranks {', '.join(map(str, range(1, size)))} of {size}"
+    wanted = f"hide was called with different steps: step 100 on {others}, step 200 on rank 0 of {size}"
+    assert text == f"all {size} ranks: {wanted}", text
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    text = message_of(comm, lambda: session.hide(7 if rank else None), UsageError)
+    assert f"step None on rank 0 of {size}" in text, text
+    session.hide(0)
+    text = message_of(comm, lambda: session.finish(1 if rank else 2), UsageError)
+    assert "finish was called with different steps: step 1 on " in text, text
+    session.finish()
+
+
+@sizes(2, 4, 8)
+def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
+    """Whatever the class: the others wait in an agreement already."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 0))
+    bad: Any = "seven"
+    for call in (session.hide, session.finish):
+        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), TypeError)
+        assert text.startswith(f"rank 1 of {size}: "), text
+    text = message_of(comm, lambda: session.hide(2**70), UsageError)
+    assert "is too large" in text
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    for options, name in (({"keep": 3}, "keep"), ({"background": False}, "background"), ({"inflight": "off"}, "inflight"),
+                          ({"coordinate": False}, "coordinate"), ({"saver": 1}, "saver"), ({"saver": None}, "saver")):  # fmt: skip
+        other = new_directory(comm, f"{where}-2")
+        text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
+        assert f"{name}={options[name]} given to init, and {name}=" in text, text
+        assert not os.path.exists(f"{other}/.safepoint.d")
+    for options, words in (({"keep": 0}, "keep must be at least 1"), ({"saver": size}, "saver must be one of the ranks"),
+                           ({"inflight": "loud"}, "inflight must be")):  # fmt: skip
+        text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
+        assert words in text, text
+    if rank == 1:
+        session.close()
+    text = message_of(comm, lambda: session.hide(7), UsageError)
+    assert text.startswith(f"rank 1 of {size}: hide after the end of the session (it was closed)"), text
+
+
+def case_no_communicator_is_an_error(comm: Any, where: str) -> None:
+    directory = new_directory(comm, where)
+    for other in (MPI.COMM_NULL, "world", 7, MPI):
+        message_of(comm, lambda other=other: Session(directory, comm=other), UsageError)
+
+
+@sizes(2, 4, 8)
+def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Interrupted(FaultDisk):
+        def rename(self, source: str, target: str) -> None:
+            if rank == 1 and target.endswith("set-00000001/files/z-1.dat"):
+                raise KeyboardInterrupt
+            super().rename(source, target)
+
+    session = started(comm, directory, disk=Interrupted(directory))
+    write(directory, files_of(rank, 0))
+    raised: BaseException | None = None
+    try:
+        session.hide(0)
+    except BaseException as error:
+        raised = error
+    wanted = KeyboardInterrupt if rank == 1 else SafepointError
+    check(comm, type(raised) is wanted, repr(raised))
+    check(comm, rank == 1 or "rank 1 of" in str(raised) and "KeyboardInterrupt" in str(raised), raised)
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    assert session.hide(0)
+
+
+def fail_in_set(directory: str, rank: int, failing: set[tuple[int, int]]) -> FaultDisk:
+    """A disk on which the contents of these (rank, set) cannot be flushed."""
+
+    class Sick(FaultDisk):
+        def sync_files(self, paths: Any) -> None:
+            for path in paths:
+                if any(rank == r and f"/set-{n:08d}/files" in path for r, n in failing):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+                super().sync_files([path])
+
+    return Sick(directory)
+
+
+@sizes(2, 4, 8)
+def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm: Any, where: str) -> None:
+    """G7: with the ranks and the file; nothing of the new set was begun; the set before is what is restored."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for verb in ("hide", "wait", "finish", "restore"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (size - 1, 3)}))
+        for step in (1, 2, 3):
+            write(directory, files_of(rank, step))
+            session.hide(step)
+        write(directory, files_of(rank, 4))
+        calls = {"hide": lambda s=session: s.hide(4), "finish": lambda s=session: s.finish(4)}
+        text = message_of(comm, calls.get(verb, getattr(session, verb)), SaveError)
+        who = "rank 1 of 2" if size == 2 else f"ranks 1, {size - 1} of {size}"
+        assert text.startswith(f"{who}: set 3 (step 3) not stored: z-1.dat: Input/output error; set 2 (step 2) is"), (
+            text
+        )
+        assert size == 2 or f"\n  rank {size - 1}: set 3 (step 3) not stored: z-{size - 1}.dat: Input" in text, text
+        check(comm, in_place(rank, directory) == files_of(rank, 4), f"{verb} began something")
+        session.close()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step in (2, 3)  # what is in the page cache was not lost
+        check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(2, 4, 8)
+def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: str) -> None:
+    """`hide(wait=True)`, and the first `hide`: on error the files are where they were, on every rank."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for bad in (1, 3):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, bad)}))
+        for step in range(1, bad):
+            write(directory, files_of(rank, step))
+            session.hide(step, wait=True)
+        write(directory, files_of(rank, bad))
+        # One rank that asks for it is enough to make all wait.
+        text = message_of(comm, lambda bad=bad: session.hide(bad, wait=rank == 0), SaveError)
+        assert text.startswith(f"rank 1 of {size}: set {bad} (step {bad}) not stored: z-1.dat: Input/output error"), (
+            text
+        )
+        check(comm, in_place(rank, directory) == files_of(rank, bad), "not put back")
+        sets = session._root.numbers(session._disk, "set") + session._root.numbers(session._disk, "failed")
+        check(comm, bad not in sets, sets)
+        session.close()
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert (saved.step if saved else 0) == bad - 1, saved
+        right = files_of(rank, saved.step or 0) if saved else {}  # torn first files are set aside
+        check(comm, in_place(rank, directory) == right, "wrong")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(4)
+def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -> None:
+    """Rule 2 of save. After set 3 failed on one rank and set 4 on another, the least of the newest is 3, which one rank
+    does not have: only what all have at the same time counts."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1)
+    for step in range(1, 6):
+        write(directory, files_of(rank, step))
+        try:
+            session.hide(step)
+        except SaveError:
+            assert step in (4,)
+            session.hide(step)
+    try:
+        session.wait()
+    except SaveError:
+        pass
+    session.close()
+    comm.Barrier()
+    shutil.rmtree(f"{session._root.path}/set-00000003", ignore_errors=True) if rank == 1 else None
+    shutil.rmtree(f"{session._root.path}/set-00000005", ignore_errors=True) if rank == 2 else None
+    comm.Barrier()
+    again = Session(directory, comm=comm)
+    saved = again.restore()
+    assert saved
+    same(comm, saved.step)
+    check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
+
+
+class Listen(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.said: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.levelno, record.getMessage()))
+
+    def __enter__(self) -> Listen:
+        logger = logging.getLogger("safepoint")
+        self.level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("safepoint").removeHandler(self)
+        logging.getLogger("safepoint").setLevel(self.level)
+
+    def loud(self) -> list[str]:
+        return [text for level, text in self.said if level >= logging.INFO]
+
+
+@sizes(2, 4, 8)
+def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where: str) -> None:
+    """G5, G6: never the newest that any rank has. Reported once, on the saver."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for fault in ("gone", "damaged"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, keep=3)
+        for step in range(100, 500, 100):
+            write(directory, files_of(rank, step))
+            session.hide(step)
+        session.close()
+        root = session._root
+        if rank == 1:
+            if fault == "gone":
+                shutil.rmtree(root.set(4))
+            else:
+                with open(root.stored(4, "z-1.dat"), "r+b") as file:
+                    file.write(b"X")
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        with Listen() as heard:
+            saved = again.restore()
+        assert saved and (saved.number, saved.step) == (3, 300)
+        check(comm, in_place(rank, directory) == files_of(rank, 300), "wrong")
+        why = "rank 1 has only 3" if fault == "gone" else "rank 1: the checksum of z-1.dat differs"
+        wanted = f"restored set 3 (step 300): all {size} ranks; set 4 (step 400): {why}"
+        told = [text for text in heard.loud() if text.startswith("restored")]
+        check(comm, told == ([wanted] if rank == 0 else []), told)
+        check(comm, root.numbers(session._disk, "set") == [2, 3], root.numbers(session._disk, "set"))
+        write(directory, files_of(rank, 400))
+        point = again.hide(401)
+        assert point and point.number == 4
+        again.close()
+        comm.Barrier()
+
+
+@sizes(4)
+def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(comm: Any, where: str) -> None:
+    """G6: never a fresh start, and no file is touched."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    session.close()
+    write(directory, files_of(rank, 9))
+    root = session._root
+    if rank == 0:
+        shutil.rmtree(root.set(2))
+    if rank == 1:
+        os.unlink(root.stored(1, "z-1.dat"))
+    comm.Barrier()
+    for _ in range(2):
+        again = Session(directory, comm=comm)
+        text = message_of(comm, again.restore, DamagedError)
+        assert text == (
+            f"none of the sets in {directory} is whole; no file was touched:\n"
+            f"  set 2 (step 2): rank 0 has only 1\n  set 1 (step 1): rank 1: z-1.dat is missing"
+        ), text
+        check(comm, in_place(rank, directory) == files_of(rank, 9), "touched")
+        text = message_of(comm, lambda again=again: again.hide(3), UsageError)
+        assert "hide before restore" in text
+        again.close()
+        comm.Barrier()
+    if rank == size - 1:  # the disk of a node is lost
+        shutil.rmtree(root.path)
+    comm.Barrier()
+    again = Session(directory, comm=comm)
+    text = message_of(comm, again.restore, DamagedError)
+    assert "set 2 (step 2): rank 0 has only 1" in text, text
+
+
+@sizes(2, 4, 8)
+def case_one_rank_without_its_directory_is_no_fresh_start(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    session.close()
+    if rank == size - 1:
+        shutil.rmtree(session._root.path)
+    comm.Barrier()
+    text = message_of(comm, Session(directory, comm=comm).restore, DamagedError)
+    assert f"set 2 (step 2): rank {size - 1} has none" in text, text
+
+
+@sizes(4, 8)
+def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: str) -> None:
+    """G5: unless the set holds files of the saver alone. Nothing is changed."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    half = comm.Split(int(rank < size // 2))
+    for few_first in (True, False):
+        for each in (True, False):
+            directory = new_directory(comm, where, MANIFEST if each else "u.dat\nhistory.csv append\n")
+            first, second = (half, comm) if few_first else (comm, half)
+            here = rank < size // 2
+            if here or first is comm:
+                session = started(first, directory)
+                for step in (1, 2):
+                    write(directory, files_of(rank, step))
+                    session.hide(step)
+                session.close()
+            comm.Barrier()
+            if here or second is comm:
+                again = Session(directory, comm=second)
+                if each:
+                    text = message_of(second, again.restore, UsageError)
+                    wanted = f"set 1 (step 1) was saved by {first.Get_size()} ranks, and this run has"
+                    assert f"{wanted} {second.Get_size()} ranks: a set with files of each rank needs the same" in text
+                    check(second, in_place(rank, directory) == ({"history.csv": files_of(0, 2)["history.csv"]} if rank == 0 else {}), "changed")  # fmt: skip  # noqa: E501
+                else:
+                    saved = again.restore()
+                    assert saved and saved.step == 2
+                    assert Path(directory, "u.dat").read_bytes() == files_of(0, 2)["u.dat"]
+                    assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
+                again.close()
+            comm.Barrier()
+    # One process, without a communicator.
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    if rank == 0:
+        try:
+            Session(directory).restore()
+        except UsageError as error:
+            assert f"was saved by {size} ranks, and this run has 1 rank:" in str(error), error
+        else:
+            raise AssertionError("restored by one")
+    comm.Barrier()
+
+
+@sizes(4)
+def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    path = Path(directory, "u.dat")
+    for number, saver in enumerate((2, 2, 0, 3, 1)):
+        session = Session(directory, comm=comm, saver=saver)
+        saved = session.restore()
+        assert (saved.step if saved else 0) == number
+        if saved:
+            assert path.read_text() == str(number)
+        comm.Barrier()
+        if rank == saver:
+            path.write_text(str(number + 1))
+        point = session.hide(number + 1)
+        check(comm, bool(point) and point.files == (("u.dat",) if rank == saver else ()), point)
+        comm.Barrier()
+        if rank == saver:
+            path.write_text("torn")
+        session.close()
+        comm.Barrier()
+    few = comm.Split(int(rank < 2))
+    if rank < 2:  # the set is with rank 1: that is enough
+        session = Session(directory, comm=few)
+        saved = session.restore()
+        assert saved and saved.step == 5 and path.read_text() == "5"
+        session.close()
+    comm.Barrier()
+    session = started(comm, directory, saver=3)
+    if rank == 3:
+        path.write_text("6")
+    session.hide(6)
+    session.close()
+    comm.Barrier()
+    if rank < 2:
+        session = Session(directory, comm=few)
+        text = message_of(few, session.restore, UsageError)
+        assert "are with rank 3, its saver among 4 ranks, and this run has 2 ranks: start it with more than 3" in text
+
+
+@sizes(2, 4)
+def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory)
+    for step in range(4):
+        if rank == 0:
+            Path(directory, "u.dat").write_text(str(step))
+        point = session.hide(step)
+        assert point and point.step == step
+        check(comm, session._flight is None or rank == 0, "a thread for nothing")
+    session.wait()
+    session.close()
+    comm.Barrier()
+    assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
+    # Now each rank has a file too: the sets from before stay good.
+    if rank == 0:
+        Path(directory, ".safepoint").write_text("u.dat\nz-{rank}.dat\n")
+    comm.Barrier()
+    for life in range(2):
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == 3 and Path(directory, "u.dat").read_text() == "3"
+        # Rank 0 has a record of that set, from when the file was not listed: it may be an input, and is left alone.
+        check(comm, rank == 0 or not Path(directory, f"z-{rank}.dat").exists(), "the torn first file is in place")
+        comm.Barrier()
+        Path(directory, f"z-{rank}.dat").write_text("torn")
+        again.close()
+        comm.Barrier()
+    again = started(comm, directory)
+    Path(directory, f"z-{rank}.dat").write_text("4")
+    if rank == 0:
+        Path(directory, "u.dat").write_text("4")
+    again.hide(4)
+    again.close()
+    comm.Barrier()
+    third = Session(directory, comm=comm)
+    saved = third.restore()
+    assert saved and saved.step == 4
+    check(comm, Path(directory, f"z-{rank}.dat").read_text() == "4", "wrong")
+    third.finish()
+    assert size
+
+
+@sizes(2, 4, 8)
+def case_files_of_ranks_are_not_taken_by_a_wildcard_of_the_saver(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\nrun-{rank}/\nrun-*/*.txt\n")
+    session = started(comm, directory)
+    os.mkdir(f"{directory}/run-{rank}")
+    Path(directory, f"run-{rank}", "a.txt").write_text("a")
+    Path(directory, f"z-{rank}.dat").write_text("z")
+    if rank == 0:
+        for name in ("u.dat", f"z-{size}.dat", "z-x.dat"):
+            Path(directory, name).write_text(name)
+        os.mkdir(f"{directory}/run-x")
+        Path(directory, "run-x/b.txt").write_text("b")
+    comm.Barrier()
+    point = session.hide(1)
+    mine = {f"z-{rank}.dat", f"run-{rank}"} | (
+        {"u.dat", f"z-{size}.dat", "z-x.dat", "run-x/b.txt"} if rank == 0 else set()
+    )
+    check(comm, point is not None and set(point.files) == mine, point)
+
+
+@sizes(2, 8)
+def case_entries_that_several_ranks_would_take_for_theirs_are_refused(comm: Any, where: str) -> None:
+    size = comm.Get_size()
+    for line, words in (
+        ("out-{size}.dat", f"out-{{size}}.dat is the same file for all {size} ranks: add {{rank}}"),
+        ("*{rank}*.dat", "a wildcard beside {rank} matches files of other ranks too"),
+        ("run/\nrun/z-{rank}.dat", "is a file of each rank and lies in run/ (line 1)"),
+        ("no such attribute", "unknown attribute such"),
+    ):
+        directory = new_directory(comm, where, line + "\n")
+        text = message_of(comm, lambda directory=directory: Session(directory, comm=comm), ManifestError)
+        assert words in text, text
+        assert not os.path.exists(f"{directory}/.safepoint.d/rank-00001")
+    from safepoint.manifest import parse
+
+    for line, ranks, fine in (
+        ("a{rank}*", 10, True), ("a{rank}*", 11, False), ("a{rank:02d}*", 11, True), ("a{rank:02d}*", 101, False),
+        ("*{rank}", 11, False), ("a-{rank}-*", 101, True), ("a*-{rank}", 101, True), ("[ab]{rank}", 11, False),
+        ("{rank}-of-{size}", 11, True), ("a{rank:x}?", 16, True), ("a{rank:x}?", 17, False),
+    ):  # fmt: skip
+        try:
+            parse(line).owned_by(1, ranks, 0)
+        except ManifestError:
+            assert not fine, (line, ranks)
+        else:
+            assert fine, (line, ranks)
+
+
+@sizes(2, 4, 8)
+def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
+    """saver=None: all that is listed is of each rank; one mark, one step."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    new_directory(comm, where)
+    directory = f"{where}/{rank}"
+    os.mkdir(directory)
+    Path(directory, ".safepoint").write_text(MANIFEST)
+    text = message_of(comm, lambda: Session(directory, comm=comm), UsageError)
+    assert "pass saver=None if every rank has a directory of its own" in text, text
+    session = started(comm, directory, saver=None)
+    for step in (1, 2, 3):
+        write(directory, files_of(rank, step, None))
+        session.hide(step)
+    session.close()
+    comm.Barrier()
+    if rank == 1:
+        shutil.rmtree(session._root.set(3))
+    comm.Barrier()
+    write(directory, files_of(rank, 9, None))
+    again = Session(directory, comm=comm, saver=None)
+    saved = again.restore()
+    assert saved and saved.step == 2
+    found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 2, None)}
+    check(comm, found == files_of(rank, 2, None), "wrong")
+    again.close()
+    comm.Barrier()
+    other = f"{where}/{(rank + 1) % size}"  # the directory of another rank
+    text = message_of(comm, Session(other, comm=comm, saver=None).restore, UsageError)
+    assert f"rank 0: {where}/1 has the sets of rank 1, not those of rank 0" in text.replace(
+        f"all {size} ranks", "rank 0"
+    )
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_two_ranks_in_one_directory_without_a_saver_are_an_error(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    alone = f"{where}/{rank}" if rank < size - 1 else f"{where}/0"
+    os.makedirs(alone, exist_ok=True)
+    Path(alone, ".safepoint").write_text(MANIFEST)
+    comm.Barrier()
+    text = message_of(comm, lambda: Session(alone, comm=comm, saver=None), LockedError)
+    assert "With saver=None every rank needs a directory of its own" in text, text
+    if rank == 0:  # nobody holds a lock now
+        for name in range(size - 1):
+            Session(f"{directory}/{name}").close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_second_run_is_refused_on_all_ranks(comm: Any, where: str) -> None:
+    """G8"""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    text = message_of(comm, lambda: Session(directory, comm=comm), LockedError)
+    assert "is in use by another run: process " in text and "(this very process, by an earlier init" in text, text
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    # One rank's lock alone is held: the others give theirs back.
+    if rank == 1:
+        holder = Session.__new__(Session)
+        release = FaultDisk(directory).lock(session._root.lock)
+        del holder
+    comm.Barrier()
+    text = message_of(comm, lambda: Session(directory, comm=comm), LockedError)
+    assert text.startswith(f"rank 1 of {comm.Get_size()}: "), text
+    if rank == 1:
+        assert release is not None
+        release()
+    comm.Barrier()
+    assert started(comm, directory)._number == 1
+
+
+@sizes(2, 4)
+def case_under_a_launcher_without_a_communicator_the_message_says_what_to_pass(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    said = ""
+    if rank == 0:
+        session = Session(directory)
+    comm.Barrier()
+    if rank:
+        try:
+            Session(directory)
+        except LockedError as error:
+            said = str(error)
+        check_ = "call init(comm=MPI.COMM_WORLD)" in said and "is set)" in said
+    comm.Barrier()
+    check(comm, rank == 0 or check_, said)
+    if rank == 0:
+        session.close()
+
+
+@sizes(2, 4, 8)
+def case_without_coordination_each_rank_goes_at_its_own_pace(comm: Any, where: str) -> None:
+    """Only `init`, `restore` and `finish` are collective."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, coordinate=False)
+    for step in range(1, 3 + rank):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=bool(step % 2))
+    session.close()
+    comm.Barrier()
+    again = Session(directory, comm=comm, coordinate=False)
+    saved = again.restore()
+    check(comm, saved is not None and saved.step == 2 + rank, saved)
+    check(comm, in_place(rank, directory) == files_of(rank, 2 + rank), "wrong")
+    again.close()
+    comm.Barrier()
+    root = again._root
+    if rank == 1:  # damage on one rank is an error on all
+        for number in root.numbers(again._disk, "set"):
+            os.unlink(root.record(number)) if os.path.exists(root.record(number)) else None
+    comm.Barrier()
+    third = Session(directory, comm=comm, coordinate=False)
+    text = message_of(comm, third.restore, DamagedError)
+    assert text.startswith(f"rank 1 of {size}: none of the sets in "), text
+    third.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_farm_only_the_master_saves(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory, coordinate=False)
+    if rank == 0:
+        for step in range(5):
+            Path(directory, "u.dat").write_text(str(step))
+            session.hide(step)
+        Path(directory, "u.dat").write_text("5")
+    session.finish(5)
+    again = Session(directory, comm=comm, coordinate=False)
+    saved = again.restore()
+    assert saved and saved.finished and saved.step == 5
+
+
+@sizes(2, 4, 8)
+def case_finish_puts_the_last_set_back_on_all_or_none(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    if rank != size - 1:
+        write(directory, files_of(rank, 2))
+    text = message_of(comm, lambda: session.finish(2), MissingFilesError)
+    assert f"rank {size - 1} of {size}: not finished: missing: z-{size - 1}.dat" in text, text
+    write(directory, files_of(rank, 2))
+    session.hide(2)
+    session.finish()
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "not brought back")
+    saved = Session(directory, comm=comm).restore()
+    assert saved and saved.finished and saved.step == 2
+    comm.Barrier()
+    assert not [n for n in os.listdir(session._root.path) if n.startswith("set")]
+    message_of(comm, lambda: session.hide(3), UsageError)
+
+
+@sizes(2, 4, 8)
+def case_after_a_finish_a_new_history_begins(comm: Any, where: str) -> None:
+    """G4: and a set that not every rank has committed does not end the old one."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 5))
+    session.hide(5)
+    write(directory, files_of(rank, 6))
+    session.finish(6)
+    second = Session(directory, comm=comm)
+    saved = second.restore()
+    assert saved and saved.finished
+    point = second.hide(6)
+    assert point and point.number == saved.number + 1
+    second.close()
+    comm.Barrier()
+    if rank == 1:
+        shutil.rmtree(second._root.set(point.number))
+    comm.Barrier()
+    text = message_of(comm, Session(directory, comm=comm).restore, DamagedError)
+    assert "rank 1 has none" in text
+
+
+@sizes(2, 4, 8)
+def case_a_message_in_flight_is_reported(comm: Any, where: str) -> None:
+    """A restart would lose it. With source, tag and size; and with "error" nothing is saved."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for how in ("warn", "error", "off"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, inflight=how)
+        write(directory, files_of(rank, 1))
+        request = comm.Isend([bytearray(24), MPI.BYTE], 1, 77) if rank == 0 else None
+        with Listen() as heard:
+            if how == "error":
+                text = message_of(comm, lambda: session.hide(1), UsageError)
+                wanted = "a message of 24 bytes from rank 0 to rank 1, with tag 77, is in flight across this save point"
+                assert text.startswith(f"rank 1 of {size}: {wanted}"), text
+                check(comm, in_place(rank, directory) == files_of(rank, 1), "not put back")
+            else:
+                assert session.hide(1)
+        told = [text for level, text in heard.said if level == logging.WARNING]
+        check(comm, bool(told) == (rank == 1 and how == "warn"), told)
+        check(comm, not told or told[0].startswith("a message of 24 bytes from rank 0 to rank 1, with tag 77"), told)
+        if rank == 1:
+            comm.Recv([bytearray(24), MPI.BYTE], 0, 77)
+        if request:
+            request.Wait()
+        if how == "error":
+            assert session.hide(1)
+        session.close()
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_message_sent_after_hide_is_no_message_in_flight(comm: Any, where: str) -> None:
+    """A rank may be quick to leave `hide` and send, while another is still in it."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, inflight="error")
+    for step in range(100):
+        if rank == step % size:
+            time.sleep(0.0005)
+        write(directory, files_of(rank, step))
+        session.hide(step)
+        comm.send(step, (rank + 1) % size, tag=step)
+        assert comm.recv(source=(rank - 1) % size, tag=step) == step
+    session.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str) -> None:
+    """G5: killed after the ranks found that their steps differ, and before they put their files back."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Dies(FaultDisk):
+        """Nothing is put back."""
+
+        def remove_tree(self, path: str) -> None:
+            if "set-00000002" in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            super().remove_tree(path)
+
+        def rename(self, source: str, target: str) -> None:
+            if "set-00000002/files" in source:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+    disk = Dies(directory)
+    session = started(comm, directory, disk=disk)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    write(directory, files_of(rank, 2))
+    text = message_of(comm, lambda: session.hide(2 if rank else 3), SaveError)
+    assert "not put back" in text, text
+    disk.end()
+    comm.Barrier()
+    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
+    with Listen() as heard:
+        saved = again.restore()
+    assert saved and saved.step == 1, saved
+    told = [text for text in heard.loud() if text.startswith("restored")]
+    check(comm, rank != 0 or "the ranks have different steps, step 2 on " in told[0], told)
+    check(comm, in_place(rank, directory) == files_of(rank, 1), "wrong")
+
+
+@sizes(2, 4)
+def case_a_power_cut_on_each_node_leaves_one_step(comm: Any, where: str) -> None:
+    """G5, G2: every rank on a disk of its own, each cut in a state of its own, after any operation of one of them."""
+    rank, others = comm.Get_rank(), comm.Dup()
+
+    def own(name: str) -> str:
+        new_directory(comm, f"{where}/{name}")
+        path = f"{where}/{name}/{rank}"
+        os.mkdir(path)
+        Path(path, ".safepoint").write_text(MANIFEST)
+        comm.Barrier()
+        return path
+
+    options = {"saver": None}
+    for saver in ("now", "late"):
+        whole = Crew(comm, others, FaultDisk(own("whole")), saver=saver, options=options)
+        whole.run()
+        check(comm, whole.finished, f"{whole.error!r}")
+        victim = comm.Get_size() - 1
+        changing, ops = comm.bcast((whole.disk.record.changing, whole.disk.record.ops), victim)
+        for at in sample(changing, 11):
+            disk = FaultDisk(own(f"run-{at}"), kill_at=at if rank == victim else -1)
+            first = Crew(comm, others, disk, saver=saver, options=options)
+            first.run()
+            cuts = list(images(disk.record, own(f"cut-{at}"), seed=at + rank, singles=2, at=[len(disk.record.ops)]))
+            for n in range(max(comm.allgather(len(cuts)))):
+                image = cuts[(n * (1 + rank)) % len(cuts)]
+                copy = f"{own(f'copy-{at}-{n}')}/w"
+                shutil.copytree(image.directory, copy, symlinks=True)
+                inodes = {os.lstat(copy).st_ino: 1}
+                after = Crew(comm, others, FaultDisk(copy, boot="after", inodes=inodes), saver=saver, options=options)
+                about = f"{saver}, rank {victim} killed at {at} ({ops[at]}), then {image}"
+                try:
+                    after.run()
+                except BaseException as error:
+                    raise AssertionError(f"{about}, restored {after.restored}, durable {first.durable}") from error
+                check(comm, after.finished, f"{about}: {after.error!r}")
+                same(comm, after.restored, about)
+                least = min(comm.allgather(first.durable))
+                check(comm, after.restored >= least, f"{about}: {after.restored} < {least}")
+                comm.Barrier()
+            if rank == 0:
+                for name in os.listdir(where):
+                    shutil.rmtree(f"{where}/{name}")
+            comm.Barrier()
+
+
+CASES: dict[str, Case] = {name[5:]: case for name, case in list(globals().items()) if name.startswith("case_")}
 
 
 def main() -> int:
     comm = MPI.COMM_WORLD
     where, *names = sys.argv[1:]
     status = 0
-    for name in names or CASES:
+    fitting = [name for name in CASES if comm.Get_size() in SIZES.get(f"case_{name}", (comm.Get_size(),))]
+    for name in names or fitting:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         failure = None
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,12 @@ class Mortal(MPI.Intracomm):  # type: ignore[misc]
         self.copy = Mortal.of(super().Dup(), self.others, self.disk)
         return self.copy
 
+    def Get_attr(self, keyval: int) -> None:
+        """Every life has a duplicate of its own, which `last_words` frees."""
+
+    def Set_attr(self, keyval: int, value: Any) -> None:
+        pass
+
     def Allreduce(self, *arguments: Any) -> None:
         self.alive()
         super().Allreduce(*arguments)
@@ -92,6 +98,8 @@ class Mortal(MPI.Intracomm):  # type: ignore[misc]
         told = getattr(self, "copy", self).told
         if not told:
             self.disk.dead |= bool(self.others.allreduce(int(self.disk.dead)))
+        if hasattr(self, "copy"):
+            self.copy.Free()
 
 
 @dataclass
@@ -162,7 +170,9 @@ class Crew:
     def _write_each(self, files: dict[str, bytes]) -> None:
         for name, data in files.items():
             path = os.path.join(self.disk.directory, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if not os.path.isdir(os.path.dirname(path)):
+                with suppress(FileExistsError):  # another rank was quicker
+                    self.disk.mkdir(os.path.dirname(path))
             if name == "history.csv" and os.path.exists(path):
                 self.disk.append(path, data[os.path.getsize(path) :])
             else:
@@ -205,16 +215,3 @@ def consistent(comm: Any, directory: str) -> None:
     states = verify(FaultDisk(directory), root)
     bad = {number: state for number, state in states.items() if state not in ("committed", "uncommitted")}
     check(comm, not bad, bad)
-
-
-def each_operation(
-    comm: Any, directory: str, victim: int, options: dict[str, Any], points: Callable[[FaultDisk], list[int]]
-) -> tuple[list[int], list[str]]:
-    """An undisturbed life: the operations of the victim to try, and what they are."""
-    others = comm.Dup()
-    crew = Crew(comm, others, FaultDisk(new_directory(comm, directory)), options=options)
-    crew.run()
-    check(comm, crew.finished, f"{crew.error!r}")
-    others.Free()
-    shared: tuple[list[int], list[str]] = comm.bcast((points(crew.disk), crew.disk.record.ops), victim)
-    return shared
