@@ -466,15 +466,7 @@ def clear_discarded(disk: Disk, root: Root) -> None:
 def drop_newer(disk: Disk, root: Root, number: int) -> None:
     """Remove all sets above `number`, and what never became one. On return they cannot come back."""
     with _reporting(root, "cannot remove the sets that were passed over"):
-        newer = [n for n in root.numbers(disk, "set") if n > number]
-        for n in newer:
-            disk.rename(root.set(n), root.state("gone", n))
-        if newer:
-            # Their names go for good before a new set takes them: else a power cut could bring one back that this
-            # rank alone has, from a history that was given up.
-            disk.sync_dir(root.path)
-        for n in newer:
-            disk.remove_tree(root.state("gone", n))
+        save.drop(disk, root, [n for n in root.numbers(disk, "set") if n > number])
 
 
 def verify(disk: Disk, root: Root) -> dict[int, str]:

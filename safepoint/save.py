@@ -394,12 +394,8 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
     """
     sets = root.numbers(disk, "set")
     committed = [number for number in sets if disk.exists(root.record(number))]
-    for number in sets:
-        old = number in committed and number < agreed and number not in committed[-keep:]
-        if old or (number not in committed and number < agreed):
-            drop(disk, root, number)
-    for number in root.numbers(disk, "failed"):
-        drop(disk, root, number, "failed")
+    drop(disk, root, [number for number in sets if number < agreed and number not in committed[-keep:]])
+    drop(disk, root, root.numbers(disk, "failed"), "failed")
     if agreed and disk.exists(root.baseline):  # it speaks of the time before the first set
         disk.remove(root.baseline)
     for file in record.files:
@@ -407,13 +403,19 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
             disk.remove(root.stored(record.number, file.path))  # only now: until the commit it was the set
 
 
-def drop(disk: Disk, root: Root, number: int, state: str = "set") -> None:
-    """Remove a set. First it gets a name that nobody restores: a kill must not leave a half that looks damaged."""
-    gone = root.state("gone", number)
-    if disk.exists(gone):
-        disk.remove_tree(gone)
-    disk.rename(root.state(state, number), gone)
-    disk.remove_tree(gone)
+def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
+    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
+    for number in numbers:
+        gone = root.state("gone", number)
+        if disk.exists(gone):
+            disk.remove_tree(gone)
+        disk.rename(root.state(state, number), gone)
+    if numbers:
+        # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
+        # a restore, one that this rank alone has, from a history that was given up.
+        disk.sync_dir(root.path)
+    for number in numbers:
+        disk.remove_tree(root.state("gone", number))
 
 
 def keep_result(disk: Disk, root: Root, items: Sequence[Item]) -> list[dict[str, Any]]:

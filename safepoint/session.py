@@ -402,6 +402,8 @@ class Session:
 
         strays = peers.together(swap)
         self._committed, self._number, self._agreed, self._past = record, number, number, False
+        if record:
+            self._prune(record, number)  # a program that is killed again and again must not fill the disk
         files = record.files if record else ()
         what = _amount(files) if peers.size == 1 else f"all {peers.size} ranks"
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
@@ -540,12 +542,12 @@ class Session:
             peers.fail_together(failure)
         self._committed, self._agreed = record, number
         if record:
-            self._tidy(record, number)
+            self._prune(record, number, prepare=True)
 
     def _save(self, taken: Taken, agreed: int) -> Record:
         """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""
         record = self._secure(taken)
-        self._tidy(record, agreed if self._peers.size > 1 else record.number)
+        self._prune(record, agreed if self._peers.size > 1 else record.number, prepare=True)
         return record
 
     def wait(self) -> None:
@@ -703,10 +705,11 @@ class Session:
         self._note("saved", set=record.number, step=record.step, **_sizes(record.files), seconds=round(seconds, 6))
         return record
 
-    def _tidy(self, record: Record, agreed: int) -> None:
+    def _prune(self, record: Record, agreed: int, *, prepare: bool = False) -> None:
         try:
             save.prune(self._disk, self._root, record, self._keep, agreed)
-            save.prepare(self._disk, self._root, record.number + 1)
+            if prepare:
+                save.prepare(self._disk, self._root, record.number + 1)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 
@@ -714,8 +717,7 @@ class Session:
         """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
         try:
             for state in ("set", "failed"):
-                for number in self._root.numbers(self._disk, state):
-                    save.drop(self._disk, self._root, number, state)
+                save.drop(self._disk, self._root, self._root.numbers(self._disk, state), state)
             if self._disk.exists(self._root.baseline):
                 self._disk.remove(self._root.baseline)
         except OSError as error:
