@@ -1,6 +1,6 @@
 # Each of these is one command on a machine that has Python 3.10 or newer, pip and make; all else goes into .venv.
 #
-#     make demo     kill a computation twice, start it again, and see that nothing of it is lost (a minute)
+#     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make test     all tests
 #     make check    style, types and layers (seconds)
 #     make crash    the tests of kills and power cuts in their long form
@@ -27,10 +27,11 @@ check: .venv/.dev
 
 crash: .venv/.dev
 	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
-		tests/test_kill.py tests/test_machine.py
+		tests/test_kill.py tests/test_machine.py tests/test_mpi.py
 
 bench: .venv/.dev
 	$(VENV) benchmarks/blocking.py
+	$(VENV) benchmarks/ranks.py
 
 clean:
 	rm -rf .venv build demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -44,9 +45,9 @@ clean:
 	touch $@
 
 .venv/.demo: .venv/.pip pyproject.toml
-	$(INSTALL) --editable '.[examples]' --group demo
+	$(INSTALL) --editable '.[examples,mpich]' --group demo
 	touch $@
 
 .venv/.dev: .venv/.pip pyproject.toml
-	$(INSTALL) --editable '.[examples]' --group dev
+	$(INSTALL) --editable '.[examples,mpich]' --group dev
 	touch $@

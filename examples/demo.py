@@ -1,4 +1,5 @@
-"""Kill `landscape.py` twice at random instants, start it again, and compare it with a run that nobody disturbed.
+"""Kill `landscape.py` twice at random instants, start it again, and compare it with a run that nobody disturbed. Then
+the same with `landscape_mpi.py` on four ranks: first all of them are killed, then a single one.
 
     python examples/demo.py [--seed N] [--steps N] [--every N]
 
@@ -20,11 +21,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+RANKS = 4
 PLACE = Path(__file__).resolve().parents[1] / "demo"
 FINAL = ("z.npy", "eroded.npy", "history.csv")
 PATIENCE = 120  # seconds for one start of the program, many times what it takes
@@ -148,11 +152,90 @@ def report(lives: list[Life]) -> None:
     print(
         f"\nsafepoint.hide was called {len(blocked)} times. It kept the program waiting for {median:.2f} ms (median),"
     )
-    print(f"{most:.2f} ms at most, and {total:.0f} ms in all: {share:.2f} % of the computing time.\n")
+    print(f"{most:.2f} ms at most, and {total:.0f} ms in all: {share:.2f} % of the computing time.")
+
+
+def launch(title: str, directory: Path, options: argparse.Namespace, kill: Kill | None, victims: list[int]) -> int:
+    """Start the program on many ranks, and kill these, or let it finish. The last step of which it wrote the files."""
+    beside = Path(sys.executable).with_name("mpiexec")  # the mpich wheel brings it
+    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
+        sys.exit("no mpiexec found: pip install mpi4py mpich")
+    program = [sys.executable, str(Path(__file__).with_name("landscape_mpi.py")), "--directory", str(directory)]
+    program += ["--steps", str(options.steps), "--every", str(options.every)]
+    output = directory.with_suffix(".txt")
+    with output.open("wb") as said, progress(title, options.steps) as show:
+        job = subprocess.Popen([mpiexec, "-n", str(RANKS), *program], stdout=said, stderr=said)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while job.poll() is None and not (kill and newest(directory) >= kill.step):
+                if time.monotonic() > deadline:
+                    sys.exit(f"{title}: it did not end within {PATIENCE} s")
+                show(newest(directory))
+                time.sleep(0.005)
+            if kill:
+                time.sleep(kill.delay)
+                for rank in victims:
+                    with suppress(ProcessLookupError):
+                        os.kill(owner(directory, rank), signal.SIGKILL)
+        finally:
+            if victims != [*range(RANKS)] and kill:
+                job.wait(timeout=30)  # mpiexec notices that a rank is dead, and ends the others
+            job.kill() if kill else None
+            status = job.wait(timeout=30)
+    if bool(status) != bool(kill) or (kill and newest(directory) >= options.steps):
+        sys.exit(f"{title}: ended with exit status {status}; it said:\n{output.read_text()}")
+    return newest(directory)
+
+
+def owner(directory: Path, rank: int) -> int:
+    """The process that a rank is."""
+    return int(json.loads((directory / f".safepoint.d/rank-{rank:05d}/owner.json").read_text())["pid"])
+
+
+def newest(directory: Path) -> int:
+    """The step of the newest row of history.csv; -1 if there is none."""
+    rows = whole_lines(directory / "history.csv", last=400)
+    return int(rows[-1].split(",")[0]) if rows and rows[-1][0].isdigit() else -1
+
+
+def restored(directory: Path) -> list[list[int]]:
+    """For each start after the first, the step that each rank was given."""
+    logs = [whole_lines(directory / f".safepoint.d/rank-{rank:05d}/log.jsonl") for rank in range(RANKS)]
+    events = [[json.loads(line) for line in log] for log in logs]
+    steps = [[event["step"] for event in log if event["event"] == "restored"] for log in events]
+    return [list(each) for each in zip(*steps, strict=True)]
+
+
+def on_ranks(options: argparse.Namespace, chance: random.Random, undisturbed: Path) -> bool:
+    """The second half: the same on many ranks. Whether the result is the same."""
+    directory = PLACE / "ranks"
+    shutil.rmtree(directory, ignore_errors=True)
+    victim = chance.randrange(RANKS)
+    print(
+        f"\nexamples/landscape_mpi.py computes the same on {RANKS} ranks, each with a block of rows and its own file."
+    )
+    print(f"First all ranks are killed, then rank {victim} alone; each time it is started again.\n")
+    last = []
+    for number, (victims, span) in enumerate((([*range(RANKS)], (0.05, 0.45)), ([victim], (0.5, 0.9))), 1):
+        kill = Kill(options.steps * chance.uniform(*span), chance.uniform(0, 0.05))
+        who = "all ranks" if len(victims) > 1 else f"rank {victim}"
+        last.append(launch(f"{RANKS} ranks, start {number}, {who} to be killed", directory, options, kill, victims))
+    launch(f"{RANKS} ranks, start 3, to the end", directory, options, None, [])
+    print("\nstart   killed after step   the next start gave the ranks step")
+    steps = restored(directory)
+    for number, (end, given) in enumerate(zip(last, steps, strict=True), 1):
+        print(f"{number:5}   {end:17}   {', '.join(map(str, given))}")
+    if any(len(set(given)) != 1 for given in steps):
+        sys.exit("the ranks were given different steps")
+    parts = np.concatenate([np.load(directory / f"z-{rank}.npy") for rank in range(RANKS)], axis=1)
+    for name, part in zip(("z.npy", "eroded.npy"), parts, strict=True):
+        np.save(directory / name, part)
+    return identical(directory, undisturbed)
 
 
 def identical(one: Path, other: Path) -> bool:
-    print("The final files, next to those of the run that nobody disturbed:")
+    print("\nThe final files, next to those of the run that nobody disturbed:")
     differ = []
     for name in FINAL:
         content = (one / name).read_bytes()
@@ -186,6 +269,7 @@ def main() -> None:
     live("once more, undisturbed", undisturbed, options)
     report(lives)
     same = identical(protected, undisturbed)
+    same &= on_ranks(options, chance, undisturbed)
     print(f"\nThe picture, before and after: {os.path.relpath(protected / 'landscape.png')}")
     sys.exit(0 if same else 1)
 

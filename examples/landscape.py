@@ -63,6 +63,10 @@ def advance(z: np.ndarray, eroded: np.ndarray, dx: float, dy: float) -> None:
 def write_files(step: int, z: np.ndarray, eroded: np.ndarray, dx: float, dy: float) -> None:
     np.save("z.npy", z)
     np.save("eroded.npy", eroded)
+    add_to_history(step, z, eroded, dx, dy)
+
+
+def add_to_history(step: int, z: np.ndarray, eroded: np.ndarray, dx: float, dy: float) -> None:
     slope = np.sqrt(slopes(z, dx, dy)[2])
     row = step, step * DT, z.mean(), np.ptp(z), slope.mean(), slope.max(), eroded.sum() * dx * dy / 1e9
     names = "" if step else "step,years,mean_elevation_m,relief_m,mean_slope,max_slope,eroded_km3"

@@ -1,4 +1,4 @@
-"""What must hold on many ranks: `mpiexec -n P python mpi_cases.py DIRECTORY [CASE ...]`. Every function `case_...` is run by all.
+"""What must hold on many ranks: `mpiexec -n P python mpi_cases.py DIRECTORY [CASE ...]`; all ranks run every case.
 
 Status 0 and a line `ok CASE` for each, or a traceback from the first rank where one failed.
 """
@@ -14,11 +14,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from faultdisk import FaultDisk, images
 from mpi4py import MPI
+from program import LateSaver
 from ranked import MANIFEST, Crew, check, files_of, new_directory, restart, same
 
 from safepoint import (
@@ -108,7 +110,7 @@ def killed_at_each(comm: Any, where: str, victim: int, saver: str, every: int) -
 
 
 def case_one_rank_killed_at_each_operation(comm: Any, where: str) -> None:
-    """G5, G2k, G3: the others go on until they need it. Dead inside `hide`, `restore`, `init`, `finish`, in the saver."""
+    """G5, G2k, G3: the others go on until they need it. Dead in `hide`, `restore`, `init`, `finish`, or the saver."""
     for victim in {0, comm.Get_size() - 1}:
         for saver in ("now", "late", "wait"):
             killed_at_each(comm, where, victim, saver, 7)
@@ -143,7 +145,7 @@ def failing_at_each(comm: Any, where: str, victim: int, saver: str, error: int, 
 
 
 def case_a_failure_anywhere_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
-    """G7, and no rank hangs: each operation of `init`, `restore`, `hide`, the saver, `finish` fails once on one rank."""
+    """G7, and no rank hangs: each operation of `init`, `restore`, `hide`, saver, `finish` fails once on one rank."""
     for victim in {0, comm.Get_size() - 1}:
         for saver, error in (("now", errno.EIO), ("wait", errno.ENOSPC), ("late", errno.EACCES)):
             failing_at_each(comm, where, victim, saver, error, 9)
@@ -244,14 +246,20 @@ def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> N
     text = message_of(comm, lambda: session.hide(2**70), UsageError)
     assert "is too large" in text
     check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
-    for options, name in (({"keep": 3}, "keep"), ({"background": False}, "background"), ({"inflight": "off"}, "inflight"),
-                          ({"coordinate": False}, "coordinate"), ({"saver": 1}, "saver"), ({"saver": None}, "saver")):  # fmt: skip
+    different: list[dict[str, Any]] = [
+        {"keep": 3}, {"background": False}, {"inflight": "off"}, {"coordinate": False}, {"saver": 1}, {"saver": None}
+    ]  # fmt: skip
+    for options in different:
+        name = next(iter(options))
         other = new_directory(comm, f"{where}-2")
         text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
         assert f"{name}={options[name]} given to init, and {name}=" in text, text
         assert not os.path.exists(f"{other}/.safepoint.d")
-    for options, words in (({"keep": 0}, "keep must be at least 1"), ({"saver": size}, "saver must be one of the ranks"),
-                           ({"inflight": "loud"}, "inflight must be")):  # fmt: skip
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"keep": 0}, "keep must be at least 1"), ({"saver": size}, "saver must be one of the ranks"),
+        ({"inflight": "loud"}, "inflight must be"),
+    ]  # fmt: skip
+    for options, words in wrong:
         text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
         assert words in text, text
     if rank == 1:
@@ -286,7 +294,7 @@ def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str)
         raised = error
     wanted = KeyboardInterrupt if rank == 1 else SafepointError
     check(comm, type(raised) is wanted, repr(raised))
-    check(comm, rank == 1 or "rank 1 of" in str(raised) and "KeyboardInterrupt" in str(raised), raised)
+    check(comm, rank == 1 or ("rank 1 of" in str(raised) and "KeyboardInterrupt" in str(raised)), raised)
     check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
     assert session.hide(0)
 
@@ -376,10 +384,8 @@ def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -
         except SaveError:
             assert step in (4,)
             session.hide(step)
-    try:
+    with suppress(SaveError):
         session.wait()
-    except SaveError:
-        pass
     session.close()
     comm.Barrier()
     shutil.rmtree(f"{session._root.path}/set-00000003", ignore_errors=True) if rank == 1 else None
@@ -611,7 +617,7 @@ def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str
     if rank == 0:
         Path(directory, ".safepoint").write_text("u.dat\nz-{rank}.dat\n")
     comm.Barrier()
-    for life in range(2):
+    for _ in range(2):
         again = Session(directory, comm=comm)
         saved = again.restore()
         assert saved and saved.step == 3 and Path(directory, "u.dat").read_text() == "3"
@@ -956,6 +962,83 @@ def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str
     told = [text for text in heard.loud() if text.startswith("restored")]
     check(comm, rank != 0 or "the ranks have different steps, step 2 on " in told[0], told)
     check(comm, in_place(rank, directory) == files_of(rank, 1), "wrong")
+
+
+class Counting(MPI.Intracomm):  # type: ignore[misc]
+    """A communicator that counts what is asked of its duplicates."""
+
+    calls: list[str]
+
+    def Dup(self, info: Any = None) -> Counting:
+        new = Counting(super().Dup())
+        new.calls = self.calls
+        return new
+
+    def Get_attr(self, keyval: int) -> None:
+        pass
+
+    def Set_attr(self, keyval: int, value: Any) -> None:
+        pass
+
+    def Allreduce(self, *arguments: Any) -> None:
+        self.calls.append("Allreduce")
+        super().Allreduce(*arguments)
+
+    def Ibarrier(self) -> Any:
+        self.calls.append("Ibarrier")
+        return super().Ibarrier()
+
+    def bcast(self, *arguments: Any) -> Any:
+        self.calls.append("bcast")
+        return super().bcast(*arguments)
+
+
+@sizes(2, 4, 8)
+def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where: str) -> None:
+    """One Allreduce, one Ibarrier for the messages in flight, and the file operations of a serial program."""
+    rank = comm.Get_rank()
+    counted = []
+    for inflight in ("warn", "off"):
+        directory = new_directory(comm, where, "a-{rank}\nb-{rank}\nc-{rank}\n")
+        counting = Counting(comm)
+        counting.calls = []
+        disk = FaultDisk(directory)
+        session = started(counting, directory, disk=disk, inflight=inflight)
+        for step in range(3):
+            session.wait()
+            write(directory, {f"{name}-{rank}": b"x" for name in "abc"})
+            calls, ops = len(counting.calls), len(disk.record.ops)
+            session._thread = Later()  # type: ignore[assignment]
+            session.hide(step)
+        made = [op.split()[0] for op in disk.record.ops[ops:]]
+        counted.append(counting.calls[calls:])
+        check(comm, made == ["stat"] * 3 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
+        session.wait()
+        saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
+        session.close()
+        comm.Barrier()
+        shutil.rmtree(f"{directory}-alone", ignore_errors=True) if rank == 0 else None
+        comm.Barrier()
+        if rank == 0:  # the same, alone
+            os.mkdir(f"{directory}-alone")
+            Path(f"{directory}-alone", ".safepoint").write_text("a\nb\nc\n")
+            disk = FaultDisk(f"{directory}-alone")
+            alone = Session(f"{directory}-alone", disk=disk)
+            alone.restore()
+            for step in range(3):
+                alone.wait()
+                write(f"{directory}-alone", dict.fromkeys("abc", b"x"))
+                ops = len(disk.record.ops)
+                alone._thread = Later()  # type: ignore[assignment]
+                alone.hide(step)
+            alone.wait()
+            assert sorted(made + saved) == sorted(op.split()[0] for op in disk.record.ops[ops:])
+        comm.Barrier()
+    assert counted == [["Ibarrier", "Allreduce"], ["Allreduce"]], counted
+
+
+class Later(LateSaver):
+    """The background save happens when it is waited for, so that its operations can be told apart."""
 
 
 @sizes(2, 4)

@@ -1,7 +1,7 @@
 """A small solver on many ranks, each on a `FaultDisk` of its own, and a communicator on which all die with the first.
 
-Run under mpiexec; `test_mpi.py` does. The files at a step are a pure function of rank and step, so that every byte can be
-checked. What a check finds on one rank is raised on all, with the rank's name.
+Run under mpiexec; `test_mpi.py` does. The files at a step are a pure function of rank and step, so that every byte can
+be checked. What a check finds on one rank is raised on all, with the name of the rank.
 """
 
 from __future__ import annotations
