@@ -123,7 +123,8 @@ class Manifest:
 
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns."""
-        return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in patterns))
+        then = set(patterns)
+        return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in then))
 
     def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
         """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.

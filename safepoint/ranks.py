@@ -188,3 +188,26 @@ def _report(failure: BaseException | None) -> tuple[type[Exception], int | None,
     if isinstance(failure, (SafepointError, TypeError)):
         return type(failure), getattr(failure, "errno", None), str(failure)
     return SafepointError, None, f"{type(failure).__name__}: {failure}"
+
+
+def code(step: int | None) -> int:
+    """A step as the agreement of ranks knows it."""
+    return -LARGEST if step is None else step
+
+
+def span(value: int, counts: bool = True) -> tuple[int, int]:
+    """What to bring to `least` to learn the minimum and, negated, the maximum; without a say if it does not count."""
+    return (value, -value) if counts else (LARGEST, LARGEST)
+
+
+def groups(peers: Serial | Ranks, step: int | None) -> str:
+    """Who has which step: the few smallest ones. Collective."""
+    named: list[str] = []
+    last = -LARGEST - 1
+    while len(named) < NAMED:
+        (last,) = peers.least(code(step) if code(step) > last else LARGEST)
+        if last == LARGEST:
+            break
+        _, names = peers.those(code(step) == last)
+        named.append(f"step {None if last == -LARGEST else last} on {names}")
+    return ", ".join(named)

@@ -24,7 +24,7 @@ from typing import Any
 from safepoint import codec, save
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
-from safepoint.manifest import Manifest
+from safepoint.manifest import Manifest, of_each
 from safepoint.record import (
     Item,
     Record,
@@ -74,40 +74,44 @@ def _or_damaged(path: str, read: Callable[[], Any]) -> Any:
         raise Damaged(f"{name}: {error.strerror}") from error
 
 
-def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> None:
-    """Raise `UsageError` if there are sets that this program, with its number of ranks, could not give back whole.
+def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dict[int, str]:
+    """Raise `UsageError` if the newest set is one that this program, with its number of ranks, could not give back
+    whole; of older such sets the reasons, by number.
 
-    A set with files of each rank needs all of these ranks. One with files of the saver only needs that rank.
     `alone`: this rank does not coordinate; then ranks that it knows nothing of may have saved sets.
     """
+    numbers = [n for n in root.numbers(disk, "set") if n > finished]
+    reasons = {}
+    for number in numbers:
+        with suppress(Unsealed, OSError):  # settle says what is wrong with it
+            if disk.exists(root.record(number)):
+                reasons[number] = _foreign(root, parse_record(disk.read(root.record(number))))
+            elif not _only_prepared(disk, root, number):
+                reasons[number] = _foreign(root, parse_taken(disk.read(root.taken(number))))
+    if reasons and (newest := reasons[max(reasons)]):
+        raise UsageError(f"{newest}; nothing was changed")
     for other in root.beyond(disk) if alone and root.rank == 0 and root.saver is not None else ():
         if any(number > finished for number in other.numbers(disk, "set")):
             raise UsageError(
                 f"{root.work} has sets of rank {other.rank}, and this run has {_ranks(root.ranks)}: "
                 f"start it with at least {other.rank + 1}; nothing was changed"
             )
-    for number in [n for n in root.numbers(disk, "set") if n > finished]:
-        try:
-            if disk.exists(root.record(number)):
-                whose: Record | Taken = parse_record(disk.read(root.record(number)))
-            else:
-                whose = parse_taken(disk.read(root.taken(number)))
-        except (Unsealed, OSError):
-            continue  # settle says what is wrong with it
-        nothing = "nothing was changed"
-        if root.saver is None and whose.rank != root.rank:
-            raise UsageError(f"{root.work} has the sets of rank {whose.rank}, not those of rank {root.rank}; {nothing}")
-        if whose.of_each and (whose.ranks != root.ranks or (whose.saver is None) != (root.saver is None)):
-            how = f"by {_ranks(whose.ranks)}{', each in a directory of its own' * (whose.saver is None)}"
-            raise UsageError(
-                f"{whose.label} was saved {how}, and this run has {_ranks(root.ranks)}: a set with files of each rank "
-                f"needs the same number again; {nothing}"
-            )
-        if not whose.of_each and whose.saver is not None and whose.saver >= root.ranks:
-            raise UsageError(
-                f"the files of {whose.label} are with rank {whose.saver}, its saver among {_ranks(whose.ranks)}, and "
-                f"this run has {_ranks(root.ranks)}: start it with more than {whose.saver}; {nothing}"
-            )
+    return {number: reason for number, reason in reasons.items() if reason}
+
+
+def _foreign(root: Root, whose: Record | Taken) -> str:
+    """Why a set is none for this program: one with files of each rank needs all of these ranks, one with files of the
+    saver only needs that rank."""
+    now = f"this run has {_ranks(root.ranks)}"
+    if root.saver is None and whose.rank != root.rank:
+        return f"{root.work} has the sets of rank {whose.rank}, not those of rank {root.rank}"
+    if whose.of_each and (whose.ranks != root.ranks or (whose.saver is None) != (root.saver is None)):
+        how = f"by {_ranks(whose.ranks)}{', each in a directory of its own' * (whose.saver is None)}"
+        return f"{whose.label} was saved {how}, and {now}: a set with files of each rank needs the same number again"
+    if not whose.of_each and whose.saver is not None and whose.saver >= root.ranks:
+        who = f"rank {whose.saver}, its saver among {_ranks(whose.ranks)}"
+        return f"the files of {whose.label} are with {who}, and {now}: start it with more than {whose.saver}"
+    return ""
 
 
 def _ranks(number: int) -> str:
@@ -269,7 +273,8 @@ def note_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
         {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
         for path, info in files_in_place(disk, root, manifest).items()
     ]
-    write_durably(disk, root.baseline, seal({"patterns": manifest.patterns, "files": rows}))
+    own = [entry.pattern for entry in manifest.entries]  # another rank, once the saver, has its own baseline
+    write_durably(disk, root.baseline, seal({"patterns": own, "files": rows}))
 
 
 def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
@@ -307,7 +312,8 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
     growing = {entry.filled(root.rank, root.ranks) for entry in judged.entries if entry.kind == "append"}
     cut = []
     for name, row in before.items():
-        info = now.get(name)
+        path = os.path.join(root.work, name)
+        info = now.get(name) or (disk.stat(path) if disk.exists(path) else None)  # perhaps no longer listed, or ours
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
             cut.append(name)
         elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
@@ -399,7 +405,9 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     with _reporting(root, f"{record.label} not restored completely"):
         theirs = {file.path for file in record.files}
         # What the user has listed since is no left-over of the lost iteration.
-        then = manifest.as_of(record.patterns)
+        # Nor what was another rank's, if the saver has changed.
+        was_ours = record.saver in (record.rank, None)
+        then = manifest.as_of(p for p in record.patterns if was_ours or of_each(p))
         found, _ = then.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         strays = [path for path in found if path not in theirs]
         # The life that committed this set may have died before it did this; from now on W is all there is beside it.

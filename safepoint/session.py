@@ -13,14 +13,11 @@ Between two calls at most one set is in flight: taken, and being stored and comm
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import json
 import logging
 import operator
 import os
-import socket
-import sys
 import threading
 import time
 import weakref
@@ -31,20 +28,20 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, SupportsIndex
 
-from safepoint import manifest, restore, save
-from safepoint.disk import NO_LOCKS, Disk
+from safepoint import restore, save
+from safepoint.choose import choose
+from safepoint.disk import Disk
 from safepoint.errors import (
     DamagedError,
-    FormatError,
-    LockedError,
     MissingFilesError,
     RestoreError,
     SafepointError,
     SaveError,
     UsageError,
 )
-from safepoint.ranks import LARGEST, NAMED, Ranks, Serial, join, launcher
-from safepoint.record import FORMAT, Item, Record, Root, StoredFile, Taken, label, write_durably
+from safepoint.opening import Opening, check_same
+from safepoint.ranks import LARGEST, Serial, code, groups, join, span
+from safepoint.record import Item, Record, StoredFile, Taken, label
 from safepoint.restore import Candidate
 
 __version__ = "0.1.0"
@@ -77,7 +74,6 @@ class Session:
     ) -> None:  # fmt: skip
         self._disk, self._pid = disk, os.getpid()
         self._ranks = ranks = join(comm)
-        self._lead = 0 if saver is None else saver  # the rank that reads and writes what is there once for all
         self._peers = Serial() if coordinate is False else ranks  # who agree on every set
         self._inflight, self._background = inflight, background
         self._thread: _Saver | None = None
@@ -86,150 +82,14 @@ class Session:
         self._agreed = 0  # the newest set that all peers are known to have committed
         self._warned: set[str] = set()
         self._closed, self._left = "", False
-        self._number, self._past, self._fresh, self._active = 0, False, True, False
-        self._release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing
-        with contextlib.ExitStack() as on_error:
-            ranks.together(lambda: self._check_options(saver, keep))
-            self._check_same(saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight)
-            opens = saver is None or ranks.rank == saver  # the first in W, before there is a side directory
-            seen: Any = ranks.together(lambda: self._enter(directory, saver, on_error) if opens else None)
-            if saver is not None:
-                seen = ranks.share(seen, saver)
-            ranks.together(lambda: self._set_up(directory, saver, keep, seen, on_error))
-            number, past = ranks.least(-self._number, -self._past)
-            self._number, self._past = -number, bool(past)
-            on_error.pop_all()
+        ranks.together(lambda: _check_options(ranks.size, saver, keep, inflight))
+        check_same(ranks, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight)
+        opening = Opening(disk, ranks, directory, saver, keep)
+        self._root, self._manifest, self._keep = opening.root, opening.manifest, opening.keep
+        self._active, self._lead, self._release = opening.active, opening.lead, opening.release
+        self._place = opening.place
+        self._number, self._past, self._fresh = opening.number, opening.past, opening.fresh
         atexit.register(_at_exit, weakref.ref(self))
-
-    def _check_options(self, saver: int | None, keep: int | None) -> None:
-        size = self._ranks.size
-        if self._inflight not in ("warn", "error", "off"):
-            raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {self._inflight!r}")
-        if saver is not None and not 0 <= operator.index(saver) < size:
-            raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
-        if keep is not None and operator.index(keep) < 1:
-            raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
-
-    def _check_same(self, **options: Any) -> None:
-        """The ranks must have been told the same, or they would not make the same calls."""
-        for name, value in options.items():
-            first = self._ranks.share(value, 0)
-            same = first == value
-            other = UsageError(f"{name}={value} given to init, and {name}={first} on rank 0: give all ranks the same")
-            self._ranks.fail_together(None if same else other)
-
-    def _enter(
-        self, directory: str | os.PathLike[str], saver: int | None, on_error: contextlib.ExitStack
-    ) -> tuple[str, int, str]:
-        """Open W: where it is, its inode, and the manifest's text. On return its lock is ours."""
-        disk, root = self._disk, self._find_root(directory, saver)
-        text = manifest.read(root.work)
-        manifest.parse(text, os.path.join(root.work, manifest.NAME))
-        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
-            if disk.exists(root.format):
-                _check_format(disk.read(root.format), root)
-            self._lock(on_error)
-            if not disk.exists(root.format):
-                write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
-            return root.work, disk.stat(root.work).st_ino, text
-
-    def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:
-        ranks = self._ranks
-        try:
-            work = os.path.realpath(os.fspath(directory))
-        except OSError as error:
-            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
-        self._root = Root(work, ranks.rank, ranks.size, saver)
-        return self._root
-
-    def _lock(self, on_error: contextlib.ExitStack) -> None:
-        """Make the side directory and our root if there is none, and take the lock."""
-        disk, root = self._disk, self._root
-        for directory in (root.side, root.path):
-            with contextlib.suppress(FileExistsError):
-                disk.mkdir(directory)
-        try:
-            release = disk.lock(root.lock)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            logger.warning("no kernel locks in %s: a second run at the same time would not be noticed", root.work)
-            return
-        if release is None:
-            raise LockedError(f"{root.work} is in use by another run: {self._owner()}; nothing was changed{self._hint}")
-        self._release = on_error.callback(release)
-
-    @property
-    def _hint(self) -> str:
-        if self._root.saver is None and self._ranks.size > 1:
-            return ". With saver=None every rank needs a directory of its own"
-        if self._ranks.size == 1 and launcher():
-            return (
-                f". This process was started by a parallel launcher ({launcher()} is set): if it is one rank of a "
-                f"program, call init(comm=MPI.COMM_WORLD)"
-            )
-        return ""
-
-    def _owner(self) -> str:
-        try:
-            owner = json.loads(self._disk.read(self._root.owner))
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
-            what = owner["command"]
-            if (owner["host"], owner["pid"]) == (socket.gethostname(), os.getpid()):
-                what = "this very process, by an earlier init: use that session, or close() it"
-            return f"process {owner['pid']} on {owner['host']}, since {since} ({what})"
-        except (OSError, ValueError, KeyError):
-            return "it has not yet said which"
-
-    def _set_up(
-        self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str],
-        on_error: contextlib.ExitStack,
-    ) -> None:  # fmt: skip
-        disk, ranks = self._disk, self._ranks
-        work, inode, text = seen
-        opened = saver is None or ranks.rank == saver
-        root = self._root if opened else self._find_root(directory, saver)
-        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
-            if root.work != work and disk.stat(root.work).st_ino != inode:
-                raise UsageError(
-                    f"this rank works in {root.work}, and rank {saver} in {work}: pass saver=None if every rank has a "
-                    f"directory of its own, and its own files there"
-                )
-            listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
-            self._manifest = listed.owned_by(ranks.rank, ranks.size, saver)
-            self._keep = listed.setting("keep") if keep is None else operator.index(keep)
-            # A rank that has nothing to save, and never had, leaves the disk alone. Rank 0 always writes records, so
-            # that a later run, of whatever number of ranks, finds what was saved.
-            self._active = bool(opened or ranks.rank == 0 or self._manifest.entries or disk.exists(root.path))
-            if self._active:
-                if not opened:
-                    self._lock(on_error)
-                self._set_up_root()
-
-    def _set_up_root(self) -> None:
-        disk, root = self._disk, self._root
-        self._place = disk.place(root.path)
-        mark = restore.finish_mark(disk, root) if self._ranks.rank == self._lead else None
-        numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
-        self._number = max([*numbers, mark["number"] if mark else 0])
-        self._fresh = not disk.exists(root.baseline)  # no earlier start could have left torn first files
-        self._past = bool(numbers or mark or not self._fresh)
-        owner = {"host": self._place.host, "pid": self._pid, "since": time.time(), "command": " ".join(sys.argv)}
-        if disk.exists(root.owner):
-            disk.remove(root.owner)
-        disk.write(root.owner, json.dumps(owner).encode())
-        if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
-            disk.append(root.log, b"\n")  # after a line that a power cut tore
-        if not numbers:
-            # The way to the first set, before there is one: the manifest, W, the side directory, this root.
-            if self._ranks.rank == self._lead or root.saver is None:
-                disk.sync_files([self._manifest.path])
-                disk.sync_dir(root.work)
-            disk.sync_dir(root.side)
-            if self._fresh:
-                restore.note_baseline(disk, root, self._manifest)
-            else:
-                disk.sync_dir(root.path)  # the life that wrote the baseline may have died before it did this
 
     def restore(self) -> SavePoint | None:
         """Put the last complete set back into place.
@@ -261,14 +121,19 @@ class Session:
 
     def _restore(self, mark: dict[str, Any] | None) -> SavePoint | None:
         peers, finished = self._peers, mark["number"] if mark else 0
-        peers.together(lambda: self._refuse_foreign(finished))
-        point = self._choose(*peers.together(lambda: self._settle(finished)), finished)
-        if point is not None:
-            return point
+        foreign = peers.together(lambda: self._refuse_foreign(finished))
+        candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
+        choice = choose(self._disk, self._root if self._active else None, peers, candidates, history)
+        if choice.number is not None:
+            return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
         self._committed, self._past, self._fresh, self._agreed = None, False, True, 0
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
+        if choice.passed:
+            self._say(
+                logging.WARNING, f"no set was ever complete, so the initial files are: {'; '.join(choice.passed)}"
+            )
         if mark is None:
             self._say(logging.INFO, f"nothing to restore in {self._root.work}: a first start")
             self._note("start", aside=torn)
@@ -280,12 +145,13 @@ class Session:
         self._note("restored", set=finished, step=mark["step"], finished=True)
         return SavePoint(finished, mark["step"], mark["time"], files, True)
 
-    def _refuse_foreign(self, finished: int) -> None:
-        if self._active:
-            with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-                restore.refuse_foreign(self._disk, self._root, finished, alone=self._peers.size == 1)
+    def _refuse_foreign(self, finished: int) -> dict[int, str]:
+        if not self._active:
+            return {}
+        with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            return restore.refuse_foreign(self._disk, self._root, finished, alone=self._peers.size == 1)
 
-    def _settle(self, finished: int) -> tuple[list[Candidate], bool, bool]:
+    def _settle(self, finished: int, foreign: dict[int, str]) -> tuple[list[Candidate], bool, bool]:
         """The sets of this rank; whether there was a complete one, of all ranks, as far as it knows; and whether no
         restore was killed before this one, which else repeats that."""
         disk, root = self._disk, self._root
@@ -293,6 +159,9 @@ class Session:
             return [], False, True
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             candidates = restore.settle(disk, root, self._place, finished, version=__version__)
+            candidates = [
+                Candidate(c.number, None, foreign[c.number]) if c.number in foreign else c for c in candidates
+            ]
             return candidates, restore.once_committed(disk, root, candidates), not disk.exists(root.stage)
 
     def _give_up(self, finished: int, *, check: bool) -> list[str]:
@@ -316,72 +185,6 @@ class Session:
             if self._ranks.rank != self._lead:  # the mark lists the files of the rank that wrote it
                 return tuple(restore.files_in_place(disk, root, self._manifest)), []
         return tuple(row["path"] for row in mark["files"]), restore.changed_since(disk, root, mark)
-
-    def _choose(self, candidates: list[Candidate], history: bool, fresh: bool, finished: int) -> SavePoint | None:
-        """Give back the newest set that is whole on every rank. None: there never was one."""
-        disk, root, peers = self._disk, self._root, self._peers
-        found = {c.number: c.record for c in candidates if c.record}
-        why = {c.number: c.reason for c in candidates if not c.record}
-        offers = {*found, *self._needless(found)}
-        every = peers.union([c.number for c in candidates])
-        lacks = {n for n in every if self._active and n not in offers}
-        with contextlib.ExitStack() as on_error:
-            if self._active:
-                on_error.callback(restore.clear_stage, disk, root)
-            while (number := peers.newest_common(offers if self._active else None)) is not None:
-                record = found.get(number)
-                damage = peers.together(lambda record=record: self._stage(record))  # type: ignore[misc]
-                bad, low, high = peers.least(-bool(damage), *_span(_code(record and record.step), record is not None))
-                if low != -high:
-                    damage = f"the ranks have different steps, {_groups(peers, record and record.step)}"
-                if not bad and low == -high:
-                    on_error.pop_all()
-                    break
-                if damage:
-                    why[number], history = damage, True
-                    lacks.add(number)
-                offers.discard(number)
-        passed = [n for n in every if number is None or n > number]
-        reasons = [self._explain(n, found, why, n in lacks) for n in passed]
-        if number is not None:
-            return self._give_back(number, found.get(number), reasons, fresh, finished)
-        if peers.least(-history) != (0,):
-            listed = "\n  ".join(reasons)
-            raise DamagedError(f"none of the sets in {root.work} is whole; no file was touched:\n  {listed}")
-        if reasons:
-            self._say(logging.WARNING, f"no set was ever complete, so the initial files are: {'; '.join(reasons)}")
-        return None
-
-    def _needless(self, found: dict[int, Record]) -> list[int]:
-        """Sets that this rank has no part in: they hold files of the saver alone, and that is another rank."""
-        without = []
-        for number in self._peers.union([n for n, record in found.items() if not record.of_each]):
-            record = found.get(number)
-            (saver,) = self._peers.least(LARGEST if record is None or record.saver is None else record.saver)
-            if record is None and saver != self._ranks.rank:
-                without.append(number)
-        return without
-
-    def _stage(self, record: Record | None) -> str:
-        """What is wrong with this rank's part of a set; nothing, if it is staged now, or there is no part."""
-        if record is not None:
-            try:
-                restore.stage(self._disk, self._root, record)
-            except restore.Damaged as error:
-                return str(error)
-        return ""
-
-    def _explain(self, number: int, found: dict[int, Record], why: dict[int, str], lacks: bool) -> str:
-        """Why a set is not given back, as all ranks know it then."""
-        peers, me, record = self._peers, self._ranks.rank, found.get(number)
-        first, holder = peers.least(me if lacks else LARGEST, me if record else LARGEST)
-        name = peers.share(record.label if record else "", holder) if holder != LARGEST else label(number, None)
-        reason = why.get(number)
-        if peers.size > 1:
-            newest = max((n for n in found if n not in why), default=None)
-            has = "has none" if newest is None else f"has only {newest}"
-            reason = f"rank {me} {has}" if reason is None else f"rank {me}: {reason}"
-        return f"{name}: {peers.share(reason, first)}"
 
     def _give_back(
         self, number: int, record: Record | None, reasons: list[str], fresh: bool, finished: int
@@ -492,13 +295,13 @@ class Session:
         """Whether there is a set, on every rank, and whether to wait for it. If anything failed on any rank, what was
         taken goes back, and all raise."""
         peers = self._peers
-        newest = _span(self._committed.number if self._committed else 0, self._active)
+        newest = span(self._committed.number if self._committed else 0, self._active)
         flags = -(failure is not None), -wait, -find.present, -find.lacking
         failed, wait_, present, lacking, low, high, least, most = peers.least(
-            *flags, *_span(_code(step), failure is None), *newest
+            *flags, *span(code(step), failure is None), *newest
         )
         if not failed and low != -high:
-            failed, failure = -1, UsageError(f"hide was called with different steps: {_groups(peers, step)}")
+            failed, failure = -1, UsageError(f"hide was called with different steps: {groups(peers, step)}")
         elif present and lacking and not failed:
             failed = -1
             if find.lacking:
@@ -575,9 +378,9 @@ class Session:
         disk, root, ranks, peers = self._disk, self._root, self._ranks, self._peers
         at, find = ranks.together(lambda: self._before_finish(step))
         written = any(item.kind == "move" for item in find.items) or bool(find.opened)
-        low, high, anyone = peers.least(*_span(_code(at)), -written)
+        low, high, anyone = peers.least(*span(code(at)), -written)
         if low != -high:
-            ranks.fail_together(UsageError(f"finish was called with different steps: {_groups(peers, at)}"))
+            ranks.fail_together(UsageError(f"finish was called with different steps: {groups(peers, at)}"))
         at, rows = ranks.together(lambda: self._result(at, find, written, bool(anyone)))
         at = ranks.share(at, self._lead)
         (number,) = ranks.least(-self._number)
@@ -743,29 +546,6 @@ class Session:
             logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
 
 
-def _code(step: int | None) -> int:
-    """A step as the agreement of ranks knows it."""
-    return -LARGEST if step is None else step
-
-
-def _span(value: int, counts: bool = True) -> tuple[int, int]:
-    """What to bring to `least` to learn the minimum and, negated, the maximum; without a say if it does not count."""
-    return (value, -value) if counts else (LARGEST, LARGEST)
-
-
-def _groups(peers: Serial | Ranks, step: int | None) -> str:
-    """Who has which step: the few smallest ones. Collective."""
-    groups: list[str] = []
-    last = -LARGEST - 1
-    while len(groups) < NAMED:
-        (last,) = peers.least(_code(step) if _code(step) > last else LARGEST)
-        if last == LARGEST:
-            break
-        _, names = peers.those(_code(step) == last)
-        groups.append(f"step {None if last == -LARGEST else last} on {names}")
-    return ", ".join(groups)
-
-
 class _Saver:
     """One thread for the life of the session; an executor costs `hide` twice as much. `_at_exit` waits for its work."""
 
@@ -791,13 +571,13 @@ class _Saver:
             del work, future, job, taken  # a waiting thread must not keep the session alive
 
 
-def _check_format(text: bytes, root: Root) -> None:
-    word, _, number = text.decode(errors="replace").rstrip("\n").partition(" ")
-    if word != "safepoint" or not (number.isdecimal() and 0 < len(number) < 9 and int(number)):
-        raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")
-    if int(number) > FORMAT:
-        known = f"this safepoint ({__version__}) knows {FORMAT}"
-        raise FormatError(f"{root.side} is in format {number}, {known}: install a newer one; nothing was changed")
+def _check_options(size: int, saver: int | None, keep: int | None, inflight: str) -> None:
+    if inflight not in ("warn", "error", "off"):
+        raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
+    if saver is not None and not 0 <= operator.index(saver) < size:
+        raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
+    if keep is not None and operator.index(keep) < 1:
+        raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
 
 
 def _sizes(files: Sequence[StoredFile]) -> dict[str, int]:

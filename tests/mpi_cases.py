@@ -14,14 +14,13 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from faultdisk import FaultDisk, images
+from faultdisk import FaultDisk, Killed, images
 from mpi4py import MPI
 from program import LateSaver
-from ranked import MANIFEST, Crew, check, files_of, new_directory, restart, same
+from ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
 
 from safepoint import (
     DamagedError,
@@ -377,25 +376,28 @@ def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -
     rank = comm.Get_rank()
     directory = new_directory(comm, where)
     session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1)
+    failed = 0
     for step in range(1, 6):
         write(directory, files_of(rank, step))
         try:
             session.hide(step)
         except SaveError:
-            assert step in (4,)
+            failed += 1
             session.hide(step)
-    with suppress(SaveError):
-        session.wait()
+    session.wait()
     session.close()
     comm.Barrier()
-    shutil.rmtree(f"{session._root.path}/set-00000003", ignore_errors=True) if rank == 1 else None
-    shutil.rmtree(f"{session._root.path}/set-00000005", ignore_errors=True) if rank == 2 else None
+    assert failed == 2
+    # What could not be stored would be completed from the page cache; here, as after a power cut, it is lost. Set 7
+    # too, where it was not yet committed.
+    for victim, number in ((1, 3), (2, 5), (0, 7)):
+        if rank == victim:
+            shutil.rmtree(session._root.set(number))
     comm.Barrier()
     again = Session(directory, comm=comm)
     saved = again.restore()
-    assert saved
-    same(comm, saved.step)
-    check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
+    assert saved and saved.step == 2, saved
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "wrong")
 
 
 class Listen(logging.Handler):
@@ -531,7 +533,7 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
                 again = Session(directory, comm=second)
                 if each:
                     text = message_of(second, again.restore, UsageError)
-                    wanted = f"set 1 (step 1) was saved by {first.Get_size()} ranks, and this run has"
+                    wanted = f"set 2 (step 2) was saved by {first.Get_size()} ranks, and this run has"
                     assert f"{wanted} {second.Get_size()} ranks: a set with files of each rank needs the same" in text
                     check(second, in_place(rank, directory) == ({"history.csv": files_of(0, 2)["history.csv"]} if rank == 0 else {}), "changed")  # fmt: skip  # noqa: E501
                 else:
@@ -548,14 +550,13 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
     session.hide(1)
     session.close()
     comm.Barrier()
+    said = f"was saved by {size} ranks, and this run has 1 rank:"
     if rank == 0:
         try:
-            Session(directory).restore()
+            said = f"restored {Session(directory).restore()}"
         except UsageError as error:
-            assert f"was saved by {size} ranks, and this run has 1 rank:" in str(error), error
-        else:
-            raise AssertionError("restored by one")
-    comm.Barrier()
+            said = str(error)
+    check(comm, f"was saved by {size} ranks, and this run has 1 rank:" in said, said)
 
 
 @sizes(4)
@@ -579,6 +580,16 @@ def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None
             path.write_text("torn")
         session.close()
         comm.Barrier()
+    # Initial files, too, stay where they are when the saver changes before there is a set.
+    other = new_directory(comm, f"{where}-2", "u.dat\n")
+    if rank == 2:
+        Path(other, "u.dat").write_text("initial")
+    comm.Barrier()
+    for saver in (2, 0, 1):
+        session = started(comm, other, saver=saver)
+        session.close()
+        comm.Barrier()
+        assert Path(other, "u.dat").read_text() == "initial"
     few = comm.Split(int(rank < 2))
     if rank < 2:  # the set is with rank 1: that is enough
         session = Session(directory, comm=few)
@@ -1042,6 +1053,33 @@ class Later(LateSaver):
 
 
 @sizes(2, 4)
+def case_a_first_set_with_different_steps_is_none(comm: Any, where: str) -> None:
+    """G3: killed when all had taken it, before they found that their steps differ: the initial files are back."""
+    rank, others = comm.Get_rank(), comm.Dup()
+    directory = new_directory(comm, where)
+    write(directory, files_of(rank, 0))
+    comm.Barrier()
+    disk = FaultDisk(directory)
+    mortal = Mortal.of(comm, others, disk)
+    session = started(mortal, directory, disk=disk)
+    mortal.copy.dies_in = 1
+    try:
+        session.hide(1 + rank)
+    except Killed:
+        pass
+    else:
+        raise AssertionError("it lives")
+    mortal.copy.dies_in = 0
+    disk.end()
+    comm.Barrier()
+    check(comm, in_place(rank, directory).keys() == ({"history.csv"} if rank == 0 else set()), "nothing was taken")
+    comm.Barrier()
+    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
+    assert again.restore() is None
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "the initial files are lost")
+
+
+@sizes(2, 4)
 def case_a_power_cut_on_each_node_leaves_one_step(comm: Any, where: str) -> None:
     """G5, G2: every rank on a disk of its own, each cut in a state of its own, after any operation of one of them."""
     rank, others = comm.Get_rank(), comm.Dup()
@@ -1103,6 +1141,7 @@ def main() -> int:
             CASES[name](comm, os.path.join(where, name))
         except BaseException:
             failure = f"rank {comm.Get_rank()} of {comm.Get_size()}:\n{traceback.format_exc()}"
+            print(failure, file=sys.stderr, flush=True)  # if the others wait for this rank, all that is seen of it
         faulthandler.cancel_dump_traceback_later()
         failures = [text for text in comm.allgather(failure) if text]
         if comm.Get_rank() == 0:
@@ -1115,4 +1154,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.CRITICAL)
+    logging.getLogger("safepoint").propagate = False
     sys.exit(main())

@@ -1,0 +1,96 @@
+"""Which set all ranks can give back: the newest that every one of them has whole, never the newest that any has.
+
+Every function here is collective among `peers`, the ranks that agree on every set; one that is alone agrees with
+itself. Nothing here touches W: the chosen set is staged on every rank before it is swapped in on any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from safepoint import restore
+from safepoint.disk import Disk
+from safepoint.errors import DamagedError
+from safepoint.ranks import LARGEST, Ranks, Serial, code, groups, span
+from safepoint.record import Record, Root, label
+from safepoint.restore import Candidate
+
+
+class Choice(NamedTuple):
+    """`record` is this rank's part of set `number`; None if it has no part in it. No number: there never was a set."""
+
+    number: int | None
+    record: Record | None
+    passed: list[str]  # why not each newer one
+
+
+def choose(disk: Disk, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool) -> Choice:
+    """Stage the newest set that is whole on every rank. `root`: None if this rank has none, and so no say.
+
+    `history`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
+    """
+    found = {c.number: c.record for c in candidates if c.record}
+    why = {c.number: c.reason for c in candidates if not c.record}
+    offers = {*found, *_needless(peers, root, found)}
+    every = peers.union([c.number for c in candidates])
+    lacks = {n for n in every if root and n not in offers}
+    with contextlib.ExitStack() as on_error:
+        if root:
+            on_error.callback(restore.clear_stage, disk, root)
+        while (number := peers.newest_common(offers if root else None)) is not None:
+            record = found.get(number)
+            damage = peers.together(lambda record=record: _stage(disk, root, record))  # type: ignore[misc]
+            step = record and record.step
+            bad, low, high = peers.least(-bool(damage), *span(code(step), record is not None))
+            if not bad and low == -high:
+                on_error.pop_all()
+                break
+            history = history or bool(damage)
+            if low != -high:  # killed when they had found that, and before they had put their files back
+                damage = f"the ranks have different steps, {groups(peers, step)}"
+            if damage:
+                why[number] = damage
+                lacks.add(number)
+            offers.discard(number)
+    passed = [n for n in every if number is None or n > number]
+    reasons = [_explain(peers, n, found, why, n in lacks) for n in passed]
+    if number is None and peers.least(-history) != (0,):
+        where = root.work if root else "this directory"
+        listed = "\n  ".join(reasons)
+        raise DamagedError(f"none of the sets in {where} is whole; no file was touched:\n  {listed}")
+    return Choice(number, found.get(number) if number else None, reasons)
+
+
+def _needless(peers: Serial | Ranks, root: Root | None, found: dict[int, Record]) -> list[int]:
+    """Sets that this rank has no part in: they hold files of the saver alone, and that is another rank."""
+    without = []
+    for number in peers.union([n for n, record in found.items() if not record.of_each]):
+        record = found.get(number)
+        (saver,) = peers.least(LARGEST if record is None or record.saver is None else record.saver)
+        if record is None and root and saver != root.rank:
+            without.append(number)
+    return without
+
+
+def _stage(disk: Disk, root: Root | None, record: Record | None) -> str:
+    """What is wrong with this rank's part of a set; nothing, if it is staged now, or there is no part."""
+    if root and record:
+        try:
+            restore.stage(disk, root, record)
+        except restore.Damaged as error:
+            return str(error)
+    return ""
+
+
+def _explain(peers: Serial | Ranks, number: int, found: dict[int, Record], why: dict[int, str], lacks: bool) -> str:
+    """Why a set is not given back, as all ranks know it then."""
+    me, record = peers.rank, found.get(number)
+    first, holder = peers.least(me if lacks else LARGEST, me if record else LARGEST)
+    name = peers.share(record.label if record else "", holder) if holder != LARGEST else label(number, None)
+    reason = why.get(number)
+    if peers.size > 1:
+        newest = max((n for n in found if n not in why), default=None)
+        has = "has none" if newest is None else f"has only {newest}"
+        reason = f"rank {me} {has}" if reason is None else f"rank {me}: {reason}"
+    return f"{name}: {peers.share(reason, first)}"
