@@ -42,12 +42,14 @@ def choose(disk: Disk, root: Root | None, peers: Serial | Ranks, candidates: lis
             record = found.get(number)
             damage = peers.together(lambda record=record: _stage(disk, root, record))  # type: ignore[misc]
             step = record and record.step
-            bad, low, high = peers.least(-bool(damage), *span(code(step), record is not None))
+            # An empty record, of a rank that is not the saver, has no say.
+            says = record is not None and root is not None and (record.of_each or record.saver == root.rank)
+            bad, low, high = peers.least(-bool(damage), *span(code(step), says))
             if not bad and low == -high:
                 on_error.pop_all()
                 break
             history = history or bool(damage)
-            if low != -high:  # killed when they had found that, and before they had put their files back
+            if not bad and low != -high:  # killed when they had found that, and before they had put their files back
                 damage = f"the ranks have different steps, {groups(peers, step)}"
             if damage:
                 why[number] = damage
@@ -91,6 +93,6 @@ def _explain(peers: Serial | Ranks, number: int, found: dict[int, Record], why: 
     reason = why.get(number)
     if peers.size > 1:
         newest = max((n for n in found if n not in why), default=None)
-        has = "has none" if newest is None else f"has only {newest}"
+        has = "has none" if newest is None else f"has only {newest}" if newest < number else "does not have it"
         reason = f"rank {me} {has}" if reason is None else f"rank {me}: {reason}"
     return f"{name}: {peers.share(reason, first)}"

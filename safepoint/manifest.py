@@ -42,6 +42,7 @@ Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
+_GLYPH = re.compile(r"\[[^\]]+\]|.", re.S)  # of a glob: a class, or one character
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -131,23 +132,18 @@ class Manifest:
 
         Raises `ManifestError` if ranks that share a directory could take one another's files for their own.
         """
-        if saver is None:
-            return self
-        each, others = ([e for e in self.entries if e.of_each == yes] for yes in (True, False))
-        for entry in each if size > 1 else ():
-            _check_apart(self.path, entry, size, [other for other in others if other.tree])
-        mine = [e for e in self.entries if e.of_each or rank == saver]
-        rest = [e for e in self.entries if e not in mine]
-        return replace(self, entries=tuple(mine), others=tuple(rest), shared=size > 1)
+        every = sorted((*self.entries, *self.others), key=lambda entry: entry.line)
+        each = [entry for entry in every if entry.of_each]
+        if saver is not None and size > 1:
+            for entry in each:
+                _check_apart(self.path, entry, size, [e for e in every if e.tree and not e.of_each])
+        mine = [entry for entry in every if saver in (None, rank) or entry.of_each]
+        rest = [entry for entry in every if entry not in mine]
+        return replace(self, entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
 
-    def _of_another(self, path: str, rank: int, size: int) -> bool:
-        for entry in [e for e in self.entries if e.of_each] if self.shared else ():
-            if entry.means(path, rank, size):
-                continue
-            anyone = replace(entry, pattern=_with_rank(entry.pattern, "*"))
-            if anyone.means(path, rank, size) and any(entry.means(path, n, size) for n in _numbers_in(path, size)):
-                return True
-        return False
+    def _claim(self, path: str, rank: int, size: int) -> tuple[int, Entry] | None:
+        """Another rank to which a file belongs, by its name, and the entry that says so."""
+        return _claimed(tuple(e for e in self.entries if e.of_each), path, rank, size) if self.shared else None
 
     def find(
         self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
@@ -162,8 +158,15 @@ class Manifest:
             matches = _expand(entry, work, stat, listdir, rank, size)
             if not matches and not entry.optional:
                 missing.append(entry)
-            if not entry.of_each:
-                matches = {path: match for path, match in matches.items() if not self._of_another(path, rank, size)}
+            for path in list(matches):
+                claim = self._claim(path, rank, size)
+                if claim and entry.of_each:
+                    raise RefusedFileError(
+                        f"{self.path}:{entry.line}: {path} is a file of rank {rank} by {entry.text}, and of rank "
+                        f"{claim[0]} by {claim[1].text} (line {claim[1].line}): only one rank can save it"
+                    )
+                if claim:
+                    del matches[path]
             found.update(matches)
         for tree in [path + "/" for path, match in found.items() if match.entry.tree]:
             for path in [path for path in found if path.startswith(tree)]:
@@ -209,12 +212,45 @@ def _check_apart(path: str, entry: Entry, size: int, trees: list[Entry]) -> None
             f"{path}:{entry.line}: {entry.text}: with {size} ranks a wildcard beside {{rank}} matches files of "
             f"other ranks too (1* is also 10): put another character between, or give it a width, such as {{rank:05d}}"
         )
+    anyone = _with_rank(entry.pattern, "[0-9a-f]*").split("/")
     for tree in trees:
-        if tree.means(first, 0, size):
+        if _may_lie_in(anyone, tree.pattern.split("/")):
             raise ManifestError(
-                f"{path}:{entry.line}: {entry.text} is a file of each rank and lies in {tree.text} (line {tree.line}), "
+                f"{path}:{entry.line}: {entry.text} is of each rank and may lie in {tree.text} (line {tree.line}), "
                 f"which the saver saves as a whole: list the files of {tree.text} one by one"
             )
+
+
+@functools.lru_cache(maxsize=100_000)
+def _claimed(each: tuple[Entry, ...], path: str, rank: int, size: int) -> tuple[int, Entry] | None:
+    for entry in each:
+        anyone = replace(entry, pattern=_with_rank(entry.pattern, "*"))
+        if anyone.means(path, rank, size):
+            for other in sorted(_numbers_in(path, size) - {rank}):
+                if entry.means(path, other, size):
+                    return other, entry
+    return None
+
+
+def _may_lie_in(path: Sequence[str], tree: Sequence[str]) -> bool:
+    """Whether what the pattern `path` means could lie in a directory that `tree` means, both by components."""
+    if "**" in tree or "**" in path[: len(tree)]:
+        return True
+    ways = zip(path, tree, strict=False)
+    return len(path) > len(tree) and all(_may_meet(_GLYPH.findall(one), _GLYPH.findall(other)) for one, other in ways)
+
+
+def _may_meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether two globs, given as lists of their glyphs, could match the same name. Two classes are taken to meet."""
+    if not one or not other:
+        return set(one) | set(other) <= {"*"}
+    if "*" in (one[0], other[0]):
+        star, rest = (one, other) if one[0] == "*" else (other, one)
+        return _may_meet(star[1:], rest) or _may_meet(star, rest[1:])
+    classes = [glyph for glyph in (one[0], other[0]) if len(glyph) > 1 or glyph == "?"]
+    single = other[0] if one[0] in classes else one[0]
+    fits = len(classes) == 2 or fnmatch.fnmatchcase(single, classes[0] if classes else glob.escape(other[0]))
+    return fits and _may_meet(one[1:], other[1:])
 
 
 def _numbers_in(path: str, size: int) -> set[int]:
@@ -252,12 +288,19 @@ def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[
         yield from _glob(work, path, rest, stat, listdir)
     for name in names:
         below = f"{path}/{name}" if path else name
-        if part == "**" and S_ISDIR(stat(f"{work}/{below}").st_mode):
+        if part == "**" and _is_directory(f"{work}/{below}", stat):
             yield from _glob(work, below, parts, stat, listdir)
         if rest and part != "**" and fits(name):
             yield from _glob(work, below, rest, stat, listdir)
         elif not rest and fits(name):
             yield below
+
+
+def _is_directory(path: str, stat: Stat) -> bool:
+    try:
+        return S_ISDIR(stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):  # another rank has just moved it away
+        return False
 
 
 def _expand(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import operator
 import os
 import socket
 import sys
@@ -59,7 +58,10 @@ class Opening:
             seen: Any = ranks.together(lambda: self._enter(directory, saver, on_error) if first else None)
             if saver is not None:
                 seen = ranks.share(seen, saver)
-            ranks.together(lambda: self._set_up(directory, saver, keep, seen, on_error))
+            ranks.together(lambda: self._join(directory, saver, keep, seen, on_error))
+            ranks.together(self._look)
+            # The baseline last, when nothing else can fail on any rank: a start that failed must not have been one.
+            ranks.together(lambda: self._note(on_error))
             number, past = ranks.least(-self.number, -self.past)
             self.number, self.past = -number, bool(past)
             on_error.pop_all()
@@ -71,7 +73,7 @@ class Opening:
         disk, root = self.disk, self._find_root(directory, saver)
         text = manifest.read(root.work)
         manifest.parse(text, os.path.join(root.work, manifest.NAME))
-        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
+        with self._reporting():
             if disk.exists(root.format):
                 _check_format(disk.read(root.format), root)
             self._lock(on_error)
@@ -127,15 +129,16 @@ class Opening:
         except (OSError, ValueError, KeyError):
             return "it has not yet said which"
 
-    def _set_up(
+    def _join(
         self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str],
         on_error: contextlib.ExitStack,
     ) -> None:  # fmt: skip
+        """What the first rank saw is what this one works with. On return this rank has its lock, if it needs one."""
         disk, ranks = self.disk, self.ranks
         work, inode, text = seen
         opened = saver is None or ranks.rank == saver
         root = self.root if opened else self._find_root(directory, saver)
-        with root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched"):
+        with self._reporting():
             if root.work != work and disk.stat(root.work).st_ino != inode:
                 raise UsageError(
                     f"this rank works in {root.work}, and rank {saver} in {work}: pass saver=None if every rank has a "
@@ -143,39 +146,57 @@ class Opening:
                 )
             listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
             self.manifest = listed.owned_by(ranks.rank, ranks.size, saver)
-            self.keep = listed.setting("keep") if keep is None else operator.index(keep)
+            self.keep = listed.setting("keep") if keep is None else keep
             # A rank that has nothing to save, and never had, leaves the disk alone. Rank 0 always writes records, so
             # that a later run, of whatever number of ranks, finds what was saved.
             self.active = bool(opened or ranks.rank == 0 or self.manifest.entries or disk.exists(root.path))
-            if self.active:
-                if not opened:
-                    self._lock(on_error)
-                self._set_up_root()
+            if self.active and not opened:
+                self._lock(on_error)
 
-    def _set_up_root(self) -> None:
+    def _look(self) -> None:
+        """What earlier lives left; and who is at work here now, for those who find the lock taken."""
         disk, root = self.disk, self.root
-        self.place = disk.place(root.path)
-        mark = restore.finish_mark(disk, root) if self.ranks.rank == self.lead else None
-        numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
-        self.number = max([*numbers, mark["number"] if mark else 0])
-        self.fresh = not disk.exists(root.baseline)  # no earlier start could have left torn first files
-        self.past = bool(numbers or mark or not self.fresh)
-        owner = {"host": self.place.host, "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv)}
-        if disk.exists(root.owner):
-            disk.remove(root.owner)
-        disk.write(root.owner, json.dumps(owner).encode())
-        if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
-            disk.append(root.log, b"\n")  # after a line that a power cut tore
-        if not numbers:
-            # The way to the first set, before there is one: the manifest, W, the side directory, this root.
+        if not self.active:
+            return
+        with self._reporting():
+            self.place = disk.place(root.path)
+            mark = restore.finish_mark(disk, root) if self.ranks.rank == self.lead else None
+            self._numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
+            self.number = max([*self._numbers, mark["number"] if mark else 0])
+            self.fresh = not disk.exists(root.baseline)
+            self.past = bool(self._numbers or mark or not self.fresh)
+            owner = {"host": self.place.host, "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv)}
+            if disk.exists(root.owner):
+                disk.remove(root.owner)
+            disk.write(root.owner, json.dumps(owner).encode())
+            if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
+                disk.append(root.log, b"\n")  # after a line that a power cut tore
+
+    def _note(self, on_error: contextlib.ExitStack) -> None:
+        """Before there is a set: make the way to it durable, and note what is there now."""
+        disk, root = self.disk, self.root
+        if not self.active or self._numbers:
+            return
+        with self._reporting():
+            # The manifest, W, the side directory, this root.
             if self.ranks.rank == self.lead or root.saver is None:
                 disk.sync_files([self.manifest.path])
                 disk.sync_dir(root.work)
             disk.sync_dir(root.side)
             if self.fresh:
+                on_error.callback(self._forget)
                 restore.note_baseline(disk, root, self.manifest)
             else:
                 disk.sync_dir(root.path)  # the life that wrote the baseline may have died before it did this
+
+    def _forget(self) -> None:
+        """A start that failed on another rank was none: what the user does next may be to bring the initial files."""
+        with contextlib.suppress(OSError):
+            if self.disk.exists(self.root.baseline):
+                self.disk.remove(self.root.baseline)
+
+    def _reporting(self) -> contextlib.AbstractContextManager[None]:
+        return self.root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched")
 
 
 def _check_format(text: bytes, root: Root) -> None:

@@ -8,17 +8,21 @@ collective, but for `launcher`.
     agreement, and all raise there. A rank that raised alone would leave the others waiting for ever.
 (2) What is agreed on is the minimum over the ranks of a few integers (the maximum of x is the minimum of -x): one
     Allreduce, O(log P) messages, and no memory that grows with P. Texts travel only after a failure.
-(3) A message is called in flight only if it was sent before its sender entered `hide`: it is looked for after all have
+(3) Between the agreements of one verb no signal handler of the program runs: it could raise on this rank alone.
+(4) A message is called in flight only if it was sent before its sender entered `hide`: it is looked for after all have
     entered, and none leaves before all have looked.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import signal
 import sys
+import threading
 from array import array
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from safepoint.errors import SafepointError, UsageError
@@ -26,6 +30,7 @@ from safepoint.errors import SafepointError, UsageError
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
 NAMED = 8  # so many ranks are named in a message; the others are counted
+HELD = (signal.SIGINT, signal.SIGTERM, *(getattr(signal, n) for n in ("SIGUSR1", "SIGUSR2") if hasattr(signal, n)))
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 
@@ -71,6 +76,10 @@ class Serial:
         """When all have arrived: what message, if any, the program sent before and has not yet received here."""
         return ""
 
+    def undisturbed(self) -> contextlib.AbstractContextManager[object]:
+        """Signals wait until the end, so that no handler raises on one rank between two agreements. Local."""
+        return contextlib.nullcontext()
+
 
 class Ranks:
     """The ranks of an mpi4py communicator."""
@@ -109,7 +118,7 @@ class Ranks:
         kind, errno, text = reports[failed[0]]
         lines = [f"{names}: {text}"]
         lines += [f"rank {rank}: {other}" for rank, (_, _, other) in reports.items() if other != text]
-        if failure is not None and not isinstance(failure, (SafepointError, TypeError)):
+        if failure is not None and not isinstance(failure, SafepointError) and type(failure) is not TypeError:
             raise failure  # an interrupt, or a fault of ours: as it is
         error = kind("\n  ".join(lines))
         error.errno = errno
@@ -155,10 +164,27 @@ class Ranks:
     def in_flight(self) -> str:
         self._arriving.Wait()
         status = self._mpi.Status()
-        if not self._users.Iprobe(status=status):
+        freed = self._users == self._mpi.COMM_NULL  # by the program, which then has no messages there
+        if freed or not self._users.Iprobe(status=status):
             return ""
         size, tag = status.Get_count(self._mpi.BYTE), status.Get_tag()
         return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        arrived: list[int] = []
+        held = {}
+        if threading.current_thread() is threading.main_thread():  # only there handlers run, and can be set
+            held = {number: handler for number in HELD if callable(handler := signal.getsignal(number))}
+        for number in held:
+            signal.signal(number, lambda number, frame: arrived.append(number))
+        try:
+            yield
+        finally:
+            for number, handler in held.items():
+                signal.signal(number, handler)
+            for number in arrived:
+                signal.raise_signal(number)
 
 
 @functools.cache
@@ -185,9 +211,13 @@ def launcher(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _report(failure: BaseException | None) -> tuple[type[Exception], int | None, str]:
-    if isinstance(failure, (SafepointError, TypeError)):
+    if isinstance(failure, SafepointError) or type(failure) is TypeError:
         return type(failure), getattr(failure, "errno", None), str(failure)
-    return SafepointError, None, f"{type(failure).__name__}: {failure}"
+    try:
+        text = str(failure)
+    except Exception:
+        text = "…"
+    return SafepointError, None, f"{type(failure).__name__}: {text}"
 
 
 def code(step: int | None) -> int:

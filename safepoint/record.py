@@ -32,7 +32,7 @@ from safepoint.manifest import NAME, SIDE, of_each
 
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
-_STATES = re.compile(r"(set|failed|gone)-(\d{8,})")
+_STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
 
 
 @dataclass

@@ -24,7 +24,7 @@ from typing import Any
 from safepoint import codec, save
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
-from safepoint.manifest import Manifest, of_each
+from safepoint.manifest import Manifest
 from safepoint.record import (
     Item,
     Record,
@@ -78,7 +78,8 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
     """Raise `UsageError` if the newest set is one that this program, with its number of ranks, could not give back
     whole; of older such sets the reasons, by number.
 
-    `alone`: this rank does not coordinate; then ranks that it knows nothing of may have saved sets.
+    `alone`: this rank does not coordinate; then ranks that it knows nothing of may have saved sets; and so they may
+    have when there is none here.
     """
     numbers = [n for n in root.numbers(disk, "set") if n > finished]
     reasons = {}
@@ -90,7 +91,8 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
                 reasons[number] = _foreign(root, parse_taken(disk.read(root.taken(number))))
     if reasons and (newest := reasons[max(reasons)]):
         raise UsageError(f"{newest}; nothing was changed")
-    for other in root.beyond(disk) if alone and root.rank == 0 and root.saver is not None else ():
+    look = (alone or not numbers) and root.rank == (root.saver or 0)
+    for other in root.beyond(disk) if look and root.saver is not None else ():
         if any(number > finished for number in other.numbers(disk, "set")):
             raise UsageError(
                 f"{root.work} has sets of rank {other.rank}, and this run has {_ranks(root.ranks)}: "
@@ -161,7 +163,7 @@ def give_up(disk: Disk, root: Root, finished: int) -> None:
         for number in [n for n in root.numbers(disk, "set") if n > finished]:
             save.revoke(disk, root, number, "cannot settle what the last run left")
         for number in [n for n in root.numbers(disk, "failed") if n > finished]:
-            save.put_back(disk, root, root.state("failed", number), "cannot settle what the last run left")
+            save.put_back(disk, root, number, "cannot settle what the last run left", "failed")
 
 
 def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
@@ -246,6 +248,7 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
 
 def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
     """Do what is left of a `take` whose process died; files that moved already are left."""
+    save.make_parents(disk, root.stored(taken.number, "file"), root.set(taken.number))
     if first:  # as in take: the way to files that exist nowhere else, before they move
         parents = save.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
         ways = [root.stored(taken.number, name) for name in parents]
@@ -273,8 +276,8 @@ def note_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
         {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
         for path, info in files_in_place(disk, root, manifest).items()
     ]
-    own = [entry.pattern for entry in manifest.entries]  # another rank, once the saver, has its own baseline
-    write_durably(disk, root.baseline, seal({"patterns": own, "files": rows}))
+    whose = {"ranks": root.ranks, "saver": root.saver, "patterns": manifest.patterns}
+    write_durably(disk, root.baseline, seal({**whose, "files": rows}))
 
 
 def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
@@ -293,27 +296,33 @@ def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.s
     return files
 
 
-def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
-    """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
-
-    Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
-    `OverwrittenError` if another has changed, since nothing could bring it back.
-    """
+def read_baseline(disk: Disk, root: Root) -> dict[str, Any]:
     try:
-        baseline = _or_damaged(root.baseline, lambda: unseal(disk.read(root.baseline)))
+        return _or_damaged(root.baseline, lambda: unseal(disk.read(root.baseline)))  # type: ignore[no-any-return]
     except Damaged as error:
         raise DamagedError(
             f"{root.shown(root.baseline)} is damaged ({error}), so torn first files cannot be told from initial ones: "
             f"check the listed files, then remove it"
         ) from error
+
+
+def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
+    """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
+
+    Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
+    `OverwrittenError` if another has changed, since nothing could bring it back. Each rank judges what it owned when
+    the baseline was written, since the saver, or the number of ranks, may have changed.
+    """
+    baseline = read_baseline(disk, root)
     before = {row["path"]: row for row in baseline["files"]}
-    judged = manifest.as_of(baseline["patterns"])
-    now = files_in_place(disk, root, judged)
-    growing = {entry.filled(root.rank, root.ranks) for entry in judged.entries if entry.kind == "append"}
+    then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"])
+    judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
+    now = files_in_place(disk, then, judged)
+    growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
     cut = []
     for name, row in before.items():
         path = os.path.join(root.work, name)
-        info = now.get(name) or (disk.stat(path) if disk.exists(path) else None)  # perhaps no longer listed, or ours
+        info = now.get(name) or (disk.stat(path) if disk.exists(path) else None)  # perhaps no longer listed
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
             cut.append(name)
         elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
@@ -329,9 +338,15 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
         clear_discarded(disk, root)
     for name in torn:
         set_aside(disk, root, name)
-    if len(judged.entries) < len(manifest.entries):  # the manifest has grown since
-        note_baseline(disk, root, manifest)
     return torn
+
+
+def renew_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
+    """When all ranks have judged by theirs: note what now is listed, and by whom, if that has changed."""
+    if disk.exists(root.baseline):
+        noted = read_baseline(disk, root)
+        if (noted["ranks"], noted["saver"], tuple(noted["patterns"])) != (root.ranks, root.saver, manifest.patterns):
+            note_baseline(disk, root, manifest)
 
 
 def stage(disk: Disk, root: Root, record: Record) -> None:
@@ -404,10 +419,9 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     """
     with _reporting(root, f"{record.label} not restored completely"):
         theirs = {file.path for file in record.files}
-        # What the user has listed since is no left-over of the lost iteration.
-        # Nor what was another rank's, if the saver has changed.
-        was_ours = record.saver in (record.rank, None)
-        then = manifest.as_of(p for p in record.patterns if was_ours or of_each(p))
+        # What the user has listed since is no left-over of the lost iteration; and what this rank had then may now be
+        # another's, if the saver has changed.
+        then = manifest.owned_by(root.rank, root.ranks, record.saver).as_of(record.patterns)
         found, _ = then.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         strays = [path for path in found if path not in theirs]
         # The life that committed this set may have died before it did this; from now on W is all there is beside it.
@@ -428,9 +442,8 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     return strays
 
 
-def bring_back(disk: Disk, root: Root, record: Record) -> None:
-    """Put those files of a set into W that are not there; what is there stays as it is. Raises `Damaged`."""
-    stage(disk, root, record)
+def bring_in(disk: Disk, root: Root, record: Record) -> None:
+    """Put those files of a staged set into W that are not there; what is there stays as it is."""
     with _reporting(root, f"{record.label} not brought back"):
         for file in _movable(record):
             if not disk.exists(os.path.join(root.work, file.path)):
@@ -471,10 +484,41 @@ def clear_discarded(disk: Disk, root: Root) -> None:
         disk.remove_tree(root.discarded)
 
 
-def drop_newer(disk: Disk, root: Root, number: int) -> None:
-    """Remove all sets above `number`, and what never became one. On return they cannot come back."""
+def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns: tuple[str, ...]) -> None:
+    """Remove all sets above `number`, and what never became one. On return they cannot come back.
+
+    `patterns`: those of the set that was given back. A file that was listed only since then, and is nowhere but in a
+    newer set, goes back to W: it may be one of the program's inputs.
+    """
     with _reporting(root, "cannot remove the sets that were passed over"):
-        save.drop(disk, root, [n for n in root.numbers(disk, "set") if n > number])
+        newer = [n for n in root.numbers(disk, "set") if n > number]
+        later = [entry for entry in manifest.entries if entry.pattern not in patterns]
+        for n in newer if later else ():
+            with suppress(Damaged):
+                taken = _or_damaged(root.taken(n), lambda n=n: parse_taken(disk.read(root.taken(n))))  # type: ignore[misc]
+                for item in taken.files:
+                    if item.kind == "move" and any(e.means(item.path, root.rank, root.ranks) for e in later):
+                        _take_out(disk, root, n, item.path)
+        save.drop(disk, root, newer)
+
+
+def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
+    kept, target = root.stored(number, path), os.path.join(root.work, path)
+    if disk.exists(target):
+        return
+    if disk.exists(kept):
+        save.make_parents(disk, target, root.work)
+        disk.rename(kept, target)
+    elif disk.exists(root.record(number)):  # only packed is left of it
+        record = _or_damaged(root.record(number), lambda: parse_record(disk.read(root.record(number))))
+        for file in record.files:
+            if file.path == path and file.packed:
+                save.make_parents(disk, target, root.work)
+                _read_out(disk, root.stored(number, path, packed=True), file, target)
+                disk.dress(target, file.mode, file.mtime_ns)
+                disk.sync_files([target])
+    # Its name in W before the set goes for good: else a power cut could leave it without any.
+    disk.sync_dir(os.path.dirname(target))
 
 
 def verify(disk: Disk, root: Root) -> dict[int, str]:

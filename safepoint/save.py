@@ -37,7 +37,7 @@ class Found(NamedTuple):
     items: tuple[Item, ...] = ()
     opened: tuple[str, ...] = ()  # snapshotted only because they are still open for writing
     present: bool = False  # the program has written something that makes a set
-    lacking: bool = False  # it has not, and should have: there are entries that are not optional
+    missing: str = ""  # it has not, and these are not optional
 
 
 def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
@@ -50,10 +50,10 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
         found, missing = manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         required = [entry for entry in manifest.entries if not entry.optional]
         written = any(match.entry.kind == "move" for match in found.values())
+        names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
         if not found or (not written and any(entry.kind == "move" for entry in required)):
-            return Found(lacking=bool(required))
+            return Found(missing=names)
         if missing:
-            names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
         root.guard(found)
         for path, (entry, info) in found.items():
@@ -121,7 +121,7 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        put_back(disk, root, root.set(number), f"{label(number, step)} not taken ({error})")
+        put_back(disk, root, number, f"{label(number, step)} not taken ({error})")
         if isinstance(error, OSError):
             raise _save_error(root, number, step, error, "the files are where they were") from error
         raise
@@ -171,16 +171,16 @@ def snapshot(disk: Disk, root: Root, source: str, target: str, item: Item) -> No
     disk.dress(target, info.st_mode, info.st_mtime_ns)
 
 
-def put_back(disk: Disk, root: Root, directory: str, what: str) -> None:
+def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set") -> None:
     """Move the files of an uncommitted set back into W, where W does not have them, and remove the set.
 
     What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
     """
-    kept = os.path.join(directory, "files")
+    kept = os.path.join(root.state(state, number), "files")
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
         if disk.exists(kept):
             _move_missing(disk, kept, root.work)
-        disk.remove_tree(directory)
+        drop(disk, root, [number], state)
 
 
 def _move_missing(disk: Disk, source: str, target: str) -> None:
@@ -228,13 +228,13 @@ def secure(
         )
         commit(disk, root, record)
     except BaseException as error:
-        now_in = root.set(number)
+        state = "set"
         if isinstance(error, SyncFailed) or disk.exists(root.record(number)):
             with contextlib.suppress(OSError):  # the error of the save is the one to report
-                now_in = fail(disk, root, number)  # rule (3)
-        kept = f"its files are in {root.shown(now_in)}/files"
+                state = fail(disk, root, number)  # rule (3)
+        kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back:
-            put_back(disk, root, now_in, f"{label(number, step)} not stored ({error}); {holds}")
+            put_back(disk, root, number, f"{label(number, step)} not stored ({error}); {holds}", state)
             kept = "its files are back in place"
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
@@ -248,15 +248,15 @@ def fail(disk: Disk, root: Root, number: int) -> str:
     if disk.exists(failed):  # of an earlier run, which had a set of this number too
         disk.remove_tree(failed)
     disk.rename(root.set(number), failed)
-    return failed
+    return "failed"
 
 
 def revoke(disk: Disk, root: Root, number: int, what: str) -> None:
     """Take back a set that another rank could not save or did not take: its files are in W again, and it is gone."""
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(root.set(number))}"):
         # A record must not vouch for files that are being moved out from under it.
-        now_in = fail(disk, root, number) if disk.exists(root.record(number)) else root.set(number)
-    put_back(disk, root, now_in, what)
+        state = fail(disk, root, number) if disk.exists(root.record(number)) else "set"
+    put_back(disk, root, number, what, state)
 
 
 def _save_error(root: Root, number: int, step: int | None, error: Exception, holds: str) -> SaveError:

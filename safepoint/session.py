@@ -26,7 +26,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar, cast
 
 from safepoint import restore, save
 from safepoint.choose import choose
@@ -64,6 +64,22 @@ class SavePoint:
     finished: bool = False
 
 
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+
+def _verb(verb: Verb) -> Verb:
+    """What all ranks call together, from here on: nothing but an agreement may end it on one of them alone."""
+
+    @functools.wraps(verb)
+    def call(self: Session, *arguments: Any, **options: Any) -> Any:
+        if self._left or os.getpid() != self._pid:  # there are no others to agree with any more
+            self._check(verb.__name__)
+        with self._ranks.undisturbed():
+            return verb(self, *arguments, **options)
+
+    return cast(Verb, call)
+
+
 class Session:
     """One program at work in one directory. A context manager: it ends with `finish`, or, on an exception, `close`."""
 
@@ -73,24 +89,35 @@ class Session:
         disk: Disk = REAL,
     ) -> None:  # fmt: skip
         self._disk, self._pid = disk, os.getpid()
-        self._ranks = ranks = join(comm)
-        self._peers = Serial() if coordinate is False else ranks  # who agree on every set
-        self._inflight, self._background = inflight, background
+        self._ranks = join(comm)
         self._thread: _Saver | None = None
         self._flight: Future[Record] | None = None
         self._committed: Record | None = None
         self._agreed = 0  # the newest set that all peers are known to have committed
+        self._hidden = 0  # the newest set whose files are not in W
         self._warned: set[str] = set()
         self._closed, self._left = "", False
-        ranks.together(lambda: _check_options(ranks.size, saver, keep, inflight))
-        check_same(ranks, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight)
-        opening = Opening(disk, ranks, directory, saver, keep)
-        self._root, self._manifest, self._keep = opening.root, opening.manifest, opening.keep
-        self._active, self._lead, self._release = opening.active, opening.lead, opening.release
-        self._place = opening.place
-        self._number, self._past, self._fresh = opening.number, opening.past, opening.fresh
+        with self._ranks.undisturbed():
+            self._open(directory, saver, coordinate, keep, background, inflight)
         atexit.register(_at_exit, weakref.ref(self))
 
+    def _open(
+        self, directory: str | os.PathLike[str], saver: int | None, coordinate: bool | None, keep: int | None,
+        background: bool, inflight: str,
+    ) -> None:  # fmt: skip
+        ranks = self._ranks
+        options = ranks.together(lambda: _options(ranks.size, saver, coordinate, keep, background, inflight))
+        check_same(ranks, **options)
+        saver, keep, self._background = options["saver"], options["keep"], options["background"]
+        self._inflight = inflight
+        self._peers = Serial() if options["coordinate"] is False else ranks  # who agree on every set
+        opening = Opening(self._disk, ranks, directory, saver, keep)
+        self._root, self._manifest, self._keep = opening.root, opening.manifest, opening.keep
+        self._active, self._lead, self._release = opening.active, opening.lead, opening.release
+        self._place, self._fresh = opening.place, opening.fresh
+        self._number, self._past = opening.number, opening.past
+
+    @_verb
     def restore(self) -> SavePoint | None:
         """Put the last complete set back into place.
 
@@ -101,7 +128,6 @@ class Session:
         Collective: with ranks that coordinate it is the newest set that every rank has, and all get that one. No rank
         returns before all files of all ranks are in place.
         """
-        self._check_alive("restore")
         mark = self._ranks.share(self._ranks.together(self._before_restore), self._lead)
         if self._peers is self._ranks:
             return self._restore(mark)
@@ -127,7 +153,8 @@ class Session:
         if choice.number is not None:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
-        self._committed, self._past, self._fresh, self._agreed = None, False, True, 0
+        peers.together(self._renew_baseline)
+        self._committed, self._past, self._fresh, self._agreed, self._hidden = None, False, True, 0, 0
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
         if choice.passed:
@@ -159,6 +186,9 @@ class Session:
             return [], False, True
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             candidates = restore.settle(disk, root, self._place, finished, version=__version__)
+            large = [c.record.label for c in candidates if c.record and self._too_large(c.record.step)]
+            if large:
+                raise UsageError(f"{large[0]} cannot be agreed on: with several ranks a step must fit into 62 bits")
             candidates = [
                 Candidate(c.number, None, foreign[c.number]) if c.number in foreign else c for c in candidates
             ]
@@ -170,9 +200,14 @@ class Session:
             return []
         with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             restore.give_up(self._disk, self._root, finished)
-            if self._fresh or not check:
+            if self._fresh or not check or not self._disk.exists(self._root.baseline):
                 return []
             return restore.check_baseline(self._disk, self._root, self._manifest)
+
+    def _renew_baseline(self) -> None:
+        if self._active:
+            with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+                restore.renew_baseline(self._disk, self._root, self._manifest)
 
     def _after_finish(self, mark: dict[str, Any]) -> tuple[tuple[str, ...], list[str]]:
         """A new history may begin here. The files that are the result, and those of them that have changed since."""
@@ -192,7 +227,7 @@ class Session:
         """Swap the staged set in, on every rank; then no newer one is left on any."""
         disk, root, peers, me = self._disk, self._root, self._peers, self._ranks.rank
         (holder,) = peers.least(me if record else LARGEST)
-        step, taken = peers.share(record and (record.step, record.time), holder)
+        step, taken, patterns = peers.share(record and (record.step, record.time, record.patterns), holder)
 
         def swap() -> list[str]:
             if record is None:
@@ -200,11 +235,12 @@ class Session:
             else:
                 strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
             if self._active:
-                restore.drop_newer(disk, root, number)
+                restore.drop_newer(disk, root, self._manifest, number, patterns)
             return strays
 
+        self._past = True  # until all is in place: else a `hide` after an error could take a mixture
         strays = peers.together(swap)
-        self._committed, self._number, self._agreed, self._past = record, number, number, False
+        self._committed, self._number, self._agreed, self._past, self._hidden = record, number, number, False, 0
         if record:
             self._prune(record, number)  # a program that is killed again and again must not fill the disk
         files = record.files if record else ()
@@ -215,6 +251,7 @@ class Session:
         self._note("restored", set=number, step=step, passed_over=reasons, aside=strays)
         return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
 
+    @_verb
     def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
         """Move the listed files into safekeeping as one set, labelled `step`.
 
@@ -224,7 +261,6 @@ class Session:
         of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
         Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
-        self._check_alive("hide")
         peers, number, find = self._peers, self._number + 1, save.Found()
         at: int | None = None
         taken: Taken | None = None
@@ -235,20 +271,23 @@ class Session:
         if peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            at = self._as_step(step)
+            wait, at = bool(wait), self._as_step(step)
             self._check("hide")
             self._collect()
             wait = self._must_wait() or wait
             if self._active:
                 find = save.find(self._disk, self._root, self._manifest)
-            if find.items or (self._active and peers.size > 1 and not find.lacking):
+            if find.items or (self._active and peers.size > 1 and not find.missing):
                 self._warn_of_open(find.opened)
                 self._number = number
                 taken = self._take(find.items, number, at)
         except BaseException as error:
-            failure = error
-        if probing and (message := peers.in_flight()):
-            failure = failure or self._crossing(message)
+            failure, wait = error, False
+        try:
+            if probing and (message := peers.in_flight()):
+                failure = failure or self._crossing(message)
+        except BaseException as error:
+            failure = failure or error
         go, wait = self._agree_to_hide(at, find, wait, taken, failure)
         if not go:
             self._number = number - 1
@@ -257,15 +296,19 @@ class Session:
         if wait:
             self._save_now(number, taken)
         elif taken and self._thread:
+            self._hidden = number
             self._flight = self._thread.submit(functools.partial(self._save, agreed=self._agreed), taken)
         when = taken.time if taken else time.time()
         return SavePoint(number, at, when, tuple(item.path for item in find.items))
 
     def _as_step(self, step: SupportsIndex | None) -> int | None:
         number = None if step is None else operator.index(step)
-        if number is not None and self._ranks.size > 1 and abs(number) > LARGEST // 2:
-            raise UsageError(f"step {number} is too large: with several ranks it must fit into 63 bits")
+        if self._too_large(number):
+            raise UsageError(f"step {number} is too large: with several ranks it must fit into 62 bits")
         return number
+
+    def _too_large(self, step: int | None) -> bool:
+        return step is not None and self._ranks.size > 1 and abs(step) > LARGEST // 2
 
     def _must_wait(self) -> bool:
         """Whether this rank cannot save in the background."""
@@ -296,7 +339,7 @@ class Session:
         taken goes back, and all raise."""
         peers = self._peers
         newest = span(self._committed.number if self._committed else 0, self._active)
-        flags = -(failure is not None), -wait, -find.present, -find.lacking
+        flags = -(failure is not None), -wait, -find.present, -bool(find.missing)
         failed, wait_, present, lacking, low, high, least, most = peers.least(
             *flags, *span(code(step), failure is None), *newest
         )
@@ -304,12 +347,13 @@ class Session:
             failed, failure = -1, UsageError(f"hide was called with different steps: {groups(peers, step)}")
         elif present and lacking and not failed:
             failed = -1
-            if find.lacking:
-                failure = MissingFilesError(f"missing: {self._listed}, though other ranks have theirs")
+            if find.missing:
+                failure = MissingFilesError(f"missing: {find.missing}, though other ranks have theirs")
         if failed or not present:
             if taken:
                 try:
-                    save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({failure})")
+                    why = failure or "another rank failed"
+                    save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({why})")
                 except BaseException as error:  # it is told to all
                     failure = error
             peers.fail_together(failure)
@@ -343,7 +387,7 @@ class Session:
                 except BaseException as error:  # it is told to all
                     failure = error
             peers.fail_together(failure)
-        self._committed, self._agreed = record, number
+        self._committed, self._agreed, self._hidden = record, number, number
         if record:
             self._prune(record, number, prepare=True)
 
@@ -353,12 +397,12 @@ class Session:
         self._prune(record, agreed if self._peers.size > 1 else record.number, prepare=True)
         return record
 
+    @_verb
     def wait(self) -> None:
         """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed.
 
         Collective if the ranks coordinate: durable on all of them.
         """
-        self._check_alive("wait")
 
         def work() -> None:
             self._check("wait")
@@ -366,6 +410,7 @@ class Session:
 
         self._peers.together(work)
 
+    @_verb
     def finish(self, step: SupportsIndex | None = None) -> None:
         """Declare the files now in place the result of the run, and end the session.
 
@@ -374,14 +419,15 @@ class Session:
         Killed inside: `restore` gives the last set, or says that the run is finished.
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
-        self._check_alive("finish")
         disk, root, ranks, peers = self._disk, self._root, self._ranks, self._peers
         at, find = ranks.together(lambda: self._before_finish(step))
         written = any(item.kind == "move" for item in find.items) or bool(find.opened)
         low, high, anyone = peers.least(*span(code(at)), -written)
         if low != -high:
             ranks.fail_together(UsageError(f"finish was called with different steps: {groups(peers, at)}"))
-        at, rows = ranks.together(lambda: self._result(at, find, written, bool(anyone)))
+        back = ranks.together(lambda: self._stage_last(find, bool(anyone or written)))
+        rows = ranks.together(lambda: self._result(find, back))
+        at = self._committed.step if at is None and back and self._committed else at
         at = ranks.share(at, self._lead)
         (number,) = ranks.least(-self._number)
         if ranks.rank == self._lead:
@@ -402,29 +448,34 @@ class Session:
         self._warn_of_open(find.opened)
         return at, find
 
-    def _result(
-        self, step: int | None, find: save.Found, written: bool, anyone: bool
-    ) -> tuple[int | None, list[dict[str, Any]]]:
-        """Make the final files of this rank durable, those of the last set if the program wrote none since."""
+    def _stage_last(self, find: save.Found, written: bool) -> bool:
+        """Whether the files of the last set are to be put back, since no rank has written any after it."""
         disk, root, last = self._disk, self._root, self._committed
         moving = any(entry.kind == "move" for entry in self._manifest.entries)
-        if anyone and find.lacking:
-            raise MissingFilesError(f"not finished: missing: {self._listed}, though other ranks have theirs")
-        if moving and not anyone and not written and last is not None:
-            if self._number > last.number:
-                lost = f"not finished: the files of set {self._number} were hidden and could not be saved"
-                raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
-            try:
-                restore.bring_back(disk, root, last)
-            except restore.Damaged as error:
-                raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
+        if written and find.missing:
+            raise MissingFilesError(f"not finished: missing: {find.missing}, though other ranks have theirs")
+        if written or not moving or last is None:
+            return False
+        if self._hidden > last.number:
+            lost = f"not finished: the files of set {self._hidden} were hidden and could not be saved"
+            raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
+        try:
+            restore.stage(disk, root, last)
+        except restore.Damaged as error:
+            raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
+        return True
+
+    def _result(self, find: save.Found, back: bool) -> list[dict[str, Any]]:
+        """Make the final files of this rank durable."""
+        disk, root = self._disk, self._root
+        if back and self._committed:
+            restore.bring_in(disk, root, self._committed)
             find = save.find(disk, root, self._manifest)
-            step = last.step if step is None else step
         if not find.items and any(not entry.optional for entry in self._manifest.entries):
             raise MissingFilesError(
                 f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
             )
-        return step, save.keep_result(disk, root, find.items) if self._active else []
+        return save.keep_result(disk, root, find.items) if self._active else []
 
     def close(self) -> None:
         """End the session and leave everything for the next start. Waits for the set in flight and raises its error.
@@ -466,11 +517,6 @@ class Session:
     def _say(self, level: int, text: str) -> None:
         """Log what all ranks know once, not by each."""
         logger.log(level if self._ranks.rank == self._lead or self._peers.size == 1 else logging.DEBUG, "%s", text)
-
-    def _check_alive(self, verb: str) -> None:
-        """What this rank can only find out alone: it has no others to agree with any more."""
-        if self._left or os.getpid() != self._pid:
-            self._check(verb)
 
     def _check(self, verb: str) -> None:
         if self._closed:
@@ -571,13 +617,23 @@ class _Saver:
             del work, future, job, taken  # a waiting thread must not keep the session alive
 
 
-def _check_options(size: int, saver: int | None, keep: int | None, inflight: str) -> None:
+def _options(
+    size: int, saver: int | None, coordinate: bool | None, keep: int | None, background: bool, inflight: str
+) -> dict[str, Any]:
+    """The options of `init` that all ranks must give alike, checked."""
     if inflight not in ("warn", "error", "off"):
         raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
     if saver is not None and not 0 <= operator.index(saver) < size:
         raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
     if keep is not None and operator.index(keep) < 1:
         raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
+    return {
+        "saver": None if saver is None else operator.index(saver),
+        "coordinate": None if coordinate is None else bool(coordinate),
+        "keep": None if keep is None else operator.index(keep),
+        "background": bool(background),
+        "inflight": str(inflight),
+    }
 
 
 def _sizes(files: Sequence[StoredFile]) -> dict[str, int]:
