@@ -10,13 +10,16 @@ import faulthandler
 import logging
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from faultdisk import FaultDisk, Killed, images
 from mpi4py import MPI
 from program import LateSaver
@@ -27,6 +30,7 @@ from safepoint import (
     LockedError,
     ManifestError,
     MissingFilesError,
+    RefusedFileError,
     SafepointError,
     SaveError,
     Session,
@@ -683,17 +687,30 @@ def case_entries_that_several_ranks_would_take_for_theirs_are_refused(comm: Any,
         ("out-{size}.dat", f"out-{{size}}.dat is the same file for all {size} ranks: add {{rank}}"),
         ("*{rank}*.dat", "a wildcard beside {rank} matches files of other ranks too"),
         ("run/\nrun/z-{rank}.dat", "is of each rank and may lie in run/ (line 1)"),
+        ("run-{rank}/a.dat\nrun-[1-9]/", "may lie in run-[1-9]/ (line 2)"),
+        ("d*/x-{rank}a.dat\nd1/", "may lie in d1/ (line 2)"),
+        ("**/\nsub/z-{rank}.dat", "may lie in **/ (line 1)"),
         ("no such attribute", "unknown attribute such"),
     ):
         directory = new_directory(comm, where, line + "\n")
         text = message_of(comm, lambda directory=directory: Session(directory, comm=comm), ManifestError)
         assert words in text, text
         assert not os.path.exists(f"{directory}/.safepoint.d/rank-00001")
+    directory = new_directory(comm, where, "halo-{rank}-*.dat optional\nhalo-*-{rank}.dat optional\n")
+    session = started(comm, directory)
+    if comm.Get_rank() == 0:
+        Path(directory, "halo-0-1.dat").write_text("from 0 to 1")
+    comm.Barrier()
+    text = message_of(comm, lambda: session.hide(1), RefusedFileError)
+    assert "halo-0-1.dat is a file of rank 0 by halo-{rank}-*.dat, and of rank 1 by halo-*-{rank}.dat (line 2)" in text
+    assert Path(directory, "halo-0-1.dat").exists()
     from safepoint.manifest import parse
 
     for line, ranks, fine in (
         ("a{rank}*", 10, True), ("a{rank}*", 11, False), ("a{rank:02d}*", 11, True), ("a{rank:02d}*", 101, False),
         ("*{rank}", 11, False), ("a-{rank}-*", 101, True), ("a*-{rank}", 101, True), ("[ab]{rank}", 11, False),
+        ("a-{rank}/b\nx*/", 4, True), ("a-{rank}/b\na-x/", 4, True), ("a-{rank}/b\n[b-z]*/", 4, True),
+        ("a-{rank}/b\n[a-z]*/", 4, False), ("a-{rank}/b\n?-?/", 4, False), ("a-{rank}/\na-*/", 4, True),
         ("{rank}-of-{size}", 11, True), ("a{rank:x}?", 16, True), ("a{rank:x}?", 17, False),
     ):  # fmt: skip
         try:
@@ -975,6 +992,187 @@ def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str
     told = [text for text in heard.loud() if text.startswith("restored")]
     check(comm, rank != 0 or "the ranks have different steps, step 2 on " in told[0], told)
     check(comm, in_place(rank, directory) == files_of(rank, 1), "wrong")
+
+
+@sizes(2, 4)
+def case_initial_files_stay_when_saver_or_number_of_ranks_change_before_the_first_set(comm: Any, where: str) -> None:
+    """G3: each rank judges what it owned at the first start."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\n")
+    names = ["u.dat", *(f"z-{n}.dat" for n in range(size))]
+    for name in names if rank == 0 else ():
+        Path(directory, name).write_text("initial")
+    comm.Barrier()
+    few = comm.Split(int(rank < size // 2))
+    for group, saver in ((comm, 0), (comm, 1), (few, 0), (comm, None), (comm, 0)):
+        if (group is comm or rank < size // 2) and (saver is not None or rank == 0):
+            session = Session(directory, comm=group if saver is not None else None, saver=saver)
+            assert session.restore() is None
+            session.close()
+        comm.Barrier()
+        check(comm, all(Path(directory, name).read_text() == "initial" for name in names), (group, saver))
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_start_that_failed_on_one_rank_was_none(comm: Any, where: str) -> None:
+    """G3: files that the user brings after it are initial ones, not torn ones."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for fault in ("lock", "sync"):
+        directory = new_directory(comm, where)
+
+        class Refuses(FaultDisk):
+            def lock(self, path: str) -> Any:
+                return None if fault == "lock" and rank == size - 1 else super().lock(path)
+
+            def sync_dir(self, path: str) -> None:
+                if fault == "sync" and rank == size - 1 and path.endswith(f"rank-{rank:05d}"):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+                super().sync_dir(path)
+
+        kind = LockedError if fault == "lock" else SaveError
+        message_of(comm, lambda: Session(directory, comm=comm, disk=Refuses(directory)), kind)
+        comm.Barrier()
+        write(directory, files_of(rank, 0))
+        comm.Barrier()
+        session = Session(directory, comm=comm)
+        assert session.restore() is None
+        check(comm, in_place(rank, directory) == files_of(rank, 0), fault)
+        session.close()
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_arguments_of_numpy_are_as_good_as_those_of_python(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = Session(directory, comm=comm, saver=np.int64(0), background=np.True_, coordinate=np.True_)  # type: ignore[arg-type]
+    session.restore()
+    for step in range(3):
+        write(directory, files_of(rank, step))
+        wait: Any = np.bool_(step == rank) if rank % 2 else step == 1
+        point = session.hide(np.int32(step), wait=wait)
+        assert point and point.step == step
+    session.finish(2)
+
+
+@sizes(2, 4)
+def case_an_input_listed_later_is_not_dropped_with_a_set_that_was_passed_over(comm: Any, where: str) -> None:
+    """Rule 4 of restore: rank 0 had taken it when rank 1 died, so that set is none."""
+    rank = comm.Get_rank()
+    for attribute in ("", "   compress"):
+        directory = new_directory(comm, where, "z-{rank}.dat\n")
+        session = started(comm, directory)
+        for step in range(2):
+            write(directory, {f"z-{rank}.dat": b"%d" % step})
+            session.hide(step)
+        session.close()
+        comm.Barrier()
+        if rank == 0:
+            Path(directory, ".safepoint").write_text(f"z-{{rank}}.dat\nmesh.dat{attribute}\n")
+            Path(directory, "mesh.dat").write_bytes(b"made by the user" * 1000)
+        comm.Barrier()
+        session = started(comm, directory)
+        write(directory, {f"z-{rank}.dat": b"2"})
+        comm.Barrier()
+        session.hide(2, wait=True)  # what is left of it on rank 1 is lost
+        session.close()
+        if rank == 1:
+            shutil.rmtree(session._root.set(3))
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == 1
+        check(comm, Path(directory, "mesh.dat").read_bytes() == b"made by the user" * 1000, "lost")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(2)
+def case_a_signal_or_a_log_handler_does_not_end_hide_on_one_rank_alone(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    if rank == 0:
+        threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    else:
+        time.sleep(0.5)
+    raised: BaseException | None = None
+    try:
+        session.hide(1)
+    except KeyboardInterrupt as error:
+        raised = error
+    check(comm, (raised is not None) == (rank == 0), repr(raised))
+    check(comm, session._committed is not None and session._committed.step == 1, "the set was not saved on all")
+
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("warnings are errors here")
+
+    write(directory, files_of(rank, 2))
+    request = comm.Isend([bytearray(8), MPI.BYTE], 1, 5) if rank == 0 else None
+    handler = Raises(logging.WARNING)
+    logging.getLogger("safepoint").addHandler(handler)
+    logging.getLogger("safepoint").setLevel(logging.WARNING)
+    outcome: BaseException | None = None
+    try:
+        session.hide(2)
+    except Exception as error:
+        outcome = error
+    finally:
+        logging.getLogger("safepoint").removeHandler(handler)
+        logging.getLogger("safepoint").setLevel(logging.NOTSET)
+    check(comm, isinstance(outcome, RuntimeError if rank else SafepointError), repr(outcome))
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "not put back")
+    if request:
+        request.Wait()
+    else:
+        comm.Recv([bytearray(8), MPI.BYTE], 0, 5)
+    freed = comm.Dup()
+    other = started(freed, new_directory(comm, f"{where}-2"))
+    write(f"{where}-2", files_of(rank, 1))
+    freed.Free()  # the user's; ours is another
+    assert other.hide(1)
+
+
+@sizes(2, 4)
+def case_a_step_of_a_serial_run_that_no_agreement_can_hold_is_refused_by_all(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    if rank == 0:
+        with Session(directory) as session:
+            session.restore()
+            Path(directory, "u.dat").write_text("u")
+            session.hide(2**70)
+            session.close()
+        os.mkdir(f"{directory}/.safepoint.d/rank-00000/set-99999999999999999999")  # a number too, and none of ours
+    comm.Barrier()
+    text = message_of(comm, lambda: started(comm, directory), UsageError)
+    assert "cannot be agreed on" in text, text
+
+
+@sizes(2, 4)
+def case_finish_after_a_hide_that_failed_brings_the_last_set_back(comm: Any, where: str) -> None:
+    """And one that cannot, since a set is damaged on one rank, leaves W alone on all."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    message_of(comm, lambda: session.hide(rank), UsageError)
+    path = session._root.stored(1, f"z-{rank}.dat")
+    if rank == 1:
+        os.rename(path, path + "-away")
+    before = in_place(rank, directory)
+    for _ in range(2):
+        text = message_of(comm, session.finish, DamagedError)
+        assert "rank 1 of" in text and "no file was touched" in text, text
+        check(comm, in_place(rank, directory) == before, "touched")
+    if rank == 1:
+        os.rename(path + "-away", path)
+    session.finish()
+    check(comm, in_place(rank, directory) == files_of(rank, 1), "not brought back")
 
 
 class Counting(MPI.Intracomm):  # type: ignore[misc]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -301,7 +302,7 @@ def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path):
     root = Root(os.path.realpath(directory))
     after = FaultDisk(directory, inodes=disk.inodes)
     assert root.numbers(after, "set")[:2] == [2, 3]
-    drop_newer(after, root, 2)
+    drop_newer(after, root, session._manifest, 2, session._manifest.patterns)
     seen = 0
     for image in images(after.record, str(tmp_path), at=[len(after.record.ops)], singles=3):
         there = Root(image.directory).numbers(FaultDisk(image.directory), "set")
@@ -386,3 +387,31 @@ def test_killed_while_a_directory_is_copied(tmp_path):
         except Violation as violation:
             pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}): {violation}")
         shutil.rmtree(tmp_path / "work")
+
+
+def test_killed_while_the_files_of_a_first_set_are_put_back_it_starts_again(tmp_path):
+    """G3: a set that is being removed must not be found whole, since its files are in W again and its directory not."""
+    for at in range(0, 90):
+        directory = new_directory(tmp_path / f"work-{at}", "plain")
+        disk = FaultDisk(directory)
+        session = Session(directory, disk=disk)
+        session.restore()
+        for name, data in prog.plain(0).items():
+            os.makedirs(os.path.dirname(os.path.join(directory, name)), exist_ok=True)
+            Path(directory, name).write_bytes(data)
+        disk.fail_at, disk.error = len(disk.record.ops) + 20, errno.ENOSPC
+        disk.kill_at = disk.fail_at + 1 + at
+        with contextlib.suppress(Killed, SafepointError):
+            session.hide(0)
+        died = disk.dead
+        disk.end()
+        for _ in range(2):
+            again = Session(directory, disk=FaultDisk(directory, inodes=disk.inodes))
+            saved = again.restore()
+            assert saved is None or saved.step == 0
+            again._release()
+        if not died:
+            break
+    else:
+        raise AssertionError("it died each time: more operations are to be tried")
+    assert at > 5

@@ -23,7 +23,7 @@ LAYERS = (
     "__init__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 2300  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 2500  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 
 
