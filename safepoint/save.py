@@ -388,7 +388,7 @@ def commit(disk: Disk, root: Root, record: Record) -> None:
 
 def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
     """Remove what `record`, just committed, makes superfluous. `agreed`: the newest set that all ranks have committed,
-    as far as this one knows; 0 if there is none.
+    as far as this one knows.
 
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
@@ -396,7 +396,7 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
     committed = [number for number in sets if disk.exists(root.record(number))]
     drop(disk, root, [number for number in sets if number < agreed and number not in committed[-keep:]])
     drop(disk, root, root.numbers(disk, "failed"), "failed")
-    if agreed and disk.exists(root.baseline):  # it speaks of the time before the first set
+    if disk.exists(root.baseline):  # it speaks of the time before the first set
         disk.remove(root.baseline)
     for file in record.files:
         if file.packed and disk.exists(root.stored(record.number, file.path)):

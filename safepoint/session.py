@@ -1,4 +1,4 @@
-"""The verbs, for one program in one directory: the only module that knows threads, ranks and the log.
+"""The verbs, for one program in one directory: the only module that knows threads and writes the log.
 
     init --> open --restore--> ready --finish--> closed
                |                 |  ^
@@ -154,6 +154,7 @@ class Session:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
         peers.together(self._renew_baseline)
+        after = peers.together(lambda: self._after_finish(mark)) if mark else None
         self._committed, self._past, self._fresh, self._agreed, self._hidden = None, False, True, 0, 0
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
@@ -161,11 +162,11 @@ class Session:
             self._say(
                 logging.WARNING, f"no set was ever complete, so the initial files are: {'; '.join(choice.passed)}"
             )
-        if mark is None:
+        if mark is None or after is None:
             self._say(logging.INFO, f"nothing to restore in {self._root.work}: a first start")
             self._note("start", aside=torn)
             return None
-        files, changed = peers.together(lambda: self._after_finish(mark))
+        files, changed = after
         but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
         level = logging.WARNING if changed else logging.INFO
         self._say(level, f"the run was finished at step {mark['step']}; its files are left alone{but}")
