@@ -17,7 +17,7 @@ demo: .venv/.demo
 	$(VENV) examples/demo.py
 
 test: .venv/.dev
-	$(VENV) -m pytest -n 2 --dist worksteal
+	$(VENV) -m pytest -n 2 --dist loadgroup
 
 check: .venv/.dev
 	$(VENV) -m ruff check .
@@ -26,7 +26,7 @@ check: .venv/.dev
 	$(VENV) -m pytest -q tests/test_house.py
 
 crash: .venv/.dev
-	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 --dist loadgroup tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
 		tests/test_kill.py tests/test_machine.py tests/test_mpi.py
 
 bench: .venv/.dev

@@ -38,7 +38,9 @@ from safepoint import (
 )
 
 Case = Callable[[Any, str], None]
-PATIENCE = int(os.environ.get("PATIENCE", 120))  # seconds for one case: many times what it takes
+PATIENCE = int(
+    os.environ.get("PATIENCE", 2400 if os.environ.get("SAFEPOINT_CRASH") == "long" else 240)
+)  # seconds for one case, many times what it takes
 LONG = os.environ.get("SAFEPOINT_CRASH") == "long"
 
 
@@ -90,7 +92,7 @@ def case_all_ranks_get_the_newest_step_of_all(comm: Any, where: str) -> None:
 
 def sample(points: list[int], every: int) -> list[int]:
     """All, or a part of them; the smaller, the more ranks have to share the machine."""
-    every *= max(1, MPI.COMM_WORLD.Get_size() // 2)
+    every *= MPI.COMM_WORLD.Get_size()
     return points if LONG else points[len(points) % every :: every]
 
 
@@ -146,7 +148,7 @@ def failing_at_each(comm: Any, where: str, victim: int, saver: str, error: int, 
             restart(first, directory, disk_failed=True)
         except AssertionError as error_:
             raise AssertionError(f"rank {victim} failed at {at} ({ops[at]}): {error_}") from error_
-    assert raised > 3, raised
+    assert raised, "no failure was raised: this tests nothing"
 
 
 def case_a_failure_anywhere_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from test_mpi import mpiexec
 
+pytestmark = pytest.mark.xdist_group("mpi")
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

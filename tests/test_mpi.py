@@ -23,6 +23,7 @@ from test_strace import CALLS, count_calls, wait_until_attached
 
 from safepoint.disk import Disk
 
+pytestmark = pytest.mark.xdist_group("mpi")  # one after the other: waiting ranks keep all cores busy
 HERE = Path(__file__).parent
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 RANKS = 4
@@ -34,7 +35,7 @@ def mpiexec(ranks: int, *command: object) -> list[str]:
     return [str(MPIEXEC), "-n", str(ranks), sys.executable, "-W", "error", *map(str, command)]
 
 
-@pytest.mark.timeout(1800 if LONG else 600)
+@pytest.mark.timeout(3600 if LONG else 600)
 @pytest.mark.parametrize("ranks", [8, 4, 2, 1])
 def test_all_that_must_hold_on_so_many_ranks(ranks: int, tmp_path: Path) -> None:
     """G1 to G8, and no rank hangs: every case of mpi_cases.py that is about this number of ranks."""
@@ -43,7 +44,7 @@ def test_all_that_must_hold_on_so_many_ranks(ranks: int, tmp_path: Path) -> None
     print(done.stdout)
     passed = done.stdout.count("ok ")
     assert done.returncode == 0 and "FAILED" not in done.stdout, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
-    assert passed >= {1: 5, 2: 25, 4: 30, 8: 20}[ranks], done.stdout
+    assert passed >= {1: 4, 2: 35, 4: 35, 8: 20}[ranks], done.stdout
 
 
 class Job:
