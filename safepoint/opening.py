@@ -72,7 +72,8 @@ class Opening:
         """Open W: where it is, its inode, and the manifest's text. On return its lock is ours."""
         disk, root = self.disk, self._find_root(directory, saver)
         text = manifest.read(root.work)
-        manifest.parse(text, os.path.join(root.work, manifest.NAME))
+        listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
+        listed.owned_by(root.rank, root.ranks, saver)  # its faults before anything is made
         with self._reporting():
             if disk.exists(root.format):
                 _check_format(disk.read(root.format), root)

@@ -697,7 +697,7 @@ def case_entries_that_several_ranks_would_take_for_theirs_are_refused(comm: Any,
         directory = new_directory(comm, where, line + "\n")
         text = message_of(comm, lambda directory=directory: Session(directory, comm=comm), ManifestError)
         assert words in text, text
-        assert not os.path.exists(f"{directory}/.safepoint.d/rank-00001")
+        assert not os.path.exists(f"{directory}/.safepoint.d")
     directory = new_directory(comm, where, "halo-{rank}-*.dat optional\nhalo-*-{rank}.dat optional\n")
     session = started(comm, directory)
     if comm.Get_rank() == 0:
