@@ -60,6 +60,6 @@ def test_a_farm_that_lost_its_master_or_a_worker_goes_on_with_what_was_done(tmp_
     log = [json.loads(line) for line in (killed / ".safepoint.d/rank-00000/log.jsonl").read_text().splitlines()]
     (given,) = [event for event in log if event["event"] == "restored"]
     done = [event["step"] for event in log if event["event"] == "saved" and event["time"] > given["time"]]
-    assert given["step"] >= 2 and done[0] == given["step"] + 1, (given, done)
+    assert given["step"] >= 2 and done == list(range(given["step"], 12)), (given, done)
     for name in ("results.npy", "magnetization.csv"):
         assert (killed / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
