@@ -31,6 +31,7 @@ from safepoint import (
     ManifestError,
     MissingFilesError,
     RefusedFileError,
+    RestoreError,
     SafepointError,
     SaveError,
     Session,
@@ -1175,6 +1176,87 @@ def case_finish_after_a_hide_that_failed_brings_the_last_set_back(comm: Any, whe
         os.rename(path + "-away", path)
     session.finish()
     check(comm, in_place(rank, directory) == files_of(rank, 1), "not brought back")
+
+
+@sizes(4)
+def case_a_saver_that_lost_its_set_is_missed(comm: Any, where: str) -> None:
+    """G6: the others have no part in it, but without the saver there are no files."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory, saver=2)
+    if rank == 2:
+        Path(directory, "u.dat").write_text("1")
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    few = comm.Split(int(rank < 2))
+    if rank < 2:  # rank 0, which has no file in it, knows of the set
+        session_of_few = Session(directory, comm=few)
+        text = message_of(few, session_of_few.restore, UsageError)
+        assert "are with rank 2, its saver among 4 ranks" in text, text
+        session_of_few.close()
+    comm.Barrier()
+    if rank == 2:
+        shutil.rmtree(session._root.set(1))
+    comm.Barrier()
+    text = message_of(comm, Session(directory, comm=comm, saver=2).restore, DamagedError)
+    assert "set 1 (step 1): rank 2 has none" in text, text
+
+
+@sizes(2, 4)
+def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    write(directory, files_of(rank, 7))
+    comm.Barrier()
+
+    class Full(FaultDisk):
+        def mkdir(self, path: str) -> None:
+            if rank == 1 and path.endswith("/stage"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            super().mkdir(path)
+
+    again = Session(directory, comm=comm, disk=Full(directory))
+    text = message_of(comm, again.restore, RestoreError)
+    assert "No space left on device" in text
+    check(comm, in_place(rank, directory) == files_of(rank, 7), "touched")
+    check(comm, not os.path.exists(again._root.stage), "the stage is left")
+    again.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_the_finish_mark_ends_the_sets_of_a_rank_that_was_ahead(comm: Any, where: str) -> None:
+    """G4, without coordination: its number is not smaller than that of any set of any rank."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Keeps(FaultDisk):
+        """Dies, so to say, before the sets go."""
+
+        def rename(self, source: str, target: str) -> None:
+            if "/gone-" in target and self.finished:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+        finished = False
+
+    disk = Keeps(directory)
+    session = started(comm, directory, coordinate=False, disk=disk)
+    for step in range(1, 3 + 2 * rank):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=True)
+    write(directory, files_of(rank, 9))
+    disk.finished = True
+    session.finish(9)
+    comm.Barrier()
+    saved = Session(directory, comm=comm, coordinate=False).restore()
+    check(comm, saved is not None and saved.finished and saved.step == 9, saved)
+    check(comm, in_place(rank, directory) == files_of(rank, 9), "the result is gone")
 
 
 class Counting(MPI.Intracomm):  # type: ignore[misc]
