@@ -25,7 +25,9 @@ class Choice(NamedTuple):
     passed: list[str]  # why not each newer one
 
 
-def choose(disk: Disk, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool) -> Choice:
+def choose(
+    disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool
+) -> Choice:
     """Stage the newest set that is whole on every rank. `root`: None if this rank has none, and so no say.
 
     `history`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
@@ -58,9 +60,8 @@ def choose(disk: Disk, root: Root | None, peers: Serial | Ranks, candidates: lis
     passed = [n for n in every if number is None or n > number]
     reasons = [_explain(peers, n, found, why, n in lacks) for n in passed]
     if number is None and peers.least(-history) != (0,):
-        where = root.work if root else "this directory"
         listed = "\n  ".join(reasons)
-        raise DamagedError(f"none of the sets in {where} is whole; no file was touched:\n  {listed}")
+        raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}")
     return Choice(number, found.get(number) if number else None, reasons)
 
 

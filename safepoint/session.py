@@ -149,7 +149,8 @@ class Session:
         peers, finished = self._peers, mark["number"] if mark else 0
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
-        choice = choose(self._disk, self._root if self._active else None, peers, candidates, history)
+        root = self._root if self._active else None
+        choice = choose(self._disk, self._root.work, root, peers, candidates, history)
         if choice.number is not None:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
