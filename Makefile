@@ -4,7 +4,7 @@
 #     make test     all tests
 #     make check    style, types and layers (seconds)
 #     make crash    the tests of kills and power cuts in their long form
-#     make bench    how long hide keeps a program waiting
+#     make bench    how long hide keeps a program waiting, and how soon a set is durable and back
 #     make clean    remove all that these have made
 
 PYTHON ?= python3
@@ -27,10 +27,11 @@ check: .venv/.dev
 
 crash: .venv/.dev
 	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 --dist loadgroup tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
-		tests/test_kill.py tests/test_machine.py tests/test_mpi.py
+		tests/test_kill.py tests/test_machine.py tests/test_mpi.py tests/test_kinds.py tests/test_append.py
 
 bench: .venv/.dev
 	$(VENV) benchmarks/blocking.py
+	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/ranks.py
 
 clean:

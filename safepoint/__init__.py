@@ -18,6 +18,7 @@ byte, never torn and never mixed. The functions act on the session that the last
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 from safepoint.errors import (
@@ -67,8 +68,8 @@ def init(
     return _default
 
 
-def restore() -> SavePoint | None:
-    return _session("restore").restore()
+def restore(*, progress: Callable[[int, int], object] | None = None) -> SavePoint | None:
+    return _session("restore").restore(progress=progress)
 
 
 def hide(step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:

@@ -14,7 +14,8 @@ from safepoint.disk import Disk
 from safepoint.errors import DamagedError
 from safepoint.ranks import LARGEST, Ranks, Serial, code, groups, span
 from safepoint.record import Record, Root, label
-from safepoint.restore import Candidate
+from safepoint.restore import Candidate, Progress
+from safepoint.store import How
 
 
 class Choice(NamedTuple):
@@ -26,8 +27,9 @@ class Choice(NamedTuple):
 
 
 def choose(
-    disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool
-) -> Choice:
+    disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool,
+    how: How, progress: Progress | None = None,
+) -> Choice:  # fmt: skip
     """Stage the newest set that is whole on every rank. `root`: None if this rank has none, and so no say.
 
     `history`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
@@ -42,7 +44,7 @@ def choose(
             on_error.callback(restore.clear_stage, disk, root)
         while (number := peers.newest_common(offers if root else None)) is not None:
             record = found.get(number)
-            damage = peers.together(lambda record=record: _stage(disk, root, record))  # type: ignore[misc]
+            damage = peers.together(lambda record=record: _stage(disk, root, record, how, progress))  # type: ignore[misc]
             step = record and record.step
             # An empty record, of a rank that is not the saver, has no say.
             says = record is not None and root is not None and (record.of_each or record.saver == root.rank)
@@ -76,11 +78,11 @@ def _needless(peers: Serial | Ranks, root: Root | None, found: dict[int, Record]
     return without
 
 
-def _stage(disk: Disk, root: Root | None, record: Record | None) -> str:
+def _stage(disk: Disk, root: Root | None, record: Record | None, how: How, progress: Progress | None) -> str:
     """What is wrong with this rank's part of a set; nothing, if it is staged now, or there is no part."""
     if root and record:
         try:
-            restore.stage(disk, root, record)
+            restore.stage(disk, root, record, how, progress)
         except restore.Damaged as error:
             return str(error)
     return ""

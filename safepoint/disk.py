@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import socket
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 if sys.platform != "win32":
     import fcntl
@@ -28,7 +30,15 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
+NO_COPY_RANGE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # not here
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
+
+
+WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
+AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class SyncFailed(OSError):
@@ -52,6 +62,14 @@ def naming(path: str) -> Iterator[None]:
         if error.filename is None:
             error.filename = path
         raise
+
+
+def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
+    """Write everything: a single write may stop half way, and on a full disk it does so without an error."""
+    with naming(file.name):
+        rest = memoryview(data)
+        while rest:
+            rest = rest[file.write(rest) :]
 
 
 class Disk:
@@ -84,14 +102,13 @@ class Disk:
     @contextlib.contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
         """A new file for writing; one that exists already is an error, never overwritten."""
-        with naming(path), open(path, "xb", buffering=1 << 20) as file:
+        with naming(path), open(path, "xb", buffering=0) as file:
             yield file
 
     def write(self, path: str, data: bytes) -> None:
         """A new file with this content, not yet durable."""
-        with naming(path), open(path, "xb", buffering=0) as file:
-            while data:
-                data = data[file.write(data) :]
+        with self.create(path) as file:
+            write_all(file, data)
 
     def append(self, path: str, data: bytes) -> None:
         """Add to the end of a file, in one write; one that does not exist is an error."""
@@ -116,7 +133,14 @@ class Disk:
         os.symlink(points_to, path)
 
     def truncate(self, path: str, length: int) -> None:
-        os.truncate(path, length)
+        """Cut a file; that it is read-only is no obstacle for its owner, and stays so."""
+        try:
+            os.truncate(path, length)
+        except PermissionError:
+            mode = stat.S_IMODE(os.lstat(path).st_mode)
+            os.chmod(path, mode | stat.S_IWUSR)
+            os.truncate(path, length)
+            os.chmod(path, mode)
 
     def dress(self, path: str, mode: int, mtime_ns: int) -> None:
         """Give a file its permissions and modification time."""
@@ -146,7 +170,7 @@ class Disk:
 
     def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
         """Let `target` share the blocks of `source` (XFS, btrfs); False where that cannot be, and nothing was done."""
-        if sys.platform != "linux":
+        if sys.platform != "linux" or os.fstat(source.fileno()).st_size < WORTH_CLONING:
             return False
         try:
             fcntl.ioctl(target.fileno(), FICLONE, source.fileno())
@@ -154,15 +178,78 @@ class Disk:
             return False
         return True
 
+    def extents(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
+        """Where the first `size` bytes have data, from and to; between these they are zero, and take no space."""
+        info = os.fstat(file.fileno())
+        if not hasattr(os, "SEEK_HOLE") or getattr(info, "st_blocks", info.st_size) * 512 >= info.st_size:
+            yield from [(0, size)] * bool(size)
+            return
+        end = 0
+        while end < size:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # no more data
+                    raise
+                return
+            if start >= size:
+                return
+            end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), size)
+            yield start, end
+
+    def duplicate(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Make `target`, still empty, a copy of `source`, with its holes: a reflink, or by the kernel, or by hand."""
+        if self.clone(source, target):
+            return
+        size = os.fstat(source.fileno()).st_size
+        with naming(str(target.name)):
+            os.ftruncate(target.fileno(), size)
+            for start, end in self.extents(source, size):
+                self._copy_range(source, target, start, end)
+
+    def _copy_range(self, source: BinaryIO, target: BinaryIO, start: int, end: int) -> None:
+        by_kernel = sys.platform == "linux" and end - start >= WORTH_CLONING  # XFS would make it a reflink again
+        while by_kernel and start < end:
+            try:
+                count = os.copy_file_range(source.fileno(), target.fileno(), end - start, start, start)
+            except OSError as error:
+                if error.errno not in NO_COPY_RANGE:
+                    raise
+                break
+            if count == 0:
+                break
+            start += count
+        os.lseek(source.fileno(), start, os.SEEK_SET)
+        os.lseek(target.fileno(), start, os.SEEK_SET)
+        while start < end and (data := source.read(min(end - start, 1 << 20))):
+            write_all(target, data)
+            start += len(data)
+
     def start_writeback(self, paths: Iterable[str]) -> None:
         """Let the disk begin on these files while the caller does something else; promises nothing."""
+        if sys.platform == "linux":
+            for path in paths:
+                with self.open(path) as file:
+                    self.start_writeback_of(file)
+
+    def start_writeback_of(self, file: BinaryIO) -> None:
         import ctypes
 
-        whole_file = ctypes.c_int64(0), ctypes.c_int64(0)
         start: Any = getattr(_libc(), "sync_file_range", None) if sys.platform == "linux" else None
-        for path in paths if start else ():
-            with self.open(path) as file:
-                start(file.fileno(), *whole_file, SYNC_FILE_RANGE_WRITE)
+        if start:
+            start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
+
+    def sync(self, files: Collection[str], directories: Collection[str] = ()) -> None:
+        """On return the contents of these files, and the names in these directories, survive a power cut.
+
+        Several at once, in no order, since one after the other each would wait for a journal commit of its own; never
+        by syncfs, which would also wait for the data of every other program. `SyncFailed` is final.
+        """
+        if len(files) > 1:
+            self.start_writeback(files)
+        work = [functools.partial(self.sync_files, [path]) for path in files]
+        work += [functools.partial(self.sync_dir, path) for path in directories]
+        self.each(lambda sync: sync(), work)
 
     def sync_files(self, paths: Iterable[str]) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
@@ -181,6 +268,57 @@ class Disk:
         finally:
             os.close(descriptor)
 
+    def each(self, work: Callable[[Item], Result], items: Sequence[Item], at_once: int = AT_ONCE) -> list[Result]:
+        """Do `work` for all items, several at once; the results in their order. After an error nothing new is begun,
+        and when all have ended it is raised, the first in the order of the items."""
+        results: dict[int, Result] = {}
+        errors: dict[int, BaseException] = {}
+        numbers = itertools.count()  # atomic, so the threads need no lock
+
+        def run() -> None:
+            while not errors and (number := next(numbers)) < len(items):
+                try:
+                    results[number] = work(items[number])
+                except BaseException as error:  # raised below
+                    errors[number] = error
+
+        threads = [self._started(run) for _ in range(min(len(items), at_once) - 1)]
+        run()
+        for thread in filter(None, threads):
+            errors.update(enumerate(_joined(thread), -len(items)))
+        if errors:  # a failed fsync counts more than what came after it, such as an interrupt
+            raise next((e for e in errors.values() if isinstance(e, SyncFailed)), errors[min(errors)])
+        return [results[number] for number in range(len(items))]
+
+    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Begin `work` beside what the caller does next. What waits for it, and raises its error."""
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # raised by wait
+                errors.append(error)
+
+        def wait() -> None:
+            if thread:
+                errors.extend(_joined(thread))
+            else:
+                run()
+            if errors:
+                raise errors[0]
+
+        thread = self._started(run)
+        return wait
+
+    def _started(self, run: Callable[[], None]) -> threading.Thread | None:
+        thread = threading.Thread(target=run, name="safepoint-disk")
+        try:
+            thread.start()
+        except RuntimeError:  # none to be had: a limit, or the interpreter is about to end
+            return None
+        return thread
+
     def lock(self, path: str) -> Callable[[], object] | None:
         """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""
         import filelock  # here: it takes longer to import than the rest of the package together
@@ -192,25 +330,42 @@ class Disk:
             return None
         return lock.release
 
-    def open_for_writing(self, path: str) -> bool:
-        """Whether any process of this host holds the file open for writing or has it mapped for writing."""
+    def open_for_writing(self, paths: Sequence[str]) -> list[str]:
+        """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
         if sys.platform != "linux":
-            return False
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            # If another process opens the file in this very moment the kernel sends us a signal: SIGIO, which kills.
-            fcntl.fcntl(descriptor, fcntl.F_SETSIG, SIGURG)
-            # A read lease is granted only on a file that nobody can write to; closing gives it back.
-            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            return False
-        except OSError as error:
-            return error.errno == errno.EAGAIN or _open_in_this_process(os.fstat(descriptor))
-        finally:
-            os.close(descriptor)
+            return []
+        answers = [_leased(path) for path in paths]
+        # No leases here (NFS, FUSE, files of others): what can be seen of our own processes, in one look for all.
+        unknown = {answer: None for answer in answers if isinstance(answer, tuple)}
+        held = {which for which, _ in _holders(unknown)} if unknown else set()
+        return [path for path, answer in zip(paths, answers, strict=True) if answer is True or answer in held]
+
+    def holders(self, path: str) -> list[str]:
+        """Who holds the file open for writing, as far as this user may see: processes and their descriptors."""
+        info = os.stat(path)
+        return [who for _, who in _holders({(info.st_dev, info.st_ino): None})] if sys.platform == "linux" else []
+
+    def mount_point(self, path: str) -> str:
+        """Where the file system is mounted that holds `path`."""
+        device = self.stat(path).st_dev
+        while os.path.dirname(path) != path and self.stat(os.path.dirname(path)).st_dev == device:
+            path = os.path.dirname(path)
+        return path
 
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
         return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+
+
+def _joined(thread: threading.Thread) -> list[BaseException]:
+    """Wait until a thread has ended, whatever interrupts the waiting; the interrupts."""
+    interrupts: list[BaseException] = []
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as error:  # a KeyboardInterrupt: raised by the caller
+            interrupts.append(error)
+    return interrupts
 
 
 def _allow_writing(directory: str) -> int:
@@ -232,21 +387,53 @@ def _fsync(descriptor: int, path: str) -> None:
         raise SyncFailed(error.errno, error.strerror, path) from error
 
 
-def _open_in_this_process(info: os.stat_result) -> bool:
-    """The fallback where leases do not work (NFS, FUSE, files of others): our own descriptors, by /proc."""
+Which = tuple[int, int]  # a file: its device and inode
+
+
+def _leased(path: str) -> bool | Which:
+    """Whether somebody can write to this file; which one it is, if the kernel does not say."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        descriptors = os.listdir("/proc/self/fd")
-    except OSError:
+        # If another process opens the file in this very moment the kernel sends us a signal: SIGIO, which kills.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, SIGURG)
+        # A read lease is granted only on a file that nobody can write to; closing gives it back.
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         return False
-    for descriptor in descriptors:
+    except OSError as error:
+        info = os.fstat(descriptor)
+        return error.errno == errno.EAGAIN or (info.st_dev, info.st_ino)
+    finally:
+        os.close(descriptor)
+
+
+def _holders(files: Collection[Which]) -> Iterator[tuple[Which, str]]:
+    """Which processes can write to these files, and how, from /proc; only those of this user can be seen."""
+    with contextlib.suppress(OSError):
+        for pid in sorted((name for name in os.listdir("/proc") if name.isdecimal()), key=int):
+            with contextlib.suppress(OSError):  # another's, or gone in the meantime
+                yield from _held_by(pid, files)
+
+
+def _held_by(pid: str, files: Collection[Which]) -> Iterator[tuple[Which, str]]:
+    whose = "this process"
+    if int(pid) != os.getpid():
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            whose = f"process {pid} ({file.read().strip()})"
+    for descriptor in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):  # closed in the meantime
-            other = os.stat(f"/proc/self/fd/{descriptor}")
-            if (other.st_dev, other.st_ino) == (info.st_dev, info.st_ino):
-                with open(f"/proc/self/fdinfo/{descriptor}") as file:
+            info = os.stat(f"/proc/{pid}/fd/{descriptor}")
+            if (info.st_dev, info.st_ino) in files:
+                with open(f"/proc/{pid}/fdinfo/{descriptor}") as file:
                     flags = dict(line.split(":", 1) for line in file if ":" in line)["flags"]
                 if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
-                    return True
-    return False
+                    yield (info.st_dev, info.st_ino), f"descriptor {descriptor} of {whose}"
+    with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
+        for line in file:
+            _, permissions, _, device, inode, *_ = line.split(maxsplit=5)
+            if permissions[1] == "w" and permissions[3] == "s" and inode != "0":
+                major, minor = (int(part, 16) for part in device.split(":"))
+                if (os.makedev(major, minor), int(inode)) in files:
+                    yield (os.makedev(major, minor), int(inode)), f"a writable mapping of {whose}"
 
 
 @functools.cache

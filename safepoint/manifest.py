@@ -53,6 +53,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _threads(text: str) -> int:
+    if not re.fullmatch(r"\d{1,3}", text):
+        raise ValueError("takes a number of threads, or 0 for one on each core")
+    return int(text)
+
+
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text)
     if not match:
@@ -62,6 +68,8 @@ def _bytes(text: str) -> int:
 
 SETTINGS: dict[str, tuple[Callable[[str], int], int]] = {
     "keep": (_count, 2),  # how many committed sets stay
+    "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
+    "pack_threads": (_threads, 1),  # that compress at the same time; 0: one for each core
     "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted
 }
 _TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2

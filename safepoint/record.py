@@ -70,9 +70,23 @@ class Root:
     def record(self, number: int) -> str:
         return os.path.join(self.set(number), "record.json")
 
-    def stored(self, number: int, path: str, *, packed: bool = False) -> str:
-        """Where a set keeps the file with this path."""
-        return f"{self.set(number)}/packed/{path}.zst" if packed else f"{self.set(number)}/files/{path}"
+    def stored(self, number: int, path: str) -> str:
+        """Where a set has the file with this path as it was taken."""
+        return f"{self.set(number)}/files/{path}"
+
+    def packed(self, number: int, path: str) -> str:
+        return f"{self.set(number)}/packed/{path}.zst"
+
+    def bundle(self, number: int) -> str:
+        return os.path.join(self.set(number), "bundle.tar")
+
+    def where(self, number: int, file: StoredFile) -> str:
+        """What holds the bytes of a file of this set."""
+        if file.kind == "append":
+            return os.path.join(self.work, file.path)
+        if file.kept == "tar":
+            return self.bundle(number)
+        return self.packed(number, file.path) if file.kept == "zst" else self.stored(number, file.path)
 
     def numbers(self, disk: Disk, state: str) -> list[int]:
         """The numbers of the sets in this state ("set", "failed", "gone"), ascending."""
@@ -187,9 +201,14 @@ class StoredFile(NamedTuple):
     checksum: str = ""
     mode: int = 0
     mtime_ns: int = 0
-    packed: bool = False
+    kept: str = "raw"  # raw, under its own name; zst: packed, one frame; tar: in the bundle, from `offset` on
     stored_size: int = 0  # bytes that the set keeps of it
+    offset: int = 0
     target: str = ""  # of a link
+
+    @property
+    def has_bytes(self) -> bool:
+        return self.kind in ("file", "append")
 
 
 class Record(NamedTuple):

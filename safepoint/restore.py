@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import Any
 
-from safepoint import codec, save
+from safepoint import codec, save, store
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.manifest import Manifest
@@ -38,10 +39,14 @@ from safepoint.record import (
     unseal,
     write_durably,
 )
+from safepoint.store import How
 
 # What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
 # fall back to an older set.
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+
+
+Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
 
 
 class Damaged(Exception):
@@ -120,7 +125,7 @@ def _ranks(number: int) -> str:
     return "1 rank" if number == 1 else f"{number} ranks"
 
 
-def settle(disk: Disk, root: Root, place: Place, finished: int, *, version: str) -> list[Candidate]:
+def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> list[Candidate]:
     """Bring a root that a process left behind into order; its sets, newest first.
 
     On return sets that could be proven whole are committed. Sets up to number `finished` are ended history.
@@ -135,9 +140,8 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, *, version: str)
             if disk.exists(root.record(number)) or (newest and number < newest.number):
                 continue
             try:
-                taken = _provably_whole(disk, root, number, place)
-                _move_rest(disk, root, taken, first=newest is None)
-                newest = save.secure(disk, root, taken, newest, version)
+                taken = _provably_whole(disk, root, number, place, first=newest is None)
+                newest = save.secure(disk, root, taken, newest, how)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):
@@ -179,8 +183,7 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
             record = _or_damaged(path, lambda path=path: parse_record(disk.read(path)))  # type: ignore[misc]
             if record.number != number:
                 raise Damaged(f"record.json is that of set {record.number}")
-            for file in record.files:
-                _check_size(disk, root.stored(number, file.path, packed=file.packed), file)
+            _check_sizes(disk, root, record)
             candidates.append(Candidate(number, record))
         except Damaged as error:
             candidates.append(Candidate(number, None, str(error)))
@@ -192,18 +195,35 @@ def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
     return not (disk.exists(taken) and disk.stat(taken).st_size) and not (disk.exists(kept) and disk.listdir(kept))
 
 
-def _check_size(disk: Disk, path: str, file: StoredFile) -> None:
-    if file.kind == "append":
-        return  # in W, where the program may have done anything; read when staged
-    if not disk.exists(path):
-        raise Damaged(f"{file.path} is missing")
-    size = disk.stat(path).st_size
-    if file.kind == "file" and size != file.stored_size:
-        raise Damaged(f"{file.path} has {size} bytes instead of {file.stored_size}")
+def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
+    """What a look at the names tells. Directories and links need not be there: the record has all of them."""
+    bundled = 0
+    for file in record.files:
+        if (
+            file.kind != "file"
+        ):  # one that only grows is in W, where the program may have done anything; read when staged
+            continue
+        if file.kept == "tar":
+            bundled = max(bundled, file.offset + file.size)
+            continue
+        path = root.where(record.number, file)
+        if not disk.exists(path):
+            raise Damaged(f"{file.path} is missing")
+        size = disk.stat(path).st_size
+        if size != file.stored_size:
+            raise Damaged(f"{file.path} has {size} bytes instead of {file.stored_size}")
+    if bundled:
+        path = root.bundle(record.number)
+        if not disk.exists(path):
+            raise Damaged(f"{os.path.basename(path)} is missing")
+        size = disk.stat(path).st_size
+        if size < bundled:
+            raise Damaged(f"{os.path.basename(path)} has {size} bytes, and files in it end at {bundled}")
 
 
-def _provably_whole(disk: Disk, root: Root, number: int, place: Place) -> Taken:
-    """Rule (3): what was taken, if this uncommitted set is whole beyond doubt. Raises `Damaged` with the reason."""
+def _provably_whole(disk: Disk, root: Root, number: int, place: Place, *, first: bool) -> Taken:
+    """Rule (3): what was taken, if this uncommitted set is whole beyond doubt; then all of it is in the set on return.
+    Raises `Damaged` with the reason."""
     path = root.taken(number)
     taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
     if not _by_checksums(disk, root, number):
@@ -211,6 +231,8 @@ def _provably_whole(disk: Disk, root: Root, number: int, place: Place) -> Taken:
             raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
         for item in taken.files:
             _check_item(disk, root, number, item)
+        # Only here: what checksums show to be whole, after a power cut, must not be made anew from what W has by then.
+        _move_rest(disk, root, taken, first=first)
     return taken  # type: ignore[no-any-return]
 
 
@@ -220,9 +242,11 @@ def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
     try:
         record = _or_damaged(path, lambda: parse_record(disk.read(path)))
         for file in record.files:
-            if file.kind in ("file", "append"):
-                here = root.work if file.kind == "append" else root.stored(number, "")
-                _read_out(disk, os.path.join(here, file.path), file, raw=True)
+            if file.has_bytes:
+                raw = file._replace(kept="raw", stored_size=file.size)
+                _read_out(disk, root.where(number, raw), raw)
+            elif not disk.exists(root.stored(number, file.path)):
+                return False
     except Damaged:
         return False
     return True
@@ -240,7 +264,8 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
         elif item.kind == "copy" and path == root.stored(number, item.path):
             whole = info.st_mtime_ns == item.mtime_ns  # set when the snapshot was complete
         else:
-            whole = info.st_ino == item.inode and (same or item.tree)  # moving a directory may change its time
+            # Moving a directory may change its time.
+            whole = info.st_ino == item.inode and (same or (item.tree and item.kind == "move"))
         if whole:
             return
     raise Damaged(f"{item.path} is not as it was when the set was taken")
@@ -248,9 +273,9 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
 
 def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
     """Do what is left of a `take` whose process died; files that moved already are left."""
-    save.make_parents(disk, root.stored(taken.number, "file"), root.set(taken.number))
+    store.make_parents(disk, root.stored(taken.number, "file"), root.set(taken.number))
     if first:  # as in take: the way to files that exist nowhere else, before they move
-        parents = save.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
+        parents = store.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
         ways = [root.stored(taken.number, name) for name in parents]
         for way in ways:
             if not disk.exists(way):
@@ -261,13 +286,15 @@ def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
         source, target = os.path.join(root.work, item.path), root.stored(taken.number, item.path)
         there = disk.exists(target)
         if item.kind == "move" and not there:
-            save.make_parents(disk, target, root.set(taken.number))
+            store.make_parents(disk, target, root.set(taken.number))
             disk.rename(source, target)
         elif item.kind == "copy" and (not there or disk.stat(target).st_mtime_ns != item.mtime_ns):
             if there:
                 disk.remove_tree(target)
-            save.make_parents(disk, target, root.set(taken.number))
-            save.snapshot(disk, root, source, target, item)
+            store.make_parents(disk, target, root.set(taken.number))
+            copied: dict[str, os.stat_result] = {}
+            save.snapshot(disk, root, item, taken.number, copied)
+            save.check_unchanged(disk, root, copied)
 
 
 def note_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
@@ -349,35 +376,56 @@ def renew_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
             note_baseline(disk, root, manifest)
 
 
-def stage(disk: Disk, root: Root, record: Record) -> None:
+def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress | None = None) -> None:
     """Copy a set out of its safe into `stage/`, through its checksums; W is not touched.
 
-    Raises `Damaged` if a byte of it is not what was committed.
+    Raises `Damaged` if a byte of it is not what was committed. `how` learns what the append files begin with.
     """
+    tick = _counted(record, progress)
+    how.prefixes.clear()
+
+    def bring(file: StoredFile) -> None:
+        if file.kind == "append":
+            how.prefixes[file.path] = _read_prefix(disk, root, file, tick)
+            return
+        target = os.path.join(root.stage, file.path)
+        _read_out(disk, root.where(record.number, file), file, target, tick)
+        disk.dress(target, file.mode, file.mtime_ns)
+
     with _reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
         if disk.exists(root.stage):
             disk.remove_tree(root.stage)
         disk.mkdir(root.stage)
         on_error.callback(clear_stage, disk, root)
-        directories = []
+        directories = [file for file in record.files if file.kind in ("tree", "dir")]
+        parents = {os.path.dirname(file.path) for file in record.files if file.kind != "append"}
+        for path in store.ancestors({*parents, *(file.path for file in directories)}):
+            disk.mkdir(os.path.join(root.stage, path))
         for file in record.files:
-            target = os.path.join(root.stage, file.path)
-            save.make_parents(disk, target, root.stage)
-            if file.kind in ("tree", "dir"):
-                disk.mkdir(target)
-                directories.append((target, file))
-            elif file.kind == "link":
-                disk.link(file.target, target)
-            elif file.kind == "append":
-                _read_out(disk, os.path.join(root.work, file.path), file)
-            else:
-                source = root.stored(record.number, file.path, packed=file.packed)
-                _read_out(disk, source, file, target)
-                disk.dress(target, file.mode, file.mtime_ns)
-        for target, file in reversed(directories):  # last, as filling a directory changes its time
-            disk.dress(target, file.mode, file.mtime_ns)
+            if file.kind == "link":
+                disk.link(file.target, os.path.join(root.stage, file.path))
+        disk.each(bring, [file for file in record.files if file.has_bytes])
+        for file in reversed(directories):  # last, as filling a directory changes its time, and it may be read-only
+            disk.dress(os.path.join(root.stage, file.path), file.mode, file.mtime_ns)
         on_error.pop_all()
+
+
+def _counted(record: Record, progress: Progress | None) -> codec.Tick | None:
+    """What the readers of a set, several at once, call with the bytes that they have read."""
+    if progress is None:
+        return None
+    total, done, lock = sum(file.size for file in record.files), 0, threading.Lock()
+
+    def tick(count: int) -> None:
+        nonlocal done
+        with lock:
+            done += count
+            progress(done, total)
+
+    with lock:
+        progress(0, total)
+    return tick
 
 
 def clear_stage(disk: Disk, root: Root) -> None:
@@ -386,7 +434,26 @@ def clear_stage(disk: Disk, root: Root) -> None:
             disk.remove_tree(root.stage)
 
 
-def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw: bool = False) -> None:
+def _read_prefix(disk: Disk, root: Root, file: StoredFile, tick: codec.Tick | None) -> codec.Prefix:
+    """What a set has of a file that only grows, and is in W. Raises `Damaged` unless it is what was committed."""
+    path = os.path.join(root.work, file.path)
+
+    def read() -> tuple[int, str, codec.Prefix]:
+        info = disk.stat(path)
+        if not S_ISREG(info.st_mode):  # to cut it would cut something else
+            raise Damaged(f"{file.path} is no longer a file")
+        with disk.open(path) as source:
+            size, checksum, prefix, _ = codec.extend(source, info.st_ino, file.size, None)
+            return size, checksum, prefix
+
+    size, checksum, prefix = _or_damaged(path, read)
+    _compare(file, size, checksum)
+    if tick:
+        tick(size)
+    return prefix  # type: ignore[no-any-return]
+
+
+def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", tick: codec.Tick | None = None) -> None:
     """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed."""
 
     def read() -> tuple[int, str]:
@@ -394,17 +461,25 @@ def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", *, raw:
             if not target:
                 return through(source, None)
             with disk.create(target) as sink:
-                if file.packed or not disk.clone(source, sink):
+                if file.kept != "raw" or not disk.clone(source, sink):
                     return through(source, sink)
-        with disk.open(target) as source:  # a reflink moves no bytes, so they are read here
+        with disk.open(target) as source:  # the reflink itself, as it is what the program will read, from the disk
             return through(source, None)
 
     def through(source: Any, sink: Any) -> tuple[int, str]:
-        if file.packed and not raw:
-            return codec.unpack(source, sink)
-        return codec.copy(source, sink, file.size if file.kind == "append" else None)
+        if file.kept == "zst":
+            return codec.unpack(source, sink, tick)
+        if file.kept == "tar":
+            source.seek(file.offset)
+        if file.kept == "tar" or file.kind == "append":
+            return codec.copy(source, sink, file.size, tick=tick)
+        size = os.fstat(source.fileno()).st_size
+        return codec.copy_sparse(source, sink, size, disk.extents(source, size), tick)
 
-    size, checksum = _or_damaged(path, read)
+    _compare(file, *_or_damaged(path, read))
+
+
+def _compare(file: StoredFile, size: int, checksum: str) -> None:
     if size != file.size:
         raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
     if checksum != file.checksum:
@@ -459,7 +534,7 @@ def _movable(record: Record) -> list[StoredFile]:
 
 def _place(disk: Disk, root: Root, file: StoredFile) -> None:
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
-    save.make_parents(disk, target, root.work)
+    store.make_parents(disk, target, root.work)
     if disk.exists(target) and (file.kind == "tree" or S_ISDIR(disk.stat(target).st_mode)):
         set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
     # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all.
@@ -471,7 +546,7 @@ def set_aside(disk: Disk, root: Root, path: str) -> None:
     if not disk.exists(root.discarded):
         disk.mkdir(root.discarded)
     target = os.path.join(root.discarded, path)
-    save.make_parents(disk, target, root.discarded)
+    store.make_parents(disk, target, root.discarded)
     name, n = target, 0
     while disk.exists(name):
         n += 1
@@ -484,44 +559,93 @@ def clear_discarded(disk: Disk, root: Root) -> None:
         disk.remove_tree(root.discarded)
 
 
-def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns: tuple[str, ...]) -> None:
+def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns: tuple[str, ...]) -> list[str]:
     """Remove all sets above `number`, and what never became one. On return they cannot come back.
 
     `patterns`: those of the set that was given back. A file that was listed only since then, and is nowhere but in a
-    newer set, goes back to W: it may be one of the program's inputs.
+    newer set, goes back to W: it may be one of the program's inputs. What of these is damaged itself is returned: then
+    its set is kept as a failed one, until the next commit.
     """
     with _reporting(root, "cannot remove the sets that were passed over"):
         newer = [n for n in root.numbers(disk, "set") if n > number]
         later = [entry for entry in manifest.entries if entry.pattern not in patterns]
+        left = []
         for n in newer if later else ():
-            with suppress(Damaged):
-                taken = _or_damaged(root.taken(n), lambda n=n: parse_taken(disk.read(root.taken(n))))  # type: ignore[misc]
-                for item in taken.files:
-                    if item.kind == "move" and any(e.means(item.path, root.rank, root.ranks) for e in later):
-                        _take_out(disk, root, n, item.path)
-        save.drop(disk, root, newer)
+            missed = []
+            for path in _moved_into(disk, root, n):
+                if any(entry.means(path, root.rank, root.ranks) for entry in later):
+                    try:
+                        _take_out(disk, root, n, path)
+                    except Damaged:
+                        missed.append(path)
+            if missed:
+                save.fail(disk, root, n)
+                left += missed
+        save.drop(disk, root, [n for n in newer if disk.exists(root.set(n))])
+        return left
+
+
+def _moved_into(disk: Disk, root: Root, number: int) -> list[str]:
+    """What a set took out of W, by its list, or, if that is damaged, by its record."""
+    with suppress(Damaged):
+        taken = _or_damaged(root.taken(number), lambda: parse_taken(disk.read(root.taken(number))))
+        return [item.path for item in taken.files if item.kind == "move"]
+    with suppress(Damaged):
+        return [file.path for file in _movable(_read_record(disk, root, number))]
+    return []
+
+
+def _read_record(disk: Disk, root: Root, number: int) -> Record:
+    path = root.record(number)
+    return _or_damaged(path, lambda: parse_record(disk.read(path)))  # type: ignore[no-any-return]
 
 
 def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
+    """Bring a file or directory that only this set has back into W, by one rename. Raises `Damaged`."""
     kept, target = root.stored(number, path), os.path.join(root.work, path)
     if disk.exists(target):
         return
-    if disk.exists(kept):
-        save.make_parents(disk, target, root.work)
-        disk.rename(kept, target)
-    elif disk.exists(root.record(number)):  # only packed is left of it
-        record = _or_damaged(root.record(number), lambda: parse_record(disk.read(root.record(number))))
-        for file in record.files:
-            if file.path == path and file.packed:
-                save.make_parents(disk, target, root.work)
-                _read_out(disk, root.stored(number, path, packed=True), file, target)
-                disk.dress(target, file.mode, file.mtime_ns)
-                disk.sync_files([target])
+    files: list[StoredFile] = []
+    if disk.exists(root.record(number)):
+        with suppress(Damaged):  # then nothing was compressed or bundled and removed, or it cannot be found
+            record = _read_record(disk, root, number)
+            files = [file for file in record.files if file.path == path or file.path.startswith(path + "/")]
+    if any(file.kept != "raw" for file in files):
+        kept = _unpacked(disk, root, number, files, path)
+    if not disk.exists(kept):
+        raise Damaged(f"{path} is missing")
+    store.make_parents(disk, target, root.work)
+    disk.rename(kept, target)
     # Its name in W before the set goes for good: else a power cut could leave it without any.
     disk.sync_dir(os.path.dirname(target))
 
 
-def verify(disk: Disk, root: Root) -> dict[int, str]:
+def _unpacked(disk: Disk, root: Root, number: int, files: list[StoredFile], path: str) -> str:
+    """Make in `stage/`, durably, what a set keeps compressed or bundled: a kill must not leave half of it in W."""
+    if disk.exists(root.stage):
+        disk.remove_tree(root.stage)
+    disk.mkdir(root.stage)
+    store.make_parents(disk, os.path.join(root.stage, path), root.stage)
+    made, directories = [], [os.path.dirname(os.path.join(root.stage, path))]
+    for file in files:
+        target = os.path.join(root.stage, file.path)
+        if file.kind in ("tree", "dir"):
+            disk.mkdir(target)
+            directories.append(target)
+        elif file.kind == "link":
+            disk.link(file.target, target)
+        else:
+            _read_out(disk, root.where(number, file), file, target)
+            disk.dress(target, file.mode, file.mtime_ns)
+            made.append(target)
+    disk.sync(made, directories)
+    for file in reversed(files):
+        if file.kind in ("tree", "dir"):
+            disk.dress(os.path.join(root.stage, file.path), file.mode, file.mtime_ns)
+    return os.path.join(root.stage, path)
+
+
+def verify(disk: Disk, root: Root, tick: codec.Tick | None = None) -> dict[int, str]:
     """What each set is, by number: "committed", "uncommitted", or why it is damaged. Reads all, changes nothing."""
     states = {}
     for candidate in survey(disk, root):
@@ -530,11 +654,8 @@ def verify(disk: Disk, root: Root) -> dict[int, str]:
         if record is None:
             continue
         try:
-            for file in record.files:
-                inside = root.stored(number, file.path, packed=file.packed)
-                path = os.path.join(root.work, file.path) if file.kind == "append" else inside
-                if file.kind in ("file", "append"):
-                    _read_out(disk, path, file)
+            files = [file for file in record.files if file.has_bytes]
+            disk.each(lambda file, n=number: _read_out(disk, root.where(n, file), file, "", tick), files)  # type: ignore[misc]
             states[number] = "committed"
         except Damaged as error:
             states[number] = str(error)

@@ -3,7 +3,7 @@
 A set is *committed* when its record exists under its final name. `docs/protocol.md` has the gap after every step.
 
 (1) Everything that a record vouches for is durable before the record has its name: else a power cut could leave a
-    record without its files, and a crash would look like damage.
+    record without its files, and a crash would look like damage. `store` does that; here are the commit and the rest.
 (2) A set is pruned only after a newer one is durable, on every rank: else ranks killed at different moments may have
     no step in common, or a power cut leaves neither.
 (3) A failed fsync ends its set: the kernel may have dropped the pages and marked them clean, so a second fsync would
@@ -21,21 +21,32 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from safepoint import codec
-from safepoint.disk import NO_ROOM, Disk, Place, SyncFailed
+from safepoint.disk import Disk, Place, SyncFailed
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
-from safepoint.manifest import Entry, Manifest
-from safepoint.record import Item, Record, Root, StoredFile, Taken, dump, label, seal, write_durably
+from safepoint.manifest import Entry, Manifest, Match
+from safepoint.record import Item, Record, Root, Taken, dump, label, seal, write_durably
+from safepoint.store import (
+    How,
+    ancestors,
+    elsewhere,
+    keep_in_place,
+    link_inside,
+    remember_lost,
+    special,
+    still_open,
+    store,
+)
 
 
 class Found(NamedTuple):
     """What the manifest's entries of this rank mean at one moment."""
 
     items: tuple[Item, ...] = ()
-    opened: tuple[str, ...] = ()  # snapshotted only because they are still open for writing
+    opened: tuple[tuple[Entry, str], ...] = ()  # snapshotted only because they are still open for writing
     present: bool = False  # the program has written something that makes a set
     missing: str = ""  # it has not, and these are not optional
 
@@ -45,7 +56,7 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
     files that are moved, since they are always there. Raises `MissingFilesError` if only some exist,
     `RefusedFileError` for what cannot be saved.
     """
-    items, opened = [], []
+    items = []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
         found, missing = manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         required = [entry for entry in manifest.entries if not entry.optional]
@@ -56,19 +67,36 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
         if missing:
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
         root.guard(found)
+        device = disk.stat(root.work).st_dev
         for path, (entry, info) in found.items():
             _check_type(path, entry, info)
-            kind = entry.kind
-            if kind == "move" and not entry.tree and disk.open_for_writing(os.path.join(root.work, path)):
-                if info.st_size > manifest.setting("copy_open_below"):
-                    raise RefusedFileError(
-                        f"{path} is still open for writing, and its {info.st_size} bytes are over copy_open_below "
-                        f"({manifest.setting('copy_open_below')}): close it before hide, or mark it copy or append"
-                    )
-                kind = "copy"
-                opened.append(path)
+            if info.st_dev != device:
+                _check_mount(disk, root, path)
+        opened = _opened(disk, root, manifest, found)
+        for path, (entry, info) in found.items():
+            kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
-    return Found(tuple(items), tuple(opened), written or not manifest.moves)
+    return Found(tuple(items), tuple((found[path].entry, path) for path in opened), written or not manifest.moves)
+
+
+def _opened(disk: Disk, root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
+    """Those of the files to be moved that somebody could still write to; small enough to be snapshotted instead."""
+    moving = [path for path, (entry, _) in found.items() if entry.kind == "move" and not entry.tree]
+    full = {os.path.join(root.work, path): path for path in moving}
+    opened = [full[name] for name in disk.open_for_writing(list(full))] if full else []
+    limit = manifest.setting("copy_open_below")
+    for path in opened:
+        if found[path].info.st_size > limit:
+            size = f", and its {found[path].info.st_size} bytes are over copy_open_below ({limit})"
+            raise RefusedFileError(f"{still_open(disk, path, os.path.join(root.work, path), size)} or append")
+    return opened
+
+
+def _check_mount(disk: Disk, root: Root, path: str) -> None:
+    """Refuse what no rename could move. (In an overlay files have other devices, and are not elsewhere.)"""
+    full = os.path.join(root.work, path)
+    if disk.place(os.path.dirname(full)).mount != disk.place(root.work).mount or os.path.ismount(full):
+        raise elsewhere(disk, path, full, root.work)
 
 
 def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
@@ -82,11 +110,7 @@ def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
     if entry.tree and not is_directory:
         raise RefusedFileError(f"{path} is not a directory: list it without the trailing slash")
     if not is_directory and not stat.S_ISREG(info.st_mode):
-        raise _special(path)
-
-
-def _special(path: str) -> RefusedFileError:
-    return RefusedFileError(f"{path} is neither a file nor a directory, so it cannot be saved")
+        raise special(path, info.st_mode)
 
 
 def take(
@@ -113,9 +137,11 @@ def take(
             # order could otherwise forget the way to files that exist nowhere else.
             for directory in (*reversed(directories), root.stored(number, ""), root.set(number), root.path):
                 disk.sync_dir(directory)
+        copied: dict[str, os.stat_result] = {}
         for item in items:
             if item.kind == "copy":  # first, as copying is what may fail
-                snapshot(disk, root, os.path.join(root.work, item.path), root.stored(number, item.path), item)
+                snapshot(disk, root, item, number, copied)
+        check_unchanged(disk, root, copied)
         for item in items:
             if item.kind == "move":
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
@@ -123,6 +149,9 @@ def take(
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
         put_back(disk, root, number, f"{label(number, step)} not taken ({error})")
         if isinstance(error, OSError):
+            if error.errno == errno.EXDEV:
+                path = root.shown(error.filename)
+                raise elsewhere(disk, path, os.path.join(root.work, path), root.work) from error
             raise _save_error(root, number, step, error, "the files are where they were") from error
         raise
     return taken
@@ -139,36 +168,46 @@ def prepare(disk: Disk, root: Root, number: int) -> None:
         raise
 
 
-def ancestors(paths: Iterable[str]) -> list[str]:
-    """`paths` and all directories on the way to them, parents before children."""
-    every = set()
-    for path in paths:
-        while path:
-            every.add(path)
-            path = os.path.dirname(path)
-    return sorted(every)
+def snapshot(disk: Disk, root: Root, item: Item, number: int, copied: dict[str, os.stat_result]) -> None:
+    """Copy a file or a directory into a set. Its modification time is set last and so marks the snapshot as complete.
+
+    `copied` is told what each file and directory looked like, for `check_unchanged`.
+    """
+    top = os.path.join(root.work, item.path)
+
+    def visit(source: str, target: str) -> None:
+        info = disk.stat(source)
+        if item.tree and stat.S_ISLNK(info.st_mode):
+            disk.link(link_inside(root.shown(source), source, top), target)
+            return
+        if item.tree and stat.S_ISDIR(info.st_mode):
+            disk.mkdir(target)
+            for name in disk.listdir(source):
+                visit(os.path.join(source, name), os.path.join(target, name))
+        elif not stat.S_ISREG(info.st_mode):
+            raise special(root.shown(source), info.st_mode)
+        else:
+            with disk.open(source) as reader, disk.create(target) as writer:
+                disk.duplicate(reader, writer)
+        copied[source] = info
+        disk.dress(target, info.st_mode, info.st_mtime_ns)
+
+    visit(top, root.stored(number, item.path))
+    seen = copied[top]
+    if (seen.st_size, seen.st_mtime_ns) != (item.size, item.mtime_ns):
+        raise _written_to(item.path)
 
 
-def snapshot(disk: Disk, root: Root, source: str, target: str, item: Item) -> None:
-    """Copy a file or a directory. Its modification time is set last and so marks the snapshot as complete."""
-    info = disk.stat(source)
-    if item.tree and stat.S_ISDIR(info.st_mode):
-        disk.mkdir(target)
-        for name in disk.listdir(source):
-            snapshot(disk, root, os.path.join(source, name), os.path.join(target, name), item)
-    elif item.tree and stat.S_ISLNK(info.st_mode):
-        disk.link(os.readlink(source), target)
-        return
-    elif not stat.S_ISREG(info.st_mode):
-        raise _special(root.shown(source))
-    else:
-        with disk.open(source) as reader, disk.create(target) as writer:
-            if not disk.clone(reader, writer):
-                codec.copy(reader, writer)
-    now = disk.stat(source)
-    if (now.st_size, now.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
-        raise RefusedFileError(f"{root.shown(source)} changed while it was copied: another process writes to it")
-    disk.dress(target, info.st_mode, info.st_mtime_ns)
+def check_unchanged(disk: Disk, root: Root, copied: dict[str, os.stat_result]) -> None:
+    """When all snapshots are made: raise if they are not as of one moment."""
+    for source, info in copied.items():
+        now = disk.stat(source)
+        if (now.st_size, now.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
+            raise _written_to(root.shown(source))
+
+
+def _written_to(path: str) -> RefusedFileError:
+    return RefusedFileError(f"{path} changed while it was copied: another process or thread writes to it")
 
 
 def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set") -> None:
@@ -202,7 +241,7 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
 
 
 def secure(
-    disk: Disk, root: Root, taken: Taken, previous: Record | None, version: str, *, give_back: bool = False
+    disk: Disk, root: Root, taken: Taken, previous: Record | None, how: How, *, give_back: bool = False
 ) -> Record:
     """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
     files are back in W (`give_back`) or kept below the root.
@@ -212,26 +251,18 @@ def secure(
     number, step = taken.number, taken.step
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
-        files = store(disk, root, taken)
-        record = Record(
-            number,
-            step,
-            taken.time,
-            time.time(),
-            taken.host,
-            version,
-            taken.rank,
-            taken.ranks,
-            taken.saver,
-            tuple(taken.patterns),
-            files,
-        )
-        commit(disk, root, record)
+        record = store(disk, root, taken, how)
+        commit(disk, root, number)
+        how.prefixes = dict(how.stored)
     except BaseException as error:
         state = "set"
-        if isinstance(error, SyncFailed) or disk.exists(root.record(number)):
+        if isinstance(error, (SyncFailed, RefusedFileError)) or disk.exists(root.record(number)):
             with contextlib.suppress(OSError):  # the error of the save is the one to report
-                state = fail(disk, root, number)  # rule (3)
+                # Rule (3); and a set in which something still writes must not be completed by the next start.
+                state = fail(disk, root, number)
+        if isinstance(error, SyncFailed):  # what is in W now, or stayed there
+            there = ("append", "move") if give_back else ("append",)
+            remember_lost(how, (item for item in taken.files if item.kind in there))
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back:
             put_back(disk, root, number, f"{label(number, step)} not stored ({error}); {holds}", state)
@@ -264,126 +295,13 @@ def _save_error(root: Root, number: int, step: int | None, error: Exception, hol
     return SaveError(f"{label(number, step)} not stored: {cause}; {holds}", getattr(error, "errno", None))
 
 
-def store(disk: Disk, root: Root, taken: Taken) -> tuple[StoredFile, ...]:
-    """Checksum, pack and make durable all files of a taken set; what its record has to say of them."""
-    for leftover in (os.path.join(root.set(taken.number), "packed"), root.record(taken.number) + ".new"):
-        if disk.exists(leftover):  # of a process that died while storing this set
-            disk.remove_tree(leftover)
-    contents = list(contents_of(disk, root, taken.files, root.stored(taken.number, "")))
-    # The disk works on the data while we read them from the cache.
-    disk.start_writeback(full for file, full, _ in contents if file.kind in ("file", "append"))
-    files, kept = [], []
-    for file, full, level in contents:
-        if file.kind in ("file", "append"):
-            file = _checksum(disk, file, full)
-            if level is not None and file.kind == "file":
-                file = _pack(disk, root, taken.number, file, full, level)
-        files.append(file)
-        kept.append(root.stored(taken.number, file.path, packed=True) if file.packed else full)
-    make_durable(disk, files, kept, {root.set(taken.number), root.work})
-    return tuple(files)
-
-
-def make_durable(disk: Disk, files: Sequence[StoredFile], kept: Sequence[str], ends: set[str]) -> None:
-    """On return the files, kept under these names, and all names on the way to them from `ends` survive a power cut."""
-    # The contents before what says that they are whole.
-    disk.sync_files(full for file, full in zip(files, kept, strict=True) if file.kind in ("file", "append"))
-    # The names too, of every directory down to each file: else they could be durable and not be found.
-    ways = set()
-    for file, full in zip(files, kept, strict=True):
-        way = full if file.kind in ("tree", "dir") else os.path.dirname(full)
-        while way not in ways:
-            ways.add(way)
-            way = way if way in ends else os.path.dirname(way)
-    for way in sorted(ways, reverse=True):
-        disk.sync_dir(way)
-
-
-Content = tuple[StoredFile, str, "int | None"]  # a file, where it is, and the level to compress it with
-
-
-def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str) -> Iterator[Content]:
-    """Every file, directory and link of a set, below `base`, or in W if it stays there."""
-    for item in items:
-        if item.kind == "append":
-            full = os.path.join(root.work, item.path)
-            mode = disk.stat(full).st_mode
-            yield StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns), full, None
-        else:
-            full = os.path.join(base, item.path)
-            for file, inner in _walk(disk, item.path, full, top=full):
-                if not item.tree:
-                    file = file._replace(size=item.size, mtime_ns=item.mtime_ns)  # as it was when it was taken
-                yield file, inner, item.compress
-
-
-def _walk(disk: Disk, path: str, full: str, top: str) -> Iterator[tuple[StoredFile, str]]:
-    info = disk.stat(full)
-    if stat.S_ISDIR(info.st_mode):
-        kind = "tree" if full == top else "dir"
-        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
-        for name in disk.listdir(full):
-            yield from _walk(disk, f"{path}/{name}", os.path.join(full, name), top)
-    elif stat.S_ISLNK(info.st_mode):
-        target = os.readlink(full)
-        inside = os.path.normpath(os.path.join(os.path.dirname(full), target))
-        if os.path.isabs(target) or os.path.commonpath((inside, top)) != top:
-            raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {target}")
-        yield StoredFile(path, "link", target=target), full
-    elif stat.S_ISREG(info.st_mode):
-        yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
-    else:
-        raise _special(path)
-
-
-def _checksum(disk: Disk, file: StoredFile, full: str) -> StoredFile:
-    with disk.open(full) as source:
-        size, digest = codec.copy(source, limit=file.size if file.kind == "append" else None)
-    info = disk.stat(full)
-    changed = file.kind == "file" and (info.st_size, info.st_mtime_ns) != (file.size, file.mtime_ns)
-    if changed or size != file.size:
-        raise _changed(file)
-    return file._replace(checksum=digest, stored_size=size if file.kind == "file" else 0)
-
-
-def _changed(file: StoredFile) -> RefusedFileError:
-    return RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
-
-
-def _pack(disk: Disk, root: Root, number: int, file: StoredFile, full: str, level: int) -> StoredFile:
-    """Keep `file` compressed, or as it is if that makes it no smaller or the disk has no room for a second copy."""
-    target = root.stored(number, file.path, packed=True)
-    make_parents(disk, target, root.set(number))
-    packed = file.size
-    try:
-        with disk.open(full) as source, disk.create(target) as sink:
-            if codec.pack(source, sink, level, file.size) != (file.size, file.checksum):
-                raise _changed(file)
-        packed = disk.stat(target).st_size
-    except OSError as error:
-        if error.errno not in NO_ROOM:
-            raise
-    if packed < file.size:
-        return file._replace(packed=True, stored_size=packed)
-    with contextlib.suppress(OSError):  # what is left of it goes with the set
-        disk.remove(target)
-    return file
-
-
-def make_parents(disk: Disk, path: str, base: str) -> None:
-    """Make the directories between `base` and `path` that are not there."""
-    for name in ancestors({os.path.relpath(os.path.dirname(path), base)} - {"."}):
-        if not disk.exists(os.path.join(base, name)):
-            with contextlib.suppress(FileExistsError):  # another rank was quicker
-                disk.mkdir(os.path.join(base, name))
-
-
-def commit(disk: Disk, root: Root, record: Record) -> None:
-    """The commit point is the rename of the record; on return the set survives a power cut."""
-    # Content, then name, then the set's directory: a record that is found is whole, and stays found.
-    write_durably(disk, root.record(record.number), dump(record))
-    # The name of the set itself: a new directory is not durable with what it holds, and older sets go after this.
-    disk.sync_dir(root.path)
+def commit(disk: Disk, root: Root, number: int) -> None:
+    """The commit point is the rename of the record, which is durable but for its name; on return the set survives a
+    power cut."""
+    disk.rename(root.record(number) + ".new", root.record(number))
+    # The record's name, and that of the set itself: a new directory is not durable with what it holds, and older sets
+    # go after this. Either may come first, since a record that cannot be reached is none.
+    disk.sync((), [root.set(number), root.path])
 
 
 def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
@@ -398,9 +316,15 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
     drop(disk, root, root.numbers(disk, "failed"), "failed")
     if disk.exists(root.baseline):  # it speaks of the time before the first set
         disk.remove(root.baseline)
-    for file in record.files:
-        if file.packed and disk.exists(root.stored(record.number, file.path)):
-            disk.remove(root.stored(record.number, file.path))  # only now: until the commit it was the set
+    # Only now the second copies: until the commit they were the set.
+    files = [file for file in record.files if file.kind == "file"]
+    if files and all(file.kept != "raw" for file in files):
+        if disk.exists(root.stored(record.number, "")):
+            disk.remove_tree(root.stored(record.number, ""))
+        return
+    for file in files:
+        if file.kept != "raw" and disk.exists(root.stored(record.number, file.path)):
+            disk.remove(root.stored(record.number, file.path))
 
 
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
@@ -418,14 +342,11 @@ def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> 
         disk.remove_tree(root.state("gone", number))
 
 
-def keep_result(disk: Disk, root: Root, items: Sequence[Item]) -> list[dict[str, Any]]:
+def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
     """Make the files in W durable; what the finish mark has to say of them."""
+    how.check_kept(items)
     with root.reporting(SaveError, "not finished", "files and sets are as they were"):
-        contents = list(contents_of(disk, root, items, root.work))
-        disk.start_writeback(full for file, full, _ in contents if file.kind in ("file", "append"))
-        files = [_checksum(disk, file, full) if file.kind in ("file", "append") else file for file, full, _ in contents]
-        make_durable(disk, files, [full for _, full, _ in contents], {root.work})
-        return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
+        return keep_in_place(disk, root, items, how)
 
 
 def finish(disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, version: str) -> None:

@@ -28,7 +28,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar, cast
 
-from safepoint import restore, save
+from safepoint import codec, restore, save
 from safepoint.choose import choose
 from safepoint.disk import Disk
 from safepoint.errors import (
@@ -39,10 +39,12 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
+from safepoint.manifest import Entry
 from safepoint.opening import Opening, check_same
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
 from safepoint.record import Item, Record, StoredFile, Taken, label
-from safepoint.restore import Candidate
+from safepoint.restore import Candidate, Progress
+from safepoint.store import How
 
 __version__ = "0.1.0"
 logger = logging.getLogger("safepoint")
@@ -115,10 +117,12 @@ class Session:
         self._root, self._manifest, self._keep = opening.root, opening.manifest, opening.keep
         self._active, self._lead, self._release = opening.active, opening.lead, opening.release
         self._place, self._fresh = opening.place, opening.fresh
+        setting = opening.manifest.setting
+        self._how = How(__version__, setting("pack_threads"), setting("bundle_from"))
         self._number, self._past = opening.number, opening.past
 
     @_verb
-    def restore(self) -> SavePoint | None:
+    def restore(self, *, progress: Progress | None = None) -> SavePoint | None:
         """Put the last complete set back into place.
 
         On return all listed files belong to one set, byte for byte, and that set is what is returned; or `finished`
@@ -127,11 +131,13 @@ class Session:
         Raises `DamagedError` if there are sets but none is whole, `UsageError` if they are of another number of ranks.
         Collective: with ranks that coordinate it is the newest set that every rank has, and all get that one. No rank
         returns before all files of all ranks are in place.
+        `progress` is called, from any thread but never twice at once, with the bytes read and the bytes of the set;
+        from the beginning again if that set turns out damaged and an older one is tried.
         """
         mark = self._ranks.share(self._ranks.together(self._before_restore), self._lead)
         if self._peers is self._ranks:
-            return self._restore(mark)
-        return self._ranks.together(lambda: self._restore(mark))
+            return self._restore(mark, progress)
+        return self._ranks.together(lambda: self._restore(mark, progress))
 
     def _before_restore(self) -> dict[str, Any] | None:
         disk, root = self._disk, self._root
@@ -145,12 +151,12 @@ class Session:
                 disk.sync_dir(root.side)  # the life that wrote it may have died before it did this; then the sets go
             return mark
 
-    def _restore(self, mark: dict[str, Any] | None) -> SavePoint | None:
+    def _restore(self, mark: dict[str, Any] | None, progress: Progress | None) -> SavePoint | None:
         peers, finished = self._peers, mark["number"] if mark else 0
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
         root = self._root if self._active else None
-        choice = choose(self._disk, self._root.work, root, peers, candidates, history)
+        choice = choose(self._disk, self._root.work, root, peers, candidates, history, self._how, progress)
         if choice.number is not None:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, check=mark is None))
@@ -187,7 +193,7 @@ class Session:
         if not self._active:
             return [], False, True
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-            candidates = restore.settle(disk, root, self._place, finished, version=__version__)
+            candidates = restore.settle(disk, root, self._place, finished, self._how)
             large = [c.record.label for c in candidates if c.record and self._too_large(c.record.step)]
             if large:
                 raise UsageError(f"{large[0]} cannot be agreed on: with several ranks a step must fit into 62 bits")
@@ -237,11 +243,16 @@ class Session:
             else:
                 strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
             if self._active:
-                restore.drop_newer(disk, root, self._manifest, number, patterns)
+                left = restore.drop_newer(disk, root, self._manifest, number, patterns)
+                if left:
+                    logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)
+                restore.clear_stage(disk, root)
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture
         strays = peers.together(swap)
+        for file in record.files if record else ():
+            self._how.lost.pop(file.path, None)
         self._committed, self._number, self._agreed, self._past, self._hidden = record, number, number, False, 0
         if record:
             self._prune(record, number)  # a program that is killed again and again must not fill the disk
@@ -281,7 +292,9 @@ class Session:
                 find = save.find(self._disk, self._root, self._manifest)
             if find.items or (self._active and peers.size > 1 and not find.missing):
                 self._warn_of_open(find.opened)
+                self._how.check_kept(find.items)
                 self._number = number
+                wait = self._begun_anew(find.items) or wait  # no older set is whole: this one must be soon
                 taken = self._take(find.items, number, at)
         except BaseException as error:
             failure, wait = error, False
@@ -368,10 +381,30 @@ class Session:
             self._warned.add("")
         return bool(present), bool(wait_)
 
-    def _warn_of_open(self, paths: Sequence[str]) -> None:
-        for path in set(paths) - self._warned:
-            self._warned.add(path)
-            logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+    def _warn_of_open(self, opened: Sequence[tuple[Entry, str]]) -> None:
+        for entry, path in opened:
+            if entry.text not in self._warned:  # once for an entry, however many files it means
+                self._warned.add(entry.text)
+                logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+
+    def _begun_anew(self, items: Sequence[Item]) -> bool:
+        """Whether a file of the last set that should only grow is gone, was cut, or is another one."""
+        now = {item.path: item for item in items if item.kind == "append"}
+        anew = []
+        for path, known in self._how.prefixes.items():
+            item = now.get(path)
+            if item is None or item.inode != known.inode or item.size < known.size:
+                anew.append(path)
+                continue
+            with self._disk.open(os.path.join(self._root.work, path)) as file:
+                if not codec.begins_with(file, known):
+                    anew.append(path)
+        for path in anew:
+            logger.warning(
+                "%s, listed as append, was cut, begun anew or taken away since the last set: the sets before need what "
+                "it held, and can no longer be given back", path,
+            )  # fmt: skip
+        return bool(anew)
 
     def _save_now(self, number: int, taken: Taken | None) -> None:
         """Save what was taken; on return every rank has committed. If one cannot, all put their files back."""
@@ -462,7 +495,7 @@ class Session:
             lost = f"not finished: the files of set {self._hidden} were hidden and could not be saved"
             raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
         try:
-            restore.stage(disk, root, last)
+            restore.stage(disk, root, last, self._how)
         except restore.Damaged as error:
             raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
         return True
@@ -477,7 +510,7 @@ class Session:
             raise MissingFilesError(
                 f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
             )
-        return save.keep_result(disk, root, find.items) if self._active else []
+        return save.keep_result(disk, root, find.items, self._how) if self._active else []
 
     def close(self) -> None:
         """End the session and leave everything for the next start. Waits for the set in flight and raises its error.
@@ -547,7 +580,7 @@ class Session:
         begin = time.perf_counter()
         disk, root = self._disk, self._root
         try:
-            record = save.secure(disk, root, taken, self._committed, __version__, give_back=give_back)
+            record = save.secure(disk, root, taken, self._committed, self._how, give_back=give_back)
         except SaveError as error:
             self._note("failed", set=taken.number, step=taken.step, error=str(error))
             raise

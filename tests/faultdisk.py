@@ -18,7 +18,7 @@ import errno
 import io
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, BinaryIO
@@ -249,11 +249,27 @@ class FaultDisk(Disk):
     def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
         return False
 
+    def duplicate(self, source: BinaryIO, target: BinaryIO) -> None:
+        while data := source.read(1 << 20):
+            target.write(data)
+
+    # One after the other, so that a run can be repeated. What is in flight beside other work comes last: the data of a
+    # set is then the last to be durable, where it would be most dangerous.
+
+    def each(self, work: Callable[[Any], Any], items: Sequence[Any], at_once: int = 1) -> list[Any]:
+        return [work(item) for item in items]
+
+    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
+        return work
+
     # Making durable: only in the model, which is what counts here.
 
     def start_writeback(self, paths: Any) -> None:
         for _ in paths:
             pass
+
+    def start_writeback_of(self, file: BinaryIO) -> None:
+        pass
 
     def sync_files(self, paths: Any) -> None:
         for path in paths:
@@ -274,9 +290,10 @@ class FaultDisk(Disk):
             self._releases.append(release)
         return release
 
-    def open_for_writing(self, path: str) -> bool:
-        self.step("lease", path, changes=False)
-        return super().open_for_writing(path)
+    def open_for_writing(self, paths: Sequence[str]) -> list[str]:
+        for path in paths:
+            self.step("lease", path, changes=False)
+        return super().open_for_writing(paths)
 
     def place(self, path: str) -> Place:
         return Place("host", self.boot, self.mount)

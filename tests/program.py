@@ -3,7 +3,9 @@ of the step, so that every byte can be checked."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections import ChainMap
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -46,11 +48,53 @@ def in_place(step: int) -> dict[str, bytes]:
     return {name: data for name, data in kinds(step).items() if name in ("history.csv", "params.db")}
 
 
-SHAPES: dict[str, tuple[str, Callable[[int], dict[str, bytes]]]] = {
+Shape = tuple[str, Callable[[int], dict[str, bytes]]]  # a manifest, and its files at a step
+SHAPES: dict[str, Shape] = {
     "plain": (PLAIN, plain),
     "kinds": (KINDS, kinds),
     "in place": (IN_PLACE, in_place),
 }
+
+
+def _text(name: str, step: int) -> bytes:
+    return f"{name} at {step}\n".encode() * (30 + step)
+
+
+def _random(name: str, step: int) -> bytes:
+    return hashlib.shake_128(_text(name, step)).digest(3000)
+
+
+def _only(*names: str, of: Callable[[str, int], bytes] = _text) -> Callable[[int], dict[str, bytes]]:
+    return lambda step: {name: of(name, step) for name in names}
+
+
+def _rows(step: int) -> dict[str, bytes]:
+    return {"history.csv": b"".join(b"row %d of a long table\n" % k for k in range(50 * step + 3))}
+
+
+TREE = ("run.zarr/meta", "run.zarr/a/0.0", "run.zarr/a/0.1", "run.zarr/b/c/d/0.0")
+# Each kind of file on its own, for the table in test_kinds.py.
+EACH_KIND: dict[str, Shape] = {
+    "moved": ("u.dat\nv.dat\n", _only("u.dat", "v.dat")),
+    "append": ("history.csv append\n", _rows),
+    "append beside a moved one": ("u.dat\nhistory.csv append\n", lambda s: _rows(s) | _only("u.dat")(s)),
+    "copy": ("params.db copy\n", _only("params.db")),
+    "held open": ("held.dat\nv.dat\n", _only("held.dat", "v.dat")),
+    "compress": ("u.dat compress\nv.dat compress=9\n", _only("u.dat", "v.dat")),
+    "compress what does not shrink": ("u.dat compress\n", _only("u.dat", of=_random)),
+    "copy and compress": ("params.db copy compress\n", _only("params.db")),
+    "many small": (
+        "fields/*.vtk\nu.dat\nbundle_from = 3\n",
+        lambda s: _only(*(f"fields/{s}-{k}.vtk" for k in range(4)), "u.dat")(s),
+    ),
+    "directory": ("run.zarr/\n", _only(*TREE)),
+    "directory of many small": ("run.zarr/\nbundle_from = 2\n", _only(*TREE)),
+    "directory copy": ("run.zarr/ copy\n", _only(*TREE)),
+    "directory compress": ("run.zarr/ compress\n", _only(*TREE)),
+    "directory copy compress": ("run.zarr/ copy compress\n", _only(*TREE)),
+    "empty file": ("u.dat\nempty.dat compress\n", lambda s: _only("u.dat")(s) | {"empty.dat": b""}),
+}
+SHAPES_AND_KINDS = ChainMap(SHAPES, EACH_KIND)
 
 
 class Violation(AssertionError):
@@ -125,6 +169,7 @@ class Program:
 
     def run(self) -> None:
         self.errors, self.durable_at = [], []
+        self._held: list[int] = []  # descriptors, for writing, of files that this program never closes
         try:
             self._live()
         except (Killed, Crash):
@@ -133,9 +178,10 @@ class Program:
             self.errors.append(error)
         finally:
             self.disk.end()
+            self._let_go()
 
     def _live(self) -> None:
-        files = SHAPES[self.shape][1]
+        files = SHAPES_AND_KINDS[self.shape][1]
         session = Session(self.disk.directory, background=self.saver != "wait", disk=self.disk)
         if SAVERS[self.saver] is not None:
             session._thread = SAVERS[self.saver]()
@@ -161,6 +207,11 @@ class Program:
             if not self.go_on:
                 raise
             self.errors.append(error)
+            # A failed fsync is never asked again, so the files must be new ones.
+            for name in os.listdir(self.disk.directory):
+                if not name.startswith(".safepoint"):
+                    self.disk.remove_tree(os.path.join(self.disk.directory, name))
+            self._write(files(self.steps))
             session.finish(step=self.steps)
         self.finished = True
         self._promise(self.steps)
@@ -193,25 +244,31 @@ class Program:
         except OSError as error:
             raise Crash from error
 
+    def _let_go(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
+
     def _write_each(self, files: dict[str, bytes]) -> None:
         for name in [n for n in listed(self.disk.directory) if n.startswith("fields/") and n not in files]:
             os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
         for name, data in files.items():
             path = os.path.join(self.disk.directory, name)
-            parent = os.path.dirname(path)
-            for directory in (os.path.dirname(parent), parent):
-                if not os.path.isdir(directory):
-                    self.disk.mkdir(directory)
+            for directory in reversed(list(Path(self.disk.directory, name).parents)):
+                if not directory.is_dir():
+                    self.disk.mkdir(str(directory))
             if name == "history.csv" and os.path.exists(path):
                 self.disk.append(path, data[os.path.getsize(path) :])  # rows of a failed hide are there already
             else:
                 self.disk.overwrite(path, data)
+            if name == "held.dat":
+                self._let_go()
+                self._held.append(os.open(path, os.O_RDWR))
 
 
 def new_directory(path: str | os.PathLike[str], shape: str = "plain", *, initial: bool = False) -> str:
     os.mkdir(path)
-    Path(path, ".safepoint").write_text(SHAPES[shape][0])
-    for name, data in (SHAPES[shape][1](0) if initial else {}).items():
+    Path(path, ".safepoint").write_text(SHAPES_AND_KINDS[shape][0])
+    for name, data in (SHAPES_AND_KINDS[shape][1](0) if initial else {}).items():
         Path(path, name).parent.mkdir(parents=True, exist_ok=True)
         Path(path, name).write_bytes(data)
     return str(path)
@@ -225,7 +282,7 @@ def restart(disk: FaultDisk, like: Program) -> Program:
         raise Violation(f"could not start again: {program.errors[0]!r}") from program.errors[0]
     if not program.finished:
         raise Violation("did not reach the end")
-    if listed(disk.directory) != SHAPES[like.shape][1](like.steps):
+    if listed(disk.directory) != SHAPES_AND_KINDS[like.shape][1](like.steps):
         raise Violation("the final files are wrong")
     consistent(disk.directory)
     return program

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import random
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safepoint.codec import BadFrame, checksum, copy, pack, unpack
+from safepoint.codec import BadFrame, Bundle, checksum, copy, pack, tar_header, unpack
 from safepoint.disk import Disk
 
 MIB = 1 << 20  # files are read in blocks of this size
@@ -217,3 +219,46 @@ def test_a_flipped_bit_in_a_frame_never_gives_other_bytes_unnoticed(data: bytes,
 def test_garbage_is_never_taken_for_a_frame(garbage: bytes) -> None:
     """G6: never another exception than `BadFrame`."""
     assert told(garbage, b"the data")
+
+
+# The tar of small files.
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 64 << 10])
+@pytest.mark.parametrize(
+    "path", ["u.dat", "a/b/c.dat", "x" * 100, "x" * 101, "d/" * 60 + "u.dat", "é.dat", "sp ace", "bad-\udcff.dat"]
+)
+def test_a_tar_header_is_that_of_the_module_tarfile(path: str, size: int) -> None:
+    info = tarfile.TarInfo(path)
+    info.size, info.mode, info.mtime = size, 0o640, 1_700_000_000
+    expected = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+    assert tar_header(path, size, 0o640, 1_700_000_000) == expected
+
+
+def test_a_bundle_is_a_tar_that_tarfile_reads_and_each_offset_is_right(tmp_path: Path) -> None:
+    """More than one buffer of them, of many sizes; as tarfile reads it, and by offset and size alone."""
+    contents = {f"run/f{k:04}.dat": os.urandom(k * 97 % (64 << 10)) for k in range(90)}
+    offsets = {}
+    with open(tmp_path / "b.tar", "xb", buffering=0) as sink:
+        bundle = Bundle(sink)
+        for name, data in contents.items():
+            (tmp_path / "one").write_bytes(data)
+            with open(tmp_path / "one", "rb", buffering=0) as source:
+                offset, count, digest = bundle.add(source, name, len(data), 0o100640, 10**18)
+            assert (count, digest) == (len(data), checksum(data))
+            offsets[name] = offset
+        bundle.close()
+    whole = (tmp_path / "b.tar").read_bytes()
+    assert len(whole) % 10240 == 0
+    assert {name: whole[at : at + len(contents[name])] for name, at in offsets.items()} == contents
+    with tarfile.open(tmp_path / "b.tar") as tar:
+        assert {m.name: tar.extractfile(m).read() for m in tar} == contents  # type: ignore[union-attr]
+        assert {(m.mode, m.mtime) for m in tar} == {(0o640, 10**9)}
+
+
+def test_a_file_that_is_longer_or_shorter_than_said_is_noticed_by_the_bundle(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(b"x" * 1000)
+    with open(tmp_path / "b.tar", "xb", buffering=0) as sink:
+        for said in (999, 1001):
+            with open(tmp_path / "one", "rb", buffering=0) as source:
+                assert Bundle(sink).add(source, "one", said, 0o644, 0)[1] != said

@@ -455,8 +455,9 @@ def plant(work: Path, *rows: dict[str, Any]) -> None:
         "checksum": "",
         "mode": 0o100644,
         "mtime_ns": 0,
-        "packed": False,
+        "kept": "raw",
         "stored_size": 0,
+        "offset": 0,
         "target": "",
     }
 

@@ -1,9 +1,10 @@
-"""The examples on many ranks, as a user would run them."""
+"""The examples, as a user would run them."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -63,3 +64,28 @@ def test_a_farm_that_lost_its_master_or_a_worker_goes_on_with_what_was_done(tmp_
     assert given["step"] >= 2 and done == list(range(given["step"], 12)), (given, done)
     for name in ("results.npy", "magnetization.csv"):
         assert (killed / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_a_chain_of_emcee_that_was_killed_again_and_again_is_the_undisturbed_chain(tmp_path: Path) -> None:
+    """G1, G2k for an HDF5 file that is rewritten in place, here killed at random instants, mostly within its writes."""
+    import h5py
+
+    steps, rng = 60, random.Random(4)
+    command = [sys.executable, str(EXAMPLES / "emcee_chain.py"), str(steps)]
+    for name in ("undisturbed", "killed"):
+        (tmp_path / name).mkdir()
+    subprocess.run(command, cwd=tmp_path / "undisturbed", check=True, timeout=120, stdout=subprocess.DEVNULL)
+    for kill in range(5):
+        with subprocess.Popen(command, cwd=tmp_path / "killed", stdout=subprocess.PIPE, text=True) as job:
+            assert job.stdout
+            assert job.stdout.readline().startswith("begin at step")
+            for _ in range(rng.randrange(4, 14) if kill else 2):  # once before the first save
+                assert job.stdout.readline().startswith("step")
+            time.sleep(rng.random() / 200)
+            job.kill()
+    done = subprocess.run(command, cwd=tmp_path / "killed", check=True, timeout=120, capture_output=True, text=True)
+    assert not done.stdout.startswith("begin at step 0\n") and done.stdout.endswith(f"step {steps}\n")
+    with h5py.File(tmp_path / "undisturbed/chain.h5") as one, h5py.File(tmp_path / "killed/chain.h5") as other:
+        assert one["mcmc"].attrs["iteration"] == other["mcmc"].attrs["iteration"] == steps
+        for name in ("chain", "log_prob", "accepted"):
+            assert np.array_equal(one["mcmc"][name][:], other["mcmc"][name][:])

@@ -19,11 +19,11 @@ from safepoint import SafepointError, Session, errors
 HOUSE = Path(__file__).parents[1]
 PACKAGE = HOUSE / "safepoint"
 LAYERS = (
-    "errors", "disk", "codec", "manifest", "record", "ranks", "save", "restore", "opening", "choose", "session",
-    "__init__",
+    "errors", "disk", "codec", "manifest", "record", "ranks", "store", "save", "restore", "opening", "choose",
+    "session", "__init__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 2500  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 3100  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

@@ -7,13 +7,14 @@ import errno
 import json
 import logging
 import os
+import shutil
 import signal
 import socket
 import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import FrozenInstanceError
@@ -499,8 +500,8 @@ def make_special(path: Path, kind: str) -> None:
 REFUSED = {
     "symlink": "s.dat is a symbolic link, and what it points to would not be saved: list that instead",
     "dangling symlink": "s.dat is a symbolic link, and what it points to would not be saved: list that instead",
-    "fifo": "s.dat is neither a file nor a directory, so it cannot be saved",
-    "socket": "s.dat is neither a file nor a directory, so it cannot be saved",
+    "fifo": "s.dat is a fifo, which cannot be saved: only files and directories can",
+    "socket": "s.dat is a socket, which cannot be saved: only files and directories can",
     "directory": "s.dat is a directory: list it as s.dat/ to save it whole",
 }
 
@@ -536,7 +537,7 @@ def test_a_pipe_in_a_directory_is_refused_and_all_is_back(start: Start, work: Pa
     (work / "run.zarr").mkdir()
     make_special(work / "run.zarr/s", kind)
     before = contents(work)
-    with pytest.raises(SafepointError, match=r"run\.zarr/s is neither a file nor a directory"):
+    with pytest.raises(SafepointError, match=rf"run\.zarr/s is a {kind}, which cannot be saved"):
         session.hide(0)
     assert contents(work) == before
 
@@ -714,10 +715,12 @@ def test_a_large_file_that_is_open_for_writing_is_refused_and_nothing_is_moved(s
         write(work, a_dat="a")
         file.write(b"!")
         file.flush()
+        file_number = file.fileno()
         with pytest.raises(RefusedFileError) as caught:
             session.hide(1)
     advice = "close it before hide, or mark it copy or append"
-    told = f"u.dat is still open for writing, and its 1025 bytes are over copy_open_below (1024): {advice}"
+    who = f"descriptor {file_number} of this process"
+    told = f"u.dat is still open for writing ({who}), and its 1025 bytes are over copy_open_below (1024): {advice}"
     assert str(caught.value) == told
     assert contents(work).keys() == {"a.dat", "u.dat"}
     assert session.hide(1) is not None  # closed now
@@ -1096,14 +1099,17 @@ def test_hide_returns_before_the_disk_has_done_its_work(start: Start, work: Path
 
     class Slow(Disk):
         def sync_files(self, paths: Any) -> None:
-            if threading.current_thread().name == "safepoint-saver":
-                assert let_go.wait(10)
+            assert not self.slow or let_go.wait(10)
             super().sync_files(paths)
 
-    session = start("u.dat\n", disk=Slow())
+        slow = False
+
+    disk = Slow()
+    session = start("u.dat\n", disk=disk)
     for step in range(2):
         write(work, u_dat=str(step))
         session.hide(step)
+        disk.slow = True  # the first set always waits
     assert contents(work) == {} and sets(work) == [1]
     let_go.set()
     write(work, u_dat="2")
@@ -1349,7 +1355,7 @@ def test_finish_after_a_failure_never_passes_off_an_older_set_as_this_step(start
 
 
 def test_a_failure_while_the_caller_waits_leaves_the_files_in_place(start: Start, work: Path) -> None:
-    """G7: and the next try, which is a new set, succeeds."""
+    """G7: and the next try, of files written anew, is a new set and succeeds; of the same files it is refused."""
     session = start("u.dat\nsub/v.dat\nparams.db copy\nrun.zarr/\n", disk=Failing("set-00000002/files/sub/v.dat"))
     for step in range(2):
         write(work, u_dat=str(step), sub__v_dat=str(step), params_db=str(step), run_zarr__meta=str(step))
@@ -1362,6 +1368,10 @@ def test_a_failure_while_the_caller_waits_leaves_the_files_in_place(start: Start
     assert str(caught.value) == f"set 2 (step 1) not stored: sub/v.dat: Input/output error; {holds}"
     assert contents(work) == before
     assert list((work / ROOT).glob("failed-*")) == []
+    with pytest.raises(SaveError, match="its fsync failed before"):
+        session.hide(1, wait=True)
+    shutil.rmtree(work / "run.zarr")
+    write(work, u_dat="1", sub__v_dat="1", run_zarr__meta="1")
     session.hide(1, wait=True)
     assert sets(work) == [1, 3]
     session.restore()
@@ -1376,6 +1386,7 @@ def test_a_failure_of_the_first_set_leaves_the_files_in_place(start: Start, work
     ):
         session.hide(0)
     assert contents(work) == {"u.dat": "0"}
+    write(work, u_dat="0")
     session.hide(0)
     session.close()
     start()
@@ -1471,18 +1482,11 @@ def test_without_leases_a_file_that_this_process_writes_is_still_noticed(
     start: Start, work: Path, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fallback of NFS and FUSE: our own descriptors; one for reading does not count."""
-    ask = safepoint.disk._open_in_this_process
     write(work, u_dat="u", v_dat="v")
-
-    class NoLeases(Disk):
-        def open_for_writing(self, path: str) -> bool:
-            return ask(os.stat(path))
-
-    session = start("u.dat\nv.dat\n", disk=NoLeases())
-    with (work / "u.dat").open("a") as writer, (work / "v.dat").open() as reader:
-        assert ask(os.fstat(writer.fileno())) and not ask(os.fstat(reader.fileno()))
+    monkeypatch.setattr(safepoint.disk, "_leased", lambda path: (os.stat(path).st_dev, os.stat(path).st_ino))
+    session = start("u.dat\nv.dat\n")
+    with (work / "u.dat").open("a"), (work / "v.dat").open():
         session.hide(0)
-    assert not ask(os.stat(work / "u.dat"))
     assert contents(work) == {"u.dat": "u"}
     assert [text.split()[0] for level, text in said if level == "WARNING"] == ["u.dat"]
 
@@ -1639,10 +1643,10 @@ def cost_of_hide(start: Start, work: Path, manifest: str, files: dict[str, str])
 
 
 def test_hide_of_three_files_is_a_handful_of_file_operations(start: Start, work: Path) -> None:
-    """A look at each, a question whether it is open, one line written, one rename each; and no fsync."""
+    """A look at each and at W, a question whether it is open, one line written, one rename each; and no fsync."""
     files = {f"{name}_dat": "data" for name in "uvw"}
     calls = cost_of_hide(start, work, "u.dat\nv.dat\nw.dat\n", files)
-    assert calls == {"stat": 3, "open_for_writing": 3, "append": 1, "rename": 3}
+    assert calls == {"stat": 4, "open_for_writing": 1, "append": 1, "rename": 3}
 
 
 def test_hide_of_a_directory_costs_the_same_however_many_files_it_holds(
@@ -1707,9 +1711,10 @@ def test_killed_in_the_first_hide_after_a_finished_run_the_result_is_put_back(tm
     first.finish(step=5)
 
     class Dies(Unproven):
-        def sync_files(self, paths: Iterable[str]) -> None:
-            if any("files/u.dat" in path for path in paths):
+        def write(self, path: str, data: bytes) -> None:
+            if path.endswith("record.json.new"):
                 raise KeyboardInterrupt
+            super().write(path, data)
 
         def remove_tree(self, path: str) -> None:
             raise KeyboardInterrupt

@@ -1,0 +1,317 @@
+"""Make the files of a set durable, and describe them: checksums, compression, the bundle of small files, the flush.
+
+(1) All flushes of a set are one batch, in flight together and while the files are read for their checksums: one after
+    the other, each would wait for a journal commit of its own. What vouches for the set gets its name after them.
+(2) What a file holds is read once, through its checksum, and must be what `hide` took: size and time are compared
+    after the reading, so that a writer that was missed is an error and no set with a torn file.
+(3) A compressed or bundled copy is a second copy until the set is committed: the files that `hide` moved are the set
+    until then, so a kill, or a disk that is full, loses nothing. `save.prune` removes them.
+(4) A failed fsync of a file that stays in W is remembered: it is clean in the cache and lost on the disk, so the next
+    fsync would succeed over nothing, in a set that has nothing else of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from safepoint import codec
+from safepoint.disk import NO_ROOM, Disk, SyncFailed
+from safepoint.errors import RefusedFileError, SaveError
+from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
+
+SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
+WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
+
+
+@dataclass
+class How:
+    """How a session stores its sets, and what it knows of files that stay in W."""
+
+    version: str = ""  # of the library
+    pack_threads: int = 1  # 0: one for each core
+    bundle_from: int = 100  # so many small files are worth a bundle
+    prefixes: dict[str, codec.Prefix] = field(default_factory=dict)  # of the append files of the last set, by path
+    stored: dict[str, codec.Prefix] = field(default_factory=dict)  # of those of the set that is not yet committed
+    lost: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # rule (4): inode, and time if that tells
+
+    def check_kept(self, items: Iterable[Item]) -> None:
+        """Raise `SaveError` if the disk may have lost what it shows of one of these files in W."""
+        for item in items:
+            inode, time = self.lost.get(item.path, (-1, None))
+            if inode == item.inode and time in (None, item.mtime_ns):
+                raise SaveError(
+                    f"{item.path}: its fsync failed before, so parts of it may not be on the disk, though they can be "
+                    f"read: go back to the last set with restore(), or write it under a new name and rename that"
+                )
+
+
+class Content(NamedTuple):
+    """One file, directory or link of a set."""
+
+    file: StoredFile
+    full: str  # where it is
+    level: int | None = None  # to compress it with
+
+
+def store(disk: Disk, root: Root, taken: Taken, how: How) -> Record:
+    """On return all that the set's record vouches for is durable, and so is the record, but for its name."""
+    number, new = taken.number, root.record(taken.number) + ".new"
+    how.stored.clear()
+    for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new):
+        if disk.exists(leftover):  # of a process that died while storing this set
+            disk.remove_tree(leftover)
+    contents = list(contents_of(disk, root, taken.files, root.stored(number, "")))
+    _refuse_open(disk, root, taken, contents)
+    small = _small(contents, how)
+    early = [c.full for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
+    with _in_flight(disk, early):
+        files = _described(disk, root, number, contents, small, how)
+        kept = {file.path: root.where(number, file) for file in files if file.has_bytes}
+        whose = taken.rank, taken.ranks, taken.saver
+        head = number, taken.step, taken.time, time.time(), taken.host, how.version
+        record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
+        disk.write(new, dump(record))
+        late = sorted({*kept.values(), new}.difference(early))
+        # The names too, of every directory down to each file: else they could be durable and not be found.
+        disk.sync(late, ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work}))
+    return record
+
+
+@contextlib.contextmanager
+def _in_flight(disk: Disk, paths: Collection[str]) -> Iterator[None]:
+    """Flush these files while the body is at work; at its end they are durable. `SyncFailed` counts more than an error
+    of the body, as it decides what becomes of the set."""
+    flushed = disk.beside(lambda: disk.sync(paths))
+    try:
+        yield
+    finally:
+        flushed()
+
+
+def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
+    """These directories and all above them up to one of `ends`, each before those that hold it."""
+    every = set()
+    for way in directories:
+        while way not in every:
+            every.add(way)
+            way = way if way in ends else os.path.dirname(way)
+    return sorted(every, reverse=True)
+
+
+def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str) -> Iterator[Content]:
+    """Every file, directory and link of a set, below `base`, or in W if it stays there."""
+    for item in items:
+        if item.kind == "append":
+            full = os.path.join(root.work, item.path)
+            mode = disk.stat(full).st_mode
+            yield Content(StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns), full)
+        else:
+            full = os.path.join(base, item.path)
+            for file, inner in _walk(disk, item.path, full, full, disk.stat(full).st_dev):
+                if not item.tree:
+                    file = file._replace(size=item.size, mtime_ns=item.mtime_ns)  # as it was when it was taken
+                yield Content(file, inner, item.compress if file.size else None)
+
+
+def _walk(disk: Disk, path: str, full: str, top: str, device: int) -> Iterator[tuple[StoredFile, str]]:
+    info = disk.stat(full)
+    if stat.S_ISREG(info.st_mode):
+        yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
+    elif stat.S_ISDIR(info.st_mode):
+        if info.st_dev != device:
+            raise elsewhere(disk, path, full, top)
+        kind = "tree" if full == top else "dir"
+        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
+        for name in disk.listdir(full):
+            yield from _walk(disk, f"{path}/{name}", os.path.join(full, name), top, device)
+    elif stat.S_ISLNK(info.st_mode):
+        yield StoredFile(path, "link", target=link_inside(path, full, top)), full
+    else:
+        raise special(path, info.st_mode)
+
+
+def link_inside(path: str, full: str, top: str) -> str:
+    """Where a symbolic link in a listed directory points to. Raises `RefusedFileError` if that is outside."""
+    target = os.readlink(full)
+    inside = os.path.normpath(os.path.join(os.path.dirname(full), target))
+    if os.path.isabs(target) or os.path.commonpath((inside, top)) != top:
+        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {target}")
+    return target
+
+
+def special(path: str, mode: int) -> RefusedFileError:
+    kinds = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    what = kinds.get(stat.S_IFMT(mode), "neither a file nor a directory")
+    return RefusedFileError(f"{path} is {what}, which cannot be saved: only files and directories can")
+
+
+def elsewhere(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
+    return RefusedFileError(
+        f"{path} is on another file system (the one mounted at {disk.mount_point(full)}) than its directory (the one "
+        f"mounted at {disk.mount_point(work)}): a rename cannot move it; save it from a directory there"
+    )
+
+
+def _refuse_open(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content]) -> None:
+    """The files in a directory that was moved as a whole: whoever has one open could change it when it is committed."""
+    trees = [item.path for item in taken.files if item.tree and item.kind == "move"]
+    moved = tuple(root.stored(taken.number, path) + "/" for path in trees)
+    inside = [c.full for c in contents if moved and c.file.kind == "file" and c.full.startswith(moved)]
+    for full in disk.open_for_writing(inside) if inside else ():
+        raise RefusedFileError(still_open(disk, root.shown(full), full))
+
+
+def still_open(disk: Disk, path: str, full: str, why: str = "") -> str:
+    who = ", ".join(disk.holders(full))
+    return f"{path} is still open for writing{f' ({who})' if who else ''}{why}: close it before hide, or mark it copy"
+
+
+def _small(contents: Sequence[Content], how: How) -> set[str]:
+    """What goes into the bundle, if there is to be one."""
+    small = {c.file.path for c in contents if c.file.kind == "file" and c.level is None and c.file.size <= SMALL}
+    return small if len(small) >= how.bundle_from else set()
+
+
+def _described(
+    disk: Disk, root: Root, number: int, contents: Sequence[Content], small: set[str], how: How
+) -> list[StoredFile]:
+    """The contents as the record has them, each with its checksum, and with what is kept of it."""
+    bundled = _bundle(disk, root, number, [c for c in contents if c.file.path in small]) if small else {}
+    files = []
+    for content in contents:
+        file = content.file
+        if file.path in bundled:
+            file = bundled[file.path]
+        elif content.level is not None and file.kind == "file":
+            file = _pack(disk, root, number, content, content.level, how)
+        elif file.has_bytes:
+            file = checksummed(disk, file, content.full, how)
+        files.append(file)
+    return files
+
+
+def checksummed(disk: Disk, file: StoredFile, full: str, how: How) -> StoredFile:
+    """With the checksum of the bytes that are there; of an append file only those are read that were not known."""
+    with disk.open(full) as source:
+        if file.kind == "append":
+            known = how.prefixes.get(file.path)
+            size, digest, how.stored[file.path], _ = codec.extend(source, disk.stat(full).st_ino, file.size, known)
+            if size < file.size:
+                raise RefusedFileError(f"{file.path} was cut after hide took it: something else writes to it")
+            return file._replace(checksum=digest)
+        size, digest = codec.copy(source, limit=file.size)
+    return _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
+
+
+def _unchanged(disk: Disk, file: StoredFile, full: str, size: int) -> StoredFile:
+    info = disk.stat(full)
+    if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
+        raise RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
+    return file
+
+
+def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
+    """Keep many small files in one, which takes one flush instead of one each. No room for it: none is bundled."""
+    files = {}
+    try:
+        with disk.create(root.bundle(number)) as sink:
+            bundle = codec.Bundle(sink)
+            for file, full, _ in small:
+                with disk.open(full) as source:
+                    offset, size, digest = bundle.add(source, file.path, file.size, file.mode, file.mtime_ns)
+                _unchanged(disk, file, full, size)
+                files[file.path] = file._replace(checksum=digest, kept="tar", stored_size=size, offset=offset)
+            bundle.close()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        with contextlib.suppress(OSError):  # what is left of it goes with the set
+            disk.remove(root.bundle(number))
+        return {}
+    return files
+
+
+def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how: How) -> StoredFile:
+    """Keep a file compressed; as it is, if it hardly shrinks or the disk has no room for a second copy."""
+    file, full, target = content.file, content.full, root.packed(number, content.file.path)
+    try:
+        make_parents(disk, target, root.set(number))
+        with disk.open(full) as source:
+            if not codec.sample_shrinks(source, file.size, level):
+                return checksummed(disk, file, full, how)
+            with disk.create(target) as sink:
+                tick = _write_back(disk, sink)
+                size, digest = codec.pack(source, sink, level, file.size, how.pack_threads, tick)
+        file = _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
+        packed = disk.stat(target).st_size
+        if packed <= codec.WORTH_PACKING * size:
+            return file._replace(kept="zst", stored_size=packed)
+    except OSError as error:
+        if error.errno not in (*NO_ROOM, errno.ENOTDIR, errno.EEXIST):  # there may be a directory a.zst beside a
+            raise
+    except codec.BadFrame:
+        _unchanged(disk, file, full, -1)  # it raises: that is what a source of another length means
+    with contextlib.suppress(OSError):  # what is left of it goes with the set
+        disk.remove(target)
+    return file if file.checksum else checksummed(disk, file, full, how)
+
+
+def _write_back(disk: Disk, sink: Any) -> codec.Tick:
+    """Let the disk write while the file is still being made: else all of it would wait for the fsync."""
+    done = 0
+
+    def tick(count: int) -> None:
+        nonlocal done
+        done += count
+        if done >= WRITE_BACK:
+            done = 0
+            disk.start_writeback_of(sink)
+
+    return tick
+
+
+def keep_in_place(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
+    """Make files durable where they are, in W; what the finish mark has to say of them."""
+    contents = list(contents_of(disk, root, items, root.work))
+    data = [content.full for content in contents if content.file.has_bytes]
+    try:
+        with _in_flight(disk, data):
+            files = [checksummed(disk, c.file, c.full, how) if c.file.has_bytes else c.file for c in contents]
+        trees = (c.full for c in contents if c.file.kind in ("tree", "dir"))
+        disk.sync((), ways((*trees, *(os.path.dirname(c.full) for c in contents)), {root.work}))
+    except SyncFailed:
+        remember_lost(how, items)
+        raise
+    return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
+
+
+def remember_lost(how: How, items: Iterable[Item]) -> None:
+    """Rule (4), for files in W. The flushes were in flight together, so any of them may have failed."""
+    for item in items:
+        # A file that moves is written anew, from its beginning: with another time it is another file, on any inode.
+        how.lost[item.path] = item.inode, item.mtime_ns if item.kind == "move" and not item.tree else None
+
+
+def ancestors(paths: Iterable[str]) -> list[str]:
+    """`paths` and all directories on the way to them, parents before children."""
+    every = set()
+    for path in paths:
+        while path:
+            every.add(path)
+            path = os.path.dirname(path)
+    return sorted(every)
+
+
+def make_parents(disk: Disk, path: str, base: str) -> None:
+    """Make the directories between `base` and `path` that are not there."""
+    for name in ancestors({os.path.relpath(os.path.dirname(path), base)} - {"."}):
+        if not disk.exists(os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
+                disk.mkdir(os.path.join(base, name))

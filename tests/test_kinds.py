@@ -1,0 +1,151 @@
+"""Each kind of file × each fault: G1 to G7 as a table. The program is that of `program.py`, with one kind of file at a
+time, so that a fault in one cannot hide behind another."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from faultdisk import FaultDisk, images
+from lives import LONG
+from program import EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
+from test_crash import STEPS, nothing_lost, promised
+
+from safepoint import DamagedError, Session
+from safepoint.record import Root, parse_record
+
+SAVERS = ("now", "late", "wait") if LONG else ("late",)
+each_kind = pytest.mark.parametrize("kind", EACH_KIND)
+each_saver = pytest.mark.parametrize("saver", SAVERS)
+each_start = pytest.mark.parametrize("initial", [False, True])
+
+
+def whole_life(directory: Path, kind: str, saver: str, initial: bool = False) -> Program:
+    program = Program(FaultDisk(new_directory(directory, kind, initial=initial)), kind, saver, STEPS, initial)
+    program.run()
+    assert program.finished, program.errors
+    return program
+
+
+@each_kind
+@each_saver
+@each_start
+def test_killed_at_every_operation(tmp_path: Path, kind: str, saver: str, initial: bool) -> None:
+    """G1, G2k, G3, G4."""
+    whole = whole_life(tmp_path / "whole", kind, saver, initial)
+    for at in whole.disk.record.changing:
+        directory = tmp_path / f"killed-{at}"
+        disk = FaultDisk(new_directory(directory, kind, initial=initial), kill_at=at)
+        first = Program(disk, kind, saver, STEPS, initial)
+        first.run()
+        try:
+            assert disk.dead and not first.errors
+            nothing_lost(first, restart(FaultDisk(directory, inodes=disk.inodes), first))
+        except Violation as violation:
+            pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}): {violation}")
+        shutil.rmtree(directory)
+
+
+@each_kind
+@each_saver
+@each_start
+def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, initial: bool) -> None:
+    """G1, G2, G3, G4: in the states that the model of the disk allows."""
+    program = whole_life(tmp_path / "whole", kind, saver, initial)
+    points = [*program.disk.record.changing, len(program.disk.record.ops)]
+    points = points if LONG else points[len(points) % 4 :: 4]
+    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if LONG else 0, at=points):
+        try:
+            after = restart_image(image, program)
+            restored = after.restored if after.restored is not None else -1
+            if restored < promised(program, image.ops):
+                raise Violation(f"step {promised(program, image.ops)} was promised, restored was {restored}")
+        except Violation as violation:
+            pytest.fail(f"{image} ({[*program.disk.record.ops, 'the end'][image.ops]}): {violation}")
+        shutil.rmtree(image.directory)
+
+
+class Stopped(Exception):
+    """The program ended here, on purpose."""
+
+
+def stopped_after(directory: Path, kind: str, sets: int) -> Program:
+    """A life that ends when so many sets are committed, and the next files are half written; nothing in flight."""
+    program = Program(FaultDisk(new_directory(directory, kind)), kind, "wait", sets, False)
+    write, count = program._write, 0
+
+    def counting(files: dict[str, bytes]) -> None:
+        nonlocal count
+        count += 1
+        if count <= sets:
+            write(files)
+            return
+        program.disk.overwrite(str(directory / "junk-of-no-entry"), b"")
+        raise Stopped
+
+    program._write = counting  # type: ignore[method-assign]
+    with pytest.raises(Stopped):
+        program.run()
+    (directory / "junk-of-no-entry").unlink()
+    return program
+
+
+@pytest.mark.leaves_damage
+@each_kind
+def test_every_file_of_the_newest_set_damaged_in_turn(tmp_path: Path, kind: str) -> None:
+    """G6: passed over for the set before it, which is whole; of a file that stays in W there is but one: an error, and
+    nothing of W was touched."""
+    stopped_after(tmp_path / "whole", kind, 2)
+    newest = Root(str(tmp_path / "whole")).set(2)
+    record = parse_record(Path(newest, "record.json").read_bytes())
+    kept = {Root(str(tmp_path / "whole")).where(2, file) for file in record.files if file.has_bytes and file.size}
+    for number, path in enumerate(sorted(kept)):
+        for what in ("flip", "cut", "gone"):
+            work = tmp_path / f"{what}-{number}"
+            shutil.copytree(tmp_path / "whole", work, symlinks=True)
+            victim = work / Path(path).relative_to(tmp_path / "whole")
+            damage(victim, what)
+            before = listed(work)
+            in_place = ".safepoint.d" not in victim.parts
+            with Session(work, disk=FaultDisk(work)) as session:
+                if in_place and what == "gone":  # else set 1, of fewer rows, is whole
+                    with pytest.raises(DamagedError, match=r"set 2 .*\n.*set 1 "):
+                        session.restore()
+                    assert listed(work) == before
+                else:
+                    saved = session.restore()
+                    assert saved is not None and saved.number == 1, (what, path)
+                    assert listed(work) == EACH_KIND[kind][1](0), (what, path)
+                session.close()
+
+
+def damage(victim: Path, what: str) -> None:
+    data = victim.read_bytes()
+    if what == "gone":
+        victim.unlink()
+    elif what == "cut":
+        victim.write_bytes(data[: len(data) // 4])  # of a bundle: files, and not only the zeros at its end
+    else:
+        middle = min(len(data) // 2, 700)  # of a bundle: in its first file, after a header of 512 bytes
+        victim.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+
+
+@each_kind
+def test_restored_twice_is_restored_once(tmp_path: Path, kind: str) -> None:
+    """G3: restore, write some of the next files, end; restore again: the same set, the same bytes, nothing beside."""
+    stopped_after(tmp_path / "w", kind, 2)
+    manifest, files = EACH_KIND[kind]
+    for _ in range(3):
+        session = Session(tmp_path / "w")
+        saved = session.restore()
+        assert saved is not None and (saved.number, saved.step) == (2, 1)
+        assert listed(tmp_path / "w") == files(1)
+        again = session.restore()
+        assert again is not None and (again.number, listed(tmp_path / "w")) == (2, files(1))
+        for name, data in files(2).items():
+            path = tmp_path / "w" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab" if "append" in manifest and name == "history.csv" else "wb") as file:
+                file.write(data[len(files(1).get(name, b"")) if file.mode == "ab" else 0 :][: len(data) // 2])
+        session.close()

@@ -1,0 +1,377 @@
+"""Files of every size and shape: beyond 4 GiB, with holes, empty, ten thousand of them, deep below, read-only."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import mounts
+import pytest
+from test_disk import child, says
+
+from safepoint import RefusedFileError, SafepointError, Session
+from safepoint.disk import Disk
+from safepoint.record import parse_record
+
+HUGE = (4 << 30) + (1 << 20) + 17  # bytes: more than 32 bits can say
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: leases, holes and /proc")
+
+
+def session_of(work: Path, manifest: str, **options: Any) -> Session:
+    (work / ".safepoint").write_text(manifest)
+    session = Session(work, **options)
+    session.restore()
+    return session
+
+
+def kept(work: Path, number: int) -> dict[str, str]:
+    """How the newest set keeps each of its files."""
+    record = parse_record((work / f".safepoint.d/rank-00000/set-{number:08}/record.json").read_bytes())
+    return {file.path: file.kept for file in record.files if file.has_bytes}
+
+
+def sparse(path: Path, size: int) -> dict[int, bytes]:
+    """A file of this size that is nearly all hole; where it has data, and which."""
+    marks = {0: b"begin", size // 2 + 3: b"middle", size - 3: b"end"}
+    with path.open("wb") as file:
+        file.truncate(size)
+        for position, data in marks.items():
+            file.seek(position)
+            file.write(data)
+    return marks
+
+
+def has(path: Path, marks: dict[int, bytes], size: int) -> bool:
+    with path.open("rb") as file:
+        for position, data in marks.items():
+            file.seek(position)
+            if file.read(len(data)) != data:
+                return False
+    return path.stat().st_size == size
+
+
+@needs_linux
+@pytest.mark.parametrize("attribute", ["", "copy", "compress"])
+def test_beyond_4_gib_with_holes_that_stay_holes(tmp_path: Path, attribute: str) -> None:
+    """Every byte and the size; and what took no space before takes none in the set, nor when it is back."""
+    session = session_of(tmp_path, f"u.dat {attribute}\n")
+    marks = sparse(tmp_path / "u.dat", HUGE)
+    session.hide(0)
+    session.close()
+    (tmp_path / "u.dat").write_bytes(b"torn")
+    session = Session(tmp_path)
+    assert session.restore() is not None
+    assert has(tmp_path / "u.dat", marks, HUGE)
+    used = sum(path.lstat().st_blocks for path in tmp_path.rglob("*")) * 512
+    assert used < 8 << 20
+    session.close()
+
+
+@needs_linux
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_holes_and_reflinks_on_a_real_file_system(kind: str) -> None:
+    if reason := mounts.why_not(kind):
+        pytest.skip(f"{kind}: {reason}")
+    with mounts.mounted(kind, 400) as work:
+        session = session_of(work, "u.dat copy\nv.dat\n")
+        marks = sparse(work / "u.dat", 40 << 20)
+        (work / "v.dat").write_bytes(os.urandom(60 << 20))
+        session.hide(0)
+        mine, set_has = (work / "u.dat").stat(), work / ".safepoint.d/rank-00000/set-00000001/files/u.dat"
+        assert has(set_has, marks, 40 << 20)
+        now = set_has.stat()
+        assert (now.st_mode, now.st_mtime_ns) == (mine.st_mode, mine.st_mtime_ns) and now.st_blocks * 512 < 1 << 20
+        session.close()
+        free = os.statvfs(work).f_bavail * os.statvfs(work).f_frsize
+        session = Session(work)
+        session.restore()
+        taken = free - os.statvfs(work).f_bavail * os.statvfs(work).f_frsize
+        assert has(work / "u.dat", marks, 40 << 20)
+        assert taken < (2 << 20 if kind == "xfs" else 62 << 20), "a reflink shares its blocks"
+        session.close()
+
+
+def test_ten_thousand_files_of_a_glob_are_one_set(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "run/*.dat\n")
+    (tmp_path / "run").mkdir()
+    for number in range(10_000):
+        (tmp_path / f"run/{number}.dat").write_bytes(b"%d" % number)
+    session.hide(0)
+    session.close()
+    assert not list((tmp_path / "run").iterdir())
+    assert set(kept(tmp_path, 1).values()) == {"tar"}
+    assert len(list((tmp_path / ".safepoint.d/rank-00000/set-00000001").rglob("*"))) == 3  # taken, record, bundle
+    session = Session(tmp_path)
+    session.restore()
+    assert all((tmp_path / f"run/{number}.dat").read_bytes() == b"%d" % number for number in range(10_000))
+    session.close()
+
+
+@pytest.mark.parametrize("bundle_from", [1, 1000])
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_a_directory_comes_back_with_empty_directories_modes_times_and_links(
+    tmp_path: Path, attribute: str, bundle_from: int
+) -> None:
+    session = session_of(tmp_path, f"run/ {attribute}\nbundle_from = {bundle_from}\n")
+    deep = tmp_path / "run" / "/".join(f"level-{n}" for n in range(60))
+    deep.mkdir(parents=True)
+    (deep / "deep.dat").write_bytes(b"deep")
+    (tmp_path / "run/empty").mkdir()
+    (tmp_path / "run/empty.dat").write_bytes(b"")
+    (tmp_path / "run/only-read.dat").write_bytes(b"r")
+    (tmp_path / "run/only-read.dat").chmod(0o440)
+    (tmp_path / "run/run.sh").write_bytes(b"#!/bin/sh\n")
+    (tmp_path / "run/run.sh").chmod(0o755)
+    (tmp_path / "run/link").symlink_to("level-0/level-1")
+    (tmp_path / "run/empty").chmod(0o2750)
+    os.utime(tmp_path / "run/run.sh", ns=(10**18, 10**18 + 123456789))
+
+    def look() -> dict[str, Any]:
+        found = {}
+        for path in (tmp_path / "run").rglob("*"):
+            info = path.lstat()
+            what = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            time = None if path.is_symlink() else info.st_mtime_ns
+            found[str(path.relative_to(tmp_path))] = stat.filemode(info.st_mode), time, what
+        return found
+
+    before = look()
+    session.hide(0)
+    session.close()
+    again = Session(tmp_path)
+    again.restore()
+    assert look() == before
+    again.close()
+
+
+def test_a_link_out_of_a_directory_is_refused_and_all_is_back(tmp_path: Path) -> None:
+    for attribute in ("", "copy"):
+        session = session_of(tmp_path, f"run/ {attribute}\n")
+        (tmp_path / "run").mkdir(exist_ok=True)
+        (tmp_path / "run/out").unlink(missing_ok=True)
+        (tmp_path / "run/out").symlink_to("../elsewhere")
+        with pytest.raises(SafepointError, match=r"run/out is a symbolic link that leads out of its directory"):
+            session.hide(0)
+        assert (tmp_path / "run/out").is_symlink()
+        session.close()
+
+
+@needs_linux
+def test_who_has_a_file_open_is_named_with_process_and_descriptor(tmp_path: Path) -> None:
+    """Other processes count as our own does; in a directory that moves as a whole too."""
+    session = session_of(tmp_path, "u.dat\nrun/\ncopy_open_below = 4\n")
+    (tmp_path / "run").mkdir()
+    for name in ("u.dat", "run/v.dat"):
+        with child(
+            "file = open(sys.argv[1], 'wb'); print(file.fileno(), flush=True); input()", tmp_path / name
+        ) as writer:
+            descriptor = says(writer)
+            for other in {"u.dat", "run/v.dat"} - {name}:
+                (tmp_path / other).write_bytes(b"whole")
+            (tmp_path / name).write_bytes(b"half of it")
+            with pytest.raises(SafepointError) as caught:
+                session.hide(0)
+            told = f"{name} is still open for writing (descriptor {descriptor} of process {writer.pid} ("
+            assert told in str(caught.value)
+            assert (tmp_path / name).read_bytes() == b"half of it"
+    session.hide(0)
+    session.close()
+
+
+@needs_linux
+def test_a_directory_in_which_something_still_wrote_is_not_completed_by_the_next_start(tmp_path: Path) -> None:
+    """G1: the writer dies with the program, and what is in the directory then looks as good as any."""
+    session = session_of(tmp_path, "run/\n")
+    for step in (0, 1):
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/v.dat").write_bytes(b"whole %d" % step)
+        with (tmp_path / "run/v.dat").open("r+b" if step else "rb"):
+            session.hide(step)
+            if step:
+                with pytest.raises(SafepointError, match=r"run/v\.dat is still open for writing"):
+                    session.wait()
+    session._release()  # as if killed
+    again = Session(tmp_path)
+    saved = again.restore()
+    assert saved is not None and saved.step == 0 and (tmp_path / "run/v.dat").read_bytes() == b"whole 0"
+    again.close()
+
+
+@needs_linux
+def test_a_listed_file_on_another_file_system_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    if reason := mounts.why_not("ext4"):
+        pytest.skip(f"a mount below the working directory {reason}")
+    with mounts.mounted("ext4", 40) as other:
+        inside = tmp_path / "scratch"
+        inside.mkdir()
+        os.system(f"mount --bind {other} {inside}")
+        try:
+            (inside / "u.dat").write_bytes(b"u")
+            (tmp_path / "v.dat").write_bytes(b"v")
+            for manifest in ("scratch/u.dat\n", "scratch/u.dat copy\n", "scratch/u.dat append\n", "scratch/\n"):
+                session = session_of(tmp_path, "v.dat\n" + manifest)
+                with pytest.raises(RefusedFileError) as caught:
+                    session.hide(0)
+                assert f"mounted at {inside}" in str(caught.value) and "v.dat" not in str(caught.value)
+                assert (tmp_path / "v.dat").exists() and (inside / "u.dat").read_bytes() == b"u"
+                session.close()
+        finally:
+            os.system(f"umount {inside}")
+
+
+@needs_linux
+def test_a_copy_of_several_files_is_as_of_one_moment(tmp_path: Path) -> None:
+    """G1: a writer that comes in between two of the snapshots is noticed; nothing is taken."""
+
+    class Interrupted(Disk):
+        def duplicate(self, source: Any, target: Any) -> None:
+            super().duplicate(source, target)
+            if source.name.endswith("b.db"):
+                with (tmp_path / "a.db").open("r+b") as file:  # was copied already
+                    file.write(b"newer")
+
+    (tmp_path / "a.db").write_bytes(b"older")
+    (tmp_path / "b.db").write_bytes(b"older")
+    session = session_of(tmp_path, "a.db copy\nb.db copy\n", disk=Interrupted())
+    with pytest.raises(RefusedFileError, match=r"^a\.db changed while it was copied"):
+        session.hide(0)
+    assert not list((tmp_path / ".safepoint.d/rank-00000").glob("set-*/files/*"))
+    session.close()
+
+
+def test_progress_counts_every_byte_once_and_ends_at_all_of_them(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "u.dat\nv.dat compress\nw.csv append\nrun/*\nbundle_from = 5\n")
+    (tmp_path / "run").mkdir()
+    sizes = {"u.dat": 3_000_000, "v.dat": 2_500_000, "w.csv": 70_000} | {f"run/{n}": 100 * n for n in range(9)}
+    for name, size in sizes.items():
+        (tmp_path / name).write_bytes(b"abcd" * (size // 4))
+    session.hide(0)
+    session.close()
+    told: list[tuple[int, int]] = []
+    again = Session(tmp_path)
+    again.restore(progress=lambda done, total: told.append((done, total)))
+    again.close()
+    assert told[0] == (0, sum(sizes.values())) and told[-1] == (sum(sizes.values()),) * 2
+    assert told == sorted(told) and len({total for _, total in told}) == 1
+
+
+def test_what_hardly_shrinks_and_what_there_is_no_room_for_is_kept_as_it_is(tmp_path: Path) -> None:
+    import errno
+
+    class NoRoom(Disk):
+        def create(self, path: str) -> Any:
+            if "packed" in path and "full" in path:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            return super().create(path)
+
+    session = session_of(tmp_path, "*.dat compress\npack_threads = 0\n", disk=NoRoom())
+    noise, text = os.urandom(5 << 20), b"the same words\n" * 400_000
+    for name, data in (
+        ("noise.dat", noise),
+        ("text.dat", text),
+        ("full.dat", text),
+        ("half.dat", noise[: 2 << 20] + text),
+    ):
+        (tmp_path / name).write_bytes(data)
+    session.hide(0)
+    session.close()
+    expected = {"noise.dat": "raw", "text.dat": "zst", "full.dat": "raw", "half.dat": "zst"}
+    assert kept(tmp_path, 1) == expected
+    again = Session(tmp_path)
+    again.restore()
+    assert (tmp_path / "full.dat").read_bytes() == text and (tmp_path / "noise.dat").read_bytes() == noise
+    again.close()
+
+
+def test_names_that_collide_when_compressed_are_kept_as_they_are(tmp_path: Path) -> None:
+    """`a` is kept as `packed/a.zst`, which is a directory of the program's too."""
+    for _ in range(2):
+        session = Session(tmp_path) if (tmp_path / ".safepoint").exists() else session_of(tmp_path, "t/ compress\n")
+        session.restore()
+        for name in ("t/a", "t/a.zst/b", "t/b.zst/c", "t/b"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(name.encode() * 2000)
+        session.hide(0, wait=True)
+        session.close()
+    again = Session(tmp_path)
+    again.restore()
+    for name in ("t/a", "t/a.zst/b", "t/b.zst/c", "t/b"):
+        assert (tmp_path / name).read_bytes() == name.encode() * 2000
+    again.close()
+
+
+def test_a_name_added_to_a_directory_while_it_is_copied_is_an_error(tmp_path: Path) -> None:
+    """G1: the snapshot would be taken for unfinished after a kill, and made anew from a later state."""
+
+    class Adds(Disk):
+        def append(self, path: str, data: bytes) -> None:
+            super().append(path, data)
+            if path.endswith("taken.json"):
+                (tmp_path / "t/extra").write_bytes(b"")
+
+    session = session_of(tmp_path, "t/ copy\n", disk=Adds())
+    (tmp_path / "t").mkdir()
+    os.utime(tmp_path / "t", ns=(10**18, 10**18))
+    with pytest.raises(RefusedFileError, match=r"^t changed while it was copied"):
+        session.hide(0)
+    session.close()
+
+
+class Dies(BaseException):
+    pass
+
+
+@pytest.mark.leaves_damage
+@pytest.mark.parametrize("kept_as", ["compress", "bundled", "a directory"])
+def test_a_file_listed_later_comes_back_whole_from_a_set_that_is_passed_over_also_after_a_kill(
+    tmp_path: Path, kept_as: str
+) -> None:
+    """G3: it may be one of the program's inputs, and the set that is removed has the only copy."""
+    session = session_of(tmp_path, "u.dat\n")
+    (tmp_path / "u.dat").write_bytes(b"1")
+    session.hide(1, wait=True)
+    session.close()
+    lines = {"compress": "in/a.dat compress\nin/b.dat compress\n", "bundled": "in/*.dat\nbundle_from = 2\n"}
+    (tmp_path / ".safepoint").write_text("u.dat\n" + lines.get(kept_as, "in/\nbundle_from = 2\n"))
+    session = Session(tmp_path)
+    session.restore()
+    expected = {"in/a.dat": b"A" * 60_000, "in/b.dat": b"B" * 60_000}
+    (tmp_path / "in").mkdir()
+    for name, data in expected.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "u.dat").write_bytes(b"2")
+    session.hide(2, wait=True)
+    session.close()
+    (newest,) = tmp_path.glob(".safepoint.d/rank-00000/set-00000002")
+    for path in newest.rglob("u.dat"):
+        path.write_bytes(b"X")
+    if kept_as != "compress":  # u.dat is in the bundle too
+        record = parse_record((newest / "record.json").read_bytes())
+        (offset,) = [file.offset for file in record.files if file.path == "u.dat"]
+        with (newest / "bundle.tar").open("r+b") as bundle:
+            bundle.seek(offset)
+            bundle.write(b"X")
+
+    class Mortal(Disk):
+        left = 2
+
+        def dress(self, path: str, mode: int, mtime_ns: int) -> None:
+            if "/in/" in path:
+                self.left -= 1
+                if not self.left:
+                    raise Dies
+            super().dress(path, mode, mtime_ns)
+
+    first = Session(tmp_path, disk=Mortal())
+    with pytest.raises(Dies):
+        first.restore()
+    first._release()
+    again = Session(tmp_path)
+    saved = again.restore()
+    assert saved is not None and saved.step == 1
+    assert {name: (tmp_path / name).read_bytes() for name in expected} == expected
+    assert not newest.exists()
+    again.close()
