@@ -396,7 +396,8 @@ class Session:
             if item is None or item.inode != known.inode or item.size < known.size:
                 anew.append(path)
                 continue
-            with self._disk.open(os.path.join(self._root.work, path)) as file:
+            looking = self._root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
+            with looking, self._disk.open(os.path.join(self._root.work, path)) as file:
                 if not codec.begins_with(file, known):
                     anew.append(path)
         for path in anew:
