@@ -110,19 +110,16 @@ class Prefix(NamedTuple):
     edges: bytes  # the first and the last bytes of them
 
 
-def extend(source: Any, inode: int, size: int, known: Prefix | None) -> tuple[int, str, Prefix, bool]:
+def extend(source: Any, inode: int, size: int, known: Prefix | None) -> tuple[int, str, Prefix]:
     """The checksum of the first `size` bytes of a file of which `known` is the beginning, if it still is: then only
-    what follows is read. How many bytes there are, their checksum, what is known now, and whether `known` held."""
+    what follows is read. How many bytes there are, their checksum, and what is known now."""
     digest, begin = xxhash.xxh3_128(), 0
-    grown = known is not None and known.inode == inode and size >= known.size
-    if known is not None and grown and _edges(source, known.size) == known.edges:
+    if known and known.inode == inode and size >= known.size and begins_with(source, known):
         digest, begin = known.digest.copy(), known.size
-    else:
-        grown = False
     with naming(source.name):
         source.seek(begin)
     count, text = copy(source, None, size - begin, digest=digest)
-    return begin + count, text, Prefix(inode, size, digest, _edges(source, size)), grown
+    return begin + count, text, Prefix(inode, size, digest, _edges(source, size))
 
 
 def begins_with(source: Any, known: Prefix) -> bool:

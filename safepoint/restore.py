@@ -443,7 +443,7 @@ def _read_prefix(disk: Disk, root: Root, file: StoredFile, tick: codec.Tick | No
         if not S_ISREG(info.st_mode):  # to cut it would cut something else
             raise Damaged(f"{file.path} is no longer a file")
         with disk.open(path) as source:
-            size, checksum, prefix, _ = codec.extend(source, info.st_ino, file.size, None)
+            size, checksum, prefix = codec.extend(source, info.st_ino, file.size, None)
             return size, checksum, prefix
 
     size, checksum, prefix = _or_damaged(path, read)

@@ -202,7 +202,7 @@ def checksummed(disk: Disk, file: StoredFile, full: str, how: How) -> StoredFile
     with disk.open(full) as source:
         if file.kind == "append":
             known = how.prefixes.get(file.path)
-            size, digest, how.stored[file.path], _ = codec.extend(source, disk.stat(full).st_ino, file.size, known)
+            size, digest, how.stored[file.path] = codec.extend(source, disk.stat(full).st_ino, file.size, known)
             if size < file.size:
                 raise RefusedFileError(f"{file.path} was cut after hide took it: something else writes to it")
             return file._replace(checksum=digest)
