@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from safepoint.disk import naming, write_all
+from safepoint.disk import ALIGNED, aligned, naming, write_all
 
 BLOCK = 1 << 20
 HOLE = 64 << 10  # bytes of zeros that are worth leaving out
@@ -207,7 +207,7 @@ class Bundle:
 
     def __init__(self, sink: Any) -> None:
         self._sink, self.size = sink, 0  # what was added so far, in bytes
-        self._buffer, self._used = memoryview(bytearray(BLOCK)), 0
+        self._buffer, self._used = aligned(BLOCK), 0
 
     def add(self, source: Any, path: str, size: int, mode: int, mtime_ns: int) -> tuple[int, int, str]:
         """Append a file of `size` bytes, at most a quarter of BLOCK. Where they begin in the tar, how many there really
@@ -227,13 +227,16 @@ class Bundle:
         return offset, count, text
 
     def close(self) -> None:
-        self._write()
         end = self.size + 2 * TAR_BLOCK
-        write_all(self._sink, bytes(2 * TAR_BLOCK + -end % TAR_RECORD))
+        self._write()
+        write_all(self._sink, bytes(self._buffer[: self._used]) + bytes(2 * TAR_BLOCK + -end % TAR_RECORD))
 
     def _write(self) -> None:
-        write_all(self._sink, self._buffer[: self._used])
-        self._used = 0
+        """As much as makes whole blocks; the rest is the beginning of the next."""
+        blocks = self._used - self._used % ALIGNED
+        write_all(self._sink, self._buffer[:blocks])
+        self._buffer[: self._used - blocks] = self._buffer[blocks : self._used]
+        self._used -= blocks
 
 
 def tar_header(path: str, size: int, mode: int, mtime: int) -> bytes:

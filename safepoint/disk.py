@@ -11,6 +11,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import mmap
 import os
 import socket
 import stat
@@ -35,6 +36,7 @@ NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOL
 
 
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
+ALIGNED = 4096  # bytes: direct writes of whole multiples suit nearly every disk
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -69,7 +71,25 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
     with naming(file.name):
         rest = memoryview(data)
         while rest:
-            rest = rest[file.write(rest) :]
+            try:
+                rest = rest[file.write(rest) :]
+            except OSError as error:  # not whole blocks, as this file system counts them: through the cache, then
+                if error.errno != errno.EINVAL or not _set_direct(file.fileno(), False):
+                    raise
+
+
+def aligned(size: int) -> memoryview:
+    """A buffer that direct writes may be made from."""
+    return memoryview(mmap.mmap(-1, size))  # memory of its own, so at the beginning of a page
+
+
+def _set_direct(descriptor: int, on: bool) -> bool:
+    """Whether writes bypassed the page cache before; from now on they do, or not."""
+    if sys.platform != "linux":
+        return False
+    flags = int(fcntl.fcntl(descriptor, fcntl.F_GETFL))
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
+    return bool(flags & os.O_DIRECT)
 
 
 class Disk:
@@ -104,6 +124,12 @@ class Disk:
         """A new file for writing; one that exists already is an error, never overwritten."""
         with naming(path), open(path, "xb", buffering=0) as file:
             yield file
+
+    def bypass_cache(self, file: BinaryIO) -> None:
+        """Let what is written to `file` go straight to the disk, if it is blocks of ALIGNED bytes from an aligned
+        buffer: for second copies, that nobody will read soon. Where that cannot be nothing changes."""
+        with contextlib.suppress(OSError):
+            _set_direct(file.fileno(), True)
 
     def write(self, path: str, data: bytes) -> None:
         """A new file with this content, not yet durable."""

@@ -222,6 +222,7 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
     files = {}
     try:
         with disk.create(root.bundle(number)) as sink:
+            disk.bypass_cache(sink)
             bundle = codec.Bundle(sink)
             for file, full, _ in small:
                 with disk.open(full) as source:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
+import mounts
 import pytest
 import xxhash
 from hypothesis import example, given, settings
@@ -19,6 +23,7 @@ from hypothesis import strategies as st
 from safepoint.codec import BadFrame, Bundle, checksum, copy, pack, tar_header, unpack
 from safepoint.disk import Disk
 
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: O_DIRECT")
 MIB = 1 << 20  # files are read in blocks of this size
 BOUNDARIES = sorted({max(0, k * MIB + d) for k in (0, 1, 2) for d in (-1, 0, 1)} | {128 << 10, (128 << 10) + 1})
 
@@ -235,25 +240,80 @@ def test_a_tar_header_is_that_of_the_module_tarfile(path: str, size: int) -> Non
     assert tar_header(path, size, 0o640, 1_700_000_000) == expected
 
 
-def test_a_bundle_is_a_tar_that_tarfile_reads_and_each_offset_is_right(tmp_path: Path) -> None:
-    """More than one buffer of them, of many sizes; as tarfile reads it, and by offset and size alone."""
-    contents = {f"run/f{k:04}.dat": os.urandom(k * 97 % (64 << 10)) for k in range(90)}
+class Particular(io.FileIO):
+    """As on a file system with other blocks than ours: a direct write is refused, or stops in the middle of a block."""
+
+    def __init__(self, path: str, at_most: int) -> None:
+        super().__init__(path, "xb")
+        self.at_most, self.direct_writes = at_most, 0
+
+    def write(self, data: Any) -> int:
+        if not fcntl.fcntl(self.fileno(), fcntl.F_GETFL) & os.O_DIRECT:
+            return super().write(data)
+        self.direct_writes += 1
+        if not self.at_most or self.tell() % 4096 or len(data) % 4096:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return super().write(data[: self.at_most])
+
+
+def bundle_of(contents: dict[str, bytes], sink: Any, directory: Path) -> dict[str, int]:
+    """Make a bundle; where each file begins."""
     offsets = {}
-    with open(tmp_path / "b.tar", "xb", buffering=0) as sink:
-        bundle = Bundle(sink)
-        for name, data in contents.items():
-            (tmp_path / "one").write_bytes(data)
-            with open(tmp_path / "one", "rb", buffering=0) as source:
-                offset, count, digest = bundle.add(source, name, len(data), 0o100640, 10**18)
-            assert (count, digest) == (len(data), checksum(data))
-            offsets[name] = offset
-        bundle.close()
-    whole = (tmp_path / "b.tar").read_bytes()
+    bundle = Bundle(sink)
+    for name, data in contents.items():
+        (directory / "one").write_bytes(data)
+        with open(directory / "one", "rb", buffering=0) as source:
+            offsets[name], count, digest = bundle.add(source, name, len(data), 0o100640, 10**18)
+        assert (count, digest) == (len(data), checksum(data))
+    bundle.close()
+    return offsets
+
+
+def check_bundle(path: Path, contents: dict[str, bytes], offsets: dict[str, int]) -> None:
+    """As tarfile reads it, and by offset and size alone."""
+    whole = path.read_bytes()
     assert len(whole) % 10240 == 0
     assert {name: whole[at : at + len(contents[name])] for name, at in offsets.items()} == contents
-    with tarfile.open(tmp_path / "b.tar") as tar:
+    with tarfile.open(path) as tar:
         assert {m.name: tar.extractfile(m).read() for m in tar} == contents  # type: ignore[union-attr]
         assert {(m.mode, m.mtime) for m in tar} == {(0o640, 10**9)}
+
+
+# More than one buffer of them, of many sizes.
+MANY = {f"run/f{k:04}.dat": random.Random(k).randbytes(k * 97 % (64 << 10)) for k in range(300)}
+
+
+def test_a_bundle_is_a_tar_that_tarfile_reads_and_each_offset_is_right(tmp_path: Path) -> None:
+    with open(tmp_path / "b.tar", "xb", buffering=0) as sink:
+        offsets = bundle_of(MANY, sink, tmp_path)
+    check_bundle(tmp_path / "b.tar", MANY, offsets)
+
+
+@needs_linux
+@pytest.mark.parametrize("at_most", [0, 8192 + 17, 1 << 30], ids=["refused", "short", "whole blocks"])
+def test_a_bundle_that_cannot_bypass_the_cache_is_whole_all_the_same(tmp_path: Path, at_most: int) -> None:
+    """`bypass_cache` may be refused by a write only; once that has happened it is not tried again."""
+    with Particular(str(tmp_path / "b.tar"), at_most) as sink:
+        Disk().bypass_cache(sink)
+        offsets = bundle_of(MANY, sink, tmp_path)
+        assert sink.direct_writes == 1 if not at_most else sink.direct_writes >= 2
+    check_bundle(tmp_path / "b.tar", MANY, offsets)
+
+
+@needs_linux
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_bundle_takes_no_memory_on_a_real_file_system(kind: str, tmp_path: Path) -> None:
+    """Its pages would be a second copy of files that are in the page cache already."""
+    if reason := mounts.why_not(kind) or (None if shutil.which("fincore") else "needs fincore"):
+        pytest.skip(f"{kind}: {reason}")
+    with mounts.mounted(kind, 320) as work:
+        with Disk().create(str(work / "b.tar")) as sink:
+            Disk().bypass_cache(sink)
+            offsets = bundle_of(MANY, sink, tmp_path)
+        command = ["fincore", "--bytes", "--noheadings", "--output", "RES", str(work / "b.tar")]
+        cached = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        assert cached <= 20 << 10 < (work / "b.tar").stat().st_size  # the last bytes, which are no whole block
+        check_bundle(work / "b.tar", MANY, offsets)
 
 
 def test_a_file_that_is_longer_or_shorter_than_said_is_noticed_by_the_bundle(tmp_path: Path) -> None:
