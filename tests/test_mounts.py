@@ -4,23 +4,19 @@ and the power cut as the file system itself knows it. Needs root; elsewhere thes
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
-import fcntl
 import logging
 import os
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mounts
 import pytest
+from mounts import Volume
 from program import KINDS, kinds, listed
 
 from safepoint import RestoreError, SaveError, Session
@@ -28,8 +24,6 @@ from safepoint.disk import Disk
 from safepoint.record import Root
 from safepoint.restore import verify
 
-FS_IOC_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2  # of xfs and ext4: what was not fsynced is gone, as by a power cut
-MEGABYTES = {"ext4": 64, "xfs": 320}  # mkfs.xfs makes none below 300
 ROOM = 512 << 10  # bytes that are left for names and small files on a disk that is nearly full
 
 
@@ -42,74 +36,12 @@ def file_systems(*names: str) -> list[Any]:
     return found
 
 
-@dataclass
-class Volume:
-    """A file system in an image, which can go and come back."""
-
-    image: Path
-    path: Path
-    sessions: list[Session] = field(default_factory=list)
-
-    @property
-    def work(self) -> Path:
-        return self.path / "work"
-
-    def mount(self) -> None:
-        subprocess.run(["mount", "-o", "loop", str(self.image), str(self.path)], check=True, capture_output=True)
-
-    def umount(self) -> None:
-        subprocess.run(["umount", str(self.path)], check=True, capture_output=True)
-
-    def cut_power(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.ioctl(descriptor, FS_IOC_SHUTDOWN, struct.pack("=I", NO_LOG_FLUSH))
-        finally:
-            os.close(descriptor)
-        self.umount()
-        self.mount()
-
-    def fill(self, *, room: int = 0) -> Path:
-        """Leave no more than this many bytes; the file to remove for more."""
-        ballast = self.path / "ballast"
-        with ballast.open("wb", buffering=0) as file:
-            size = 0
-            for step in (16 << 20, 1 << 20, 64 << 10):
-                with contextlib.suppress(OSError):
-                    while True:
-                        os.posix_fallocate(file.fileno(), size, step)
-                        size += step
-            file.seek(size)
-            with contextlib.suppress(OSError):
-                while True:
-                    size += file.write(bytes(4096))
-            if room:
-                file.truncate(size - room)
-            os.fsync(file.fileno())
-        return ballast
-
-
 @pytest.fixture
 def volume(request: pytest.FixtureRequest) -> Iterator[Volume]:
-    name = request.param
-    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=where) as directory:
-        made = Volume(Path(directory, "image"), Path(directory, "mount"))
-        made.path.mkdir()
-        with made.image.open("wb") as file:
-            file.truncate(MEGABYTES[name] << 20)
-        subprocess.run([*mounts.MAKERS[name], str(made.image)], check=True, capture_output=True)
-        made.mount()
-        try:
-            made.work.mkdir()
-            yield made
-            states = verify(Disk(), Root(str(made.work)))
-            assert set(states.values()) <= {"committed", "uncommitted"}, states
-        finally:
-            for session in made.sessions:
-                session._flight = None
-                session.close()
-            made.umount()
+    with Volume.made(request.param) as made:
+        yield made
+        states = verify(Disk(), Root(str(made.work)))
+        assert set(states.values()) <= {"committed", "uncommitted"}, states
 
 
 on_each = pytest.mark.parametrize("volume", file_systems("ext4", "xfs"), indirect=True)
