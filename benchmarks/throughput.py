@@ -33,7 +33,7 @@ from safepoint import codec
 from safepoint.disk import Disk
 
 LARGE = 512 << 20
-WARM = 512 << 20
+WARM = min(3 << 30, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
 SMALL, MANY = 16 << 10, 1000
 
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.reduction import DupFd
 from pathlib import Path
+from typing import Any
+
+import solver
+from mounts import in_memory
+from program import SHAPES_AND_KINDS
 
 from safepoint.disk import Disk
+from safepoint.record import Root
+from safepoint.restore import verify
 
 SOLVER = Path(__file__).with_name("solver.py")
-MANIFEST = "u.dat\nv.dat   compress\nfields/p.dat\nhistory.csv   append\n"
 LONG = os.environ.get("SAFEPOINT_CRASH") == "long"  # `make crash`: every case, not a sample
+PATIENCE = 60  # seconds that a life may take
 
 
 class Violation(AssertionError):
@@ -27,7 +36,7 @@ class Violation(AssertionError):
 class Life:
     """What one process said before it ended."""
 
-    status: int
+    status: int | None
     said: list[str] = field(default_factory=list)
 
     def last(self, word: str) -> int:
@@ -40,34 +49,121 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-W", "error", str(SOLVER), *map(str, arguments)]
 
 
+@cache
+def _context() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["solver", "filelock", "zstandard"])
+    return context
+
+
+class Running:
+    """A life of the solver, going on; a new process that a fork server makes in some milliseconds."""
+
+    def __init__(self, directory: str | os.PathLike[str], *arguments: object) -> None:
+        said, says = os.pipe()
+        hears, self._tells = os.pipe()
+        words = [str(argument) for argument in arguments]
+        self._process = _context().Process(target=_forked, args=(str(directory), words, _Fd(says), _Fd(hears)))
+        self._process.start()
+        os.close(says)
+        os.close(hears)
+        self._said = os.fdopen(said, errors="replace")
+        self.life = Life(None)
+        self.pid = self._process.pid
+
+    def lines(self) -> Iterator[str]:
+        """What it says, until it ends."""
+        for line in self._said:
+            self.life.said.append(line.rstrip("\n"))
+            yield self.life.said[-1]
+
+    def until(self, begin: str) -> str:
+        """The next line that begins so; empty if it ended before."""
+        return next((line for line in self.lines() if line.startswith(begin)), "")
+
+    def go(self) -> None:
+        """Through the gate where it waits."""
+        os.write(self._tells, b"\n")
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> Life:
+        """Wait for its end, and for nothing longer than that may take."""
+        for _ in self.lines():
+            pass
+        self._process.join(PATIENCE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+            raise Violation(f"it did not end: {self.life.said[-4:]}")
+        self.life.status = self._process.exitcode
+        if self.life.status not in (0, -9):
+            raise Violation(f"it ended with {self.life.status}: {self.life.said[-4:]}")
+        return self.life
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._said.close()
+        os.close(self._tells)
+
+
+class _Fd:
+    """A descriptor that goes to the child."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __reduce__(self) -> Any:
+        return _received, (DupFd(self.descriptor),)
+
+
+def _received(duplicate: Any) -> int:
+    return int(duplicate.detach())
+
+
+def _forked(directory: str, arguments: list[str], said: int, told: int) -> None:
+    solver.forked(directory, arguments, said, told)
+
+
 def live(directory: Path, *arguments: object) -> Life:
     """One undisturbed life."""
-    done = subprocess.run(command(*arguments), cwd=directory, capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        raise Violation(f"the program ended with {done.returncode}: {done.stdout[-300:]} {done.stderr[-2000:]}")
-    return Life(0, done.stdout.splitlines())
+    with Running(directory, *arguments) as running:
+        return running.end()
 
 
-def goes_on(directory: Path, before: Life, steps: int) -> Life:
-    """Start again: G1 (the solver checks every byte), G2, G2k, and it reaches the end."""
-    after = live(directory, steps)
+def goes_on(directory: Path, before: Life, steps: int, *options: str, cut: bool = False) -> Life:
+    """Start again: G1 (the solver checks every byte), G2, G2k, and it reaches the end. `cut`: only what was durable
+    must still be there."""
+    after = live(directory, steps, *options)
     finished = before.last("finished") >= 0
-    least = before.last("hid") if Disk().place(str(directory)).mount else before.last("safe")
+    provable = not cut and Disk().place(str(directory)).mount
+    least = before.last("hid") if provable else before.last("safe")
     restored = after.last("restored")
     if restored < least and not (finished and restored == steps):
-        raise Violation(f"hide had returned for step {least}, restored was {restored}: {before.said[-4:]}")
+        raise Violation(f"step {least} was promised, restored was {restored}: {before.said[-4:]}")
+    if finished and restored != steps:
+        raise Violation(f"finish had returned, restored was {restored}")
     if after.last("finished") != steps:
         raise Violation(f"it did not reach the end: {after.said[-4:]}")
+    states = verify(Disk(), Root(str(Path(directory).resolve())))
+    bad = {number: state for number, state in states.items() if state not in ("committed", "uncommitted")}
+    if bad:
+        raise Violation(f"damaged sets: {bad}")
     return after
 
 
 @contextmanager
-def directory_for_lives() -> Iterator[Path]:
+def directory_for_lives(where: str | os.PathLike[str] | None = None, shape: str = "solver") -> Iterator[Path]:
     """A new working directory with a manifest, in memory if there is such a file system: these tests are many."""
-    where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    path = Path(tempfile.mkdtemp(prefix="safepoint-", dir=where))
+    path = Path(tempfile.mkdtemp(prefix="safepoint-", dir=where or in_memory()))
     try:
-        (path / ".safepoint").write_text(MANIFEST)
+        with (path / ".safepoint").open("w") as file:
+            file.write(SHAPES_AND_KINDS[shape][0])
         yield path
     finally:
         shutil.rmtree(path)

@@ -94,7 +94,33 @@ EACH_KIND: dict[str, Shape] = {
     "directory copy compress": ("run.zarr/ copy compress\n", _only(*TREE)),
     "empty file": ("u.dat\nempty.dat compress\n", lambda s: _only("u.dat")(s) | {"empty.dat": b""}),
 }
-SHAPES_AND_KINDS = ChainMap(SHAPES, EACH_KIND)
+
+
+def _long(name: str, step: int) -> bytes:
+    return f"{name} holds step {step}\n".encode() * 500
+
+
+def _noise(size: int) -> Callable[[str, int], bytes]:
+    return lambda name, step: hashlib.shake_128(_text(name, step)).digest(size)
+
+
+# Of several pages a file, for real processes and real file systems.
+LARGER: dict[str, Shape] = {
+    "solver": (
+        "u.dat\nv.dat   compress\nfields/p.dat\nhistory.csv   append\n",
+        lambda s: _only("u.dat", "v.dat", "fields/p.dat", of=_long)(s) | _rows(s),
+    ),
+    "large": (
+        "u.dat\nparams.db copy\nv.dat compress\n",
+        lambda s: _only("u.dat", "params.db", of=_noise(5 << 18))(s) | _only("v.dat", of=_long)(s),
+    ),
+    "many": (
+        "fields/*.vtk\nhistory.csv append\n",
+        lambda s: _only(*(f"fields/{s}-{k}.vtk" for k in range(110)))(s) | _rows(s),
+    ),
+    "tree": ("run.zarr/\nout.bp/ copy compress\n", _only(*TREE, "out.bp/md.0", "out.bp/a/data.0", of=_long)),
+}
+SHAPES_AND_KINDS = ChainMap(SHAPES, EACH_KIND, LARGER)
 
 
 class Violation(AssertionError):

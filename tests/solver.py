@@ -1,9 +1,9 @@
-"""A real program, for real kills: `python solver.py STEPS [wait]`, run in a directory with a manifest.
+"""A real program, for real kills: `python solver.py STEPS [SHAPE] [wait] [inline]`, run in a directory with a manifest.
 
-It writes on standard output, unbuffered, what had happened: `restored S`, `hiding S`, `hid S`, `safe S` (durable),
-`finished S`. Its files at a step are a pure function of the step; whatever `restore` gives is checked byte for byte.
-With `GATE=start` or `GATE=saver` in the environment it waits there for a line on standard input, so that a tracer can
-be attached to its main thread before all else, or to its saver thread.
+It writes to its standard output, unbuffered, what had happened: `restored S`, `hiding S`, `hid S`, `safe S` (durable),
+`finished S`. Its files at a step are a pure function of the step (`program.SHAPES_AND_KINDS`); what `restore` gives is
+checked byte for byte. With `gate-start` or `gate-saver` it waits there for a byte on its standard input, so that a
+tracer can be attached to its main thread before all else, or to its saver thread.
 """
 
 from __future__ import annotations
@@ -11,81 +11,95 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from pathlib import Path
+
+from program import SHAPES_AND_KINDS, listed
 
 import safepoint
 
-NAMES = ("u.dat", "v.dat", "fields/p.dat")
-
-
-def content(name: str, step: int) -> bytes:
-    return f"{name} holds step {step}\n".encode() * 500
-
-
-def history(step: int) -> bytes:
-    return b"".join(b"%d\n" % k for k in range(step + 1))
+STAYS = ("history.csv", "params.db")  # what this program never writes under a new name
 
 
 def say(text: str) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-def gate(name: str) -> None:
-    if name in os.environ.get("GATE", "").split(","):
+def wrong(text: str) -> None:
+    say(f"WRONG: {text}")
+    os._exit(3)
+
+
+def gate(name: str, options: list[str]) -> None:
+    if f"gate-{name}" in options:
         threads = [str(thread.native_id) for thread in threading.enumerate() if thread is not threading.main_thread()]
         say(f"gate {name} {os.getpid()} {' '.join(threads)}")
-        sys.stdin.readline()
+        os.read(0, 1)
 
 
-def check(step: int) -> None:
-    for name in NAMES:
-        with open(name, "rb") as file:
-            if file.read() != content(name, step):
-                say(f"WRONG {name} at {step}")
-                os._exit(3)
-    with open("history.csv", "rb") as file:
-        if file.read() != history(step):
-            say(f"WRONG history.csv at {step}")
-            os._exit(3)
+def check(step: int, expected: dict[str, bytes]) -> None:
+    found = listed(".")
+    bad = [name for name, data in expected.items() if found.pop(name, None) != data]
+    if bad or found:
+        wrong(f"at step {step} {bad} differ and {sorted(found)} should not be there")
 
 
-def write(step: int) -> None:
-    os.makedirs("fields", exist_ok=True)
-    for name in NAMES:
-        with open(name, "wb", buffering=4096) as file:
-            file.write(content(name, step))
-    with open("history.csv", "ab") as file:
-        if file.tell() == 0:
-            file.write(history(step - 1))
-        file.write(b"%d\n" % step)
+def write(files: dict[str, bytes]) -> None:
+    """With its own habits: blocks of 4096 bytes, rows at the end of one file, another one in place, no fsync."""
+    for name, data in files.items():
+        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+        there = os.path.exists(name) and name in STAYS
+        with open(name, "r+b" if there else "wb", buffering=4096) as file:
+            if there and name == "history.csv":
+                data = data[file.seek(0, os.SEEK_END) :]
+            file.write(data)
+            file.truncate()
 
 
-def main() -> None:
-    steps, wait = int(sys.argv[1]), "wait" in sys.argv
-    gate("start")
-    session = safepoint.init(background="inline" not in sys.argv)
+def main(arguments: list[str]) -> None:
+    steps, options = int(arguments[0]), arguments[1:]
+    wait = "wait" in options
+    (shape,) = [option for option in options if option in SHAPES_AND_KINDS] or ["solver"]
+    files = SHAPES_AND_KINDS[shape][1]
+    gate("start", options)
+    session = safepoint.init(background="inline" not in options)
     saved = safepoint.restore()
     say(f"restored {'nothing' if saved is None else saved.step}")
     if saved is None:
-        if any(os.path.exists(name) for name in (*NAMES, "history.csv")):
-            say("WRONG: torn first files")
-            os._exit(3)
-        write(0)
-    elif not saved.finished:
-        check(saved.step or 0)
+        check(-1, {})  # no torn first files
+        write(files(0))
+    else:
+        check(saved.step or 0, files(saved.step or 0))
     begin = (saved.step or 0) if saved else 0
+    if saved and saved.finished:
+        begin = steps
     for step in range(begin, steps):
         say(f"hiding {step}")
         safepoint.hide(step=step, wait=wait)
         say(f"hid {step}")
         if wait or session._flight is None:
             say(f"safe {step}")
-        write(step + 1)
+        elif step > begin:
+            say(f"safe {step - 1}")  # this hide has waited for it
+        write(files(step + 1))
         if step == begin + 1:
-            gate("saver")
+            gate("saver", options)
     safepoint.finish(step=steps)
     say(f"finished {steps}")
-    check(steps)
+    check(steps, files(steps))
+
+
+def forked(directory: str, arguments: list[str], said: int, told: int) -> None:
+    """As a child of a fork server: the interpreter and its imports are there already."""
+    os.dup2(told, 0)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.chdir(directory)
+    try:
+        main(arguments)
+    except BaseException as error:
+        wrong(f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.path.insert(0, str(Path(__file__).parent))
+    main(sys.argv[1:])

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lives import LONG, Life, Violation, command, directory_for_lives, goes_on
+from lives import LONG, Life, Running, Violation, directory_for_lives, goes_on
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
 STEPS = 5
@@ -21,15 +21,9 @@ CALLS = "trace=%file,%desc"
 
 def traced(directory: Path, gate: str, *how: str, end_after: str = "") -> Life:
     """A life with strace at one of its threads: the main one from the start on, or the saver from its first set on."""
-    program = subprocess.Popen(
-        command(STEPS, *(["inline"] if "inline" in how else [])), cwd=directory, env={**os.environ, "GATE": gate},
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    assert program.stdin is not None and program.stdout is not None
-    said, tracer = [], None
-    try:
-        for line in program.stdout:
-            said.append(line.strip())
+    tracer = None
+    with Running(directory, STEPS, f"gate-{gate}", *(["inline"] if "inline" in how else [])) as program:
+        for line in program.lines():
             if line.startswith(f"gate {gate} "):
                 pid, *threads = line.split()[2:]
                 options = [option for option in how if option != "inline"]
@@ -38,21 +32,14 @@ def traced(directory: Path, gate: str, *how: str, end_after: str = "") -> Life:
                     stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
                 )  # fmt: skip
                 wait_until_attached(int(threads[0] if gate == "saver" else pid), int(pid), tracer)
-                with contextlib.suppress(BrokenPipeError):  # killed in the very read that waits for this line
-                    program.stdin.write("\n")
-                    program.stdin.flush()
+                with contextlib.suppress(BrokenPipeError):  # killed in the very read that waits for this byte
+                    program.go()
             if end_after and line.startswith(end_after):
                 program.kill()
-        status = program.wait(60)
-    finally:
-        program.kill()
-        program.wait()
-        with contextlib.suppress(BrokenPipeError):
-            program.stdin.close()
-        program.stdout.close()
-        if tracer is not None:
-            tracer.communicate(timeout=60)
-    return Life(status, said)
+        life = program.end()
+    if tracer is not None:
+        tracer.communicate(timeout=60)
+    return life
 
 
 def wait_until_attached(thread: int, pid: int, tracer: subprocess.Popen[str]) -> None:
