@@ -152,9 +152,10 @@ class FaultDisk(Disk):
     def _changed(self, op: int, path: str) -> None:
         self.record.effects.append(self._contents(op, path))
 
-    def _guarantee(self, op: int, path: str, *, names: bool) -> None:
+    def _guarantee(self, op: int, path: str, *, names: bool, among: int | None = None) -> None:
+        """An fsync has returned: of those effects, the first so many or all, that it covers."""
         inode = self._inode(path)
-        for effect in self.record.effects:
+        for effect in self.record.effects[:among]:
             if effect.inode == inode and (effect.name is not None) == names and effect.guaranteed is None:
                 effect.guaranteed = op
                 if effect.needs is not None and effect.needs.guaranteed is None:
@@ -309,6 +310,19 @@ class FaultDisk(Disk):
         middle = len(data) // 2
         self._add("write", path, data[:middle])
         self._add("write", path, data[middle:])
+
+    # For a run that was recorded elsewhere.
+
+    def write_at(self, path: str, position: int, data: bytes) -> None:
+        op = self.step("write", path)
+        descriptor = os.open(path, os.O_WRONLY)
+        os.pwrite(descriptor, data, position)
+        os.close(descriptor)
+        self._changed(op, path)
+
+    def synced(self, path: str, effects: int) -> None:
+        """An fsync that began when there were so many effects has returned."""
+        self._guarantee(self.step("sync", path), path, names=os.path.isdir(path), among=effects)
 
     def end(self) -> None:
         """The process is gone, and its locks with it."""

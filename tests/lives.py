@@ -7,10 +7,12 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from multiprocessing.connection import wait
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,9 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-W", "error", str(SOLVER), *map(str, arguments)]
 
 
+_reaping = threading.Lock()  # a start polls all processes, and two threads must not poll the same one
+
+
 @cache
 def _context() -> Any:
     context = multiprocessing.get_context("forkserver")
@@ -64,7 +69,8 @@ class Running:
         hears, self._tells = os.pipe()
         words = [str(argument) for argument in arguments]
         self._process = _context().Process(target=_forked, args=(str(directory), words, _Fd(says), _Fd(hears)))
-        self._process.start()
+        with _reaping:
+            self._process.start()
         os.close(says)
         os.close(hears)
         self._said = os.fdopen(said, errors="replace")
@@ -92,22 +98,25 @@ class Running:
         """Wait for its end, and for nothing longer than that may take."""
         for _ in self.lines():
             pass
-        self._process.join(PATIENCE)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-            raise Violation(f"it did not end: {self.life.said[-4:]}")
+        self._reap(PATIENCE)
         self.life.status = self._process.exitcode
+        if self.life.status is None:
+            raise Violation(f"it did not end: {self.life.said[-4:]}")
         if self.life.status not in (0, -9):
             raise Violation(f"it ended with {self.life.status}: {self.life.said[-4:]}")
         return self.life
+
+    def _reap(self, seconds: float | None = None) -> None:
+        wait([self._process.sentinel], seconds)
+        with _reaping:
+            self._process.join(0)
 
     def __enter__(self) -> Running:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.join()
+        self._reap()
         self._said.close()
         os.close(self._tells)
 

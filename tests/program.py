@@ -108,7 +108,10 @@ def _noise(size: int) -> Callable[[str, int], bytes]:
 LARGER: dict[str, Shape] = {
     "solver": (
         "u.dat\nv.dat   compress\nfields/p.dat\nhistory.csv   append\n",
-        lambda s: _only("u.dat", "v.dat", "fields/p.dat", of=_long)(s) | _rows(s),
+        lambda s: (
+            _only("u.dat", "v.dat", "fields/p.dat", of=_long)(s)
+            | {"history.csv": b"".join(b"%d\n" % k for k in range(s + 1))}
+        ),
     ),
     "large": (
         "u.dat\nparams.db copy\nv.dat compress\n",

@@ -1,0 +1,121 @@
+"""The power cut for real: a program runs on a file system of its own, stands still at some system call, the file system
+is shut down without writing anything more, not even its log, and mounted again, which is a true journal recovery. Then
+the program starts again. Needs root and loop devices."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import mounts
+import pytest
+import tally
+from lives import LONG, Life, Running, Violation, directory_for_lives, goes_on, live
+from mounts import Volume
+from tracing import Call, calls_of, stop, stopped_at
+from tracing import why_not as no_strace
+
+STEPS = 4
+SHAPES = ("solver", "kinds", "large", "many", "tree")
+# Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
+THREADS = {"main": ("start", (), 1, 25), "saver": ("saver", (), 0, 25), "main, waiting": ("start", ("inline",), 1, 50)}
+RANDOM = (1, 35)  # cuts at random instants of each shape
+AGAIN = 3  # every third time the restart is cut too
+
+kinds = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.skipif(why is not None, reason=f"{kind}: {why}"))
+        for kind in mounts.KINDS
+        for why in [mounts.why_not(kind) or no_strace]
+    ],
+)
+
+
+@contextmanager
+def durable_directory(volume: Volume, shape: str) -> Iterator[Path]:
+    """A working directory with a manifest, as it has been there for long."""
+    with directory_for_lives(volume.path, shape) as directory:
+        for path in (directory / ".safepoint", directory, volume.path):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        yield directory
+
+
+def cut(volume: Volume, program: Running) -> Life:
+    """The power goes while this life stands still; what it had said until then."""
+    volume.shut_down()
+    program.kill()
+    life = program.end()
+    volume.umount()
+    volume.mount()
+    return life
+
+
+def cut_at_random(volume: Volume, directory: Path, shape: str, seconds: float, *options: str) -> Life:
+    with Running(directory, STEPS, shape, *options, "gate-start") as program:
+        program.until("gate start")
+        program.go()
+        time.sleep(seconds)
+        stop(program)
+        return cut(volume, program)
+
+
+def recovers(volume: Volume, directory: Path, life: Life, shape: str, rng: random.Random) -> int:
+    """After a cut: start again, every third time with another cut in between. The number of cuts."""
+    cuts = 1
+    if rng.randrange(AGAIN) == 0:
+        again = cut_at_random(volume, directory, shape, rng.uniform(0, 0.04))
+        if again.last("restored") >= 0 and again.last("restored") < life.last("safe"):
+            raise Violation(f"step {life.last('safe')} was promised, restored was {again.last('restored')}")
+        life.said += again.said
+        cuts += 1
+    goes_on(directory, life, STEPS, shape, cut=True)
+    return cuts
+
+
+def calls_to_cut(volume: Volume, shape: str, gate: str, options: tuple[str, ...], number: int) -> list[Call]:
+    """Evenly spread over the calls of a whole life."""
+    if not number:
+        return []
+    with durable_directory(volume, shape) as directory:
+        calls = calls_of(directory, gate, STEPS, shape, *options)
+    every = max(len(calls) // number, 1)
+    return calls[every // 2 :: every][:number]
+
+
+@kinds
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_power_cut_at_any_call_and_at_any_instant_leaves_one_whole_step(kind: str, shape: str) -> None:
+    """G1, G2, G3, G4: what was promised to be durable is there, whole, and the program reaches its end."""
+    rng = random.Random(f"{kind} {shape}")
+    exact = timed = 0
+    with Volume.made(kind) as volume:
+        for thread, (gate, options, few, many) in THREADS.items():
+            for call in calls_to_cut(volume, shape, gate, options, many if LONG else few):
+                with durable_directory(volume, shape) as directory:
+                    with stopped_at(directory, gate, call, STEPS, shape, *options) as program:
+                        life = cut(volume, program)
+                    try:
+                        exact += recovers(volume, directory, life, shape, rng)
+                    except Violation as violation:
+                        raise Violation(f"cut at {call} of the {thread} thread: {violation}") from violation
+        with durable_directory(volume, shape) as directory:
+            begin = time.monotonic()
+            live(directory, STEPS, shape)
+            length = time.monotonic() - begin
+        for number in range(RANDOM[LONG]):
+            with durable_directory(volume, shape) as directory:
+                seconds = rng.uniform(0, length)
+                life = cut_at_random(volume, directory, shape, seconds, *["inline"] * (number % 2))
+                try:
+                    timed += recovers(volume, directory, life, shape, rng)
+                except Violation as violation:
+                    raise Violation(f"cut after {seconds:.4f} s: {violation}") from violation
+    tally.count("real power cuts", kind, exact + timed, at_a_call=exact, at_random=timed)
+    print(f"{kind}, {shape}: {exact} cuts at a system call, {timed} at random instants")
