@@ -3,7 +3,8 @@
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make test     all tests
 #     make check    style, types and layers (seconds)
-#     make crash    the tests of kills and power cuts in their long form
+#     make crash    thousands of kills and power cuts, half an hour; writes docs/evidence.md (as root it cuts real ones)
+#     make crash-all  the same with every case there is: hours
 #     make bench    how long hide keeps a program waiting, and how soon a set is durable and back
 #     make clean    remove all that these have made
 
@@ -11,7 +12,7 @@ PYTHON ?= python3
 VENV := .venv/bin/python
 INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check crash bench clean
+.PHONY: demo test check crash crash-all bench clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
@@ -26,8 +27,10 @@ check: .venv/.dev
 	$(VENV) -m pytest -q tests/test_house.py
 
 crash: .venv/.dev
-	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 2 --dist loadgroup tests/test_crash.py tests/test_gaps.py tests/test_strace.py \
-		tests/test_kill.py tests/test_machine.py tests/test_mpi.py tests/test_kinds.py tests/test_append.py
+	$(VENV) tests/evidence.py long
+
+crash-all: .venv/.dev
+	$(VENV) tests/evidence.py all
 
 bench: .venv/.dev
 	$(VENV) benchmarks/blocking.py

@@ -147,7 +147,7 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        put_back(disk, root, number, f"{label(number, step)} not taken ({error})")
+        put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)})")
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
@@ -265,7 +265,7 @@ def secure(
             remember_lost(how, (item for item in taken.files if item.kind in there))
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back:
-            put_back(disk, root, number, f"{label(number, step)} not stored ({error}); {holds}", state)
+            put_back(disk, root, number, f"{label(number, step)} not stored ({_cause(root, error)}); {holds}", state)
             kept = "its files are back in place"
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
@@ -291,8 +291,12 @@ def revoke(disk: Disk, root: Root, number: int, what: str) -> None:
 
 
 def _save_error(root: Root, number: int, step: int | None, error: Exception, holds: str) -> SaveError:
-    cause = f"{root.shown(error.filename)}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    return SaveError(f"{label(number, step)} not stored: {cause}; {holds}", getattr(error, "errno", None))
+    text = f"{label(number, step)} not stored: {_cause(root, error)}; {holds}"
+    return SaveError(text, getattr(error, "errno", None))
+
+
+def _cause(root: Root, error: BaseException) -> str:
+    return f"{root.shown(error.filename)}: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def commit(disk: Disk, root: Root, number: int) -> None:

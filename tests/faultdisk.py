@@ -390,6 +390,8 @@ def policies(effects: list[Effect], ops: int, rng: random.Random, singles: int) 
     for one in rng.sample(open_effects, min(singles, len(open_effects))):
         yield f"all but {one}", lambda effect, one=one: effect is not one, ""  # type: ignore[misc]
         yield f"only {one}", lambda effect, one=one: effect is one, ""  # type: ignore[misc]
+        if one.name is None:
+            yield f"all, but zeros in {one}", lambda effect, one=one: effect is not one, "zeros"  # type: ignore[misc]
     for number in range(min(singles, len(open_effects))):
         some = {id(effect) for effect in open_effects if rng.random() < 0.5}
         yield f"random choice {number}", lambda effect, some=some: id(effect) in some, ""  # type: ignore[misc]

@@ -26,8 +26,8 @@ MEGABYTES = {"ext4": 64, "xfs": 320}  # mkfs.xfs makes none below 300
 # The kinds that differ in what a power cut leaves: how to make them, and their mount options. No journal is flushed by
 # a timer within a test, so nothing is durable for which nobody has asked.
 KINDS = {
-    "ext4 ordered": ("ext4", [], "data=ordered,commit=600"),
-    "ext4 writeback": ("ext4", [], "data=writeback,commit=600"),
+    "ext4 ordered": ("ext4", [], "data=ordered,commit=600,errors=remount-ro"),
+    "ext4 writeback": ("ext4", [], "data=writeback,commit=600,errors=remount-ro"),
     "xfs no reflink": ("xfs", ["-m", "reflink=0"], "defaults"),
     "xfs reflink": ("xfs", ["-m", "reflink=1"], "defaults"),
 }
@@ -99,8 +99,17 @@ class Volume:
     def umount(self) -> None:
         ran("umount", self.path)
 
-    def remount(self, how: str) -> None:
-        ran("mount", "-o", f"remount,{how}", self.path)
+    def break_down(self) -> None:
+        """ext4 finds an error in itself and makes itself read-only, as it does when a disk fails."""
+        source = subprocess.run(["findmnt", "-no", "SOURCE", self.path], check=True, capture_output=True, text=True)
+        Path(f"/sys/fs/ext4/{Path(source.stdout.strip()).name}/trigger_fs_error").write_text("1")
+
+    def repair(self) -> None:
+        """As an operator does then: check the file system, mount it again."""
+        self.umount()
+        done = subprocess.run(["e2fsck", "-fy", str(self.image)], capture_output=True, text=True)
+        assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: something was mended
+        self.mount()
 
     def shut_down(self) -> None:
         """From this moment on nothing reaches the disk, not even what is in the journal's memory."""

@@ -42,7 +42,7 @@ Case = Callable[[Any, str], None]
 PATIENCE = int(
     os.environ.get("PATIENCE", 2400 if os.environ.get("SAFEPOINT_CRASH") == "long" else 240)
 )  # seconds for one case, many times what it takes
-LONG = os.environ.get("SAFEPOINT_CRASH") == "long"
+ALL = os.environ.get("SAFEPOINT_CRASH") == "all"
 
 
 SIZES: dict[str, tuple[int, ...]] = {}
@@ -94,7 +94,7 @@ def case_all_ranks_get_the_newest_step_of_all(comm: Any, where: str) -> None:
 def sample(points: list[int], every: int) -> list[int]:
     """All, or a part of them; the smaller, the more ranks have to share the machine."""
     every *= MPI.COMM_WORLD.Get_size()
-    return points if LONG else points[len(points) % every :: every]
+    return points if ALL else points[len(points) % every :: every]
 
 
 def killed_at_each(comm: Any, where: str, victim: int, saver: str, every: int) -> int:
@@ -1439,4 +1439,9 @@ def main() -> int:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.CRITICAL)
     logging.getLogger("safepoint").propagate = False
+    if variant := os.environ.get("SAFEPOINT_VARIANT"):  # broken on purpose, to see that it is noticed
+        sys.path.append(os.path.join(os.path.dirname(__file__), "powercut"))
+        import variants
+
+        variants.apply(variant)
     sys.exit(main())

@@ -8,6 +8,7 @@ tracer can be attached to its main thread before all else, or to its saver threa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -96,6 +97,10 @@ def forked(directory: str, arguments: list[str], said: int, told: int) -> None:
     os.chdir(directory)
     try:
         main(arguments)
+    except (safepoint.SafepointError, OSError) as error:
+        with contextlib.suppress(OSError):  # it may be that nothing at all can be written
+            say(f"error {type(error).__name__}: {error}")
+        os._exit(1)
     except BaseException as error:
         wrong(f"{type(error).__name__}: {error}")
 

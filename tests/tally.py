@@ -8,7 +8,7 @@ import os
 FILE = os.environ.get("SAFEPOINT_TALLY", "")  # `make crash` sets it
 
 
-def count(what: str, where: str, number: int = 1, **more: int) -> None:
+def count(what: str, where: str, number: int = 1, **more: int | str) -> None:
     """`number` cases of this kind were tried and held, at this place; `more` says what they were made of."""
     if FILE:
         line = json.dumps({"what": what, "where": where, "number": number, **more}) + "\n"

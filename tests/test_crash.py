@@ -6,20 +6,21 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tally
 from faultdisk import FaultDisk, Image, images
-from lives import LONG
+from lives import ALL, LONG
 from program import SAVERS, SHAPES, Program, Violation, new_directory, restart, restart_image
 
 CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]
-if not LONG:  # `make crash` takes all; here the shape with every kind of file is sampled
+if not LONG:  # the shape with every kind of file is sampled
     CASES = [case for case in CASES if case[0] == "plain" or case[1:] in (("now", False), ("late", True))]
 each_case = pytest.mark.parametrize(("shape", "saver", "initial"), CASES)
 STEPS = 3
 
 
 def sample(points: list[int], shape: str, every: int) -> list[int]:
-    """All points, or, in the short form and for the shape with many files, a part of them."""
-    return points if LONG or shape != "kinds" else points[len(points) % every :: every]
+    """All points, or, for the shape with many files, a part of them."""
+    return points if ALL or shape != "kinds" else points[len(points) % every :: every]
 
 
 def recorded(directory: Path, shape: str, saver: str, initial: bool) -> Program:
@@ -59,6 +60,7 @@ def test_killed_at_any_operation_it_goes_on_from_the_last_hide(
             nothing_lost(first, restart(FaultDisk(directory, inodes=first.disk.inodes), first))
         except Violation as violation:
             pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}): {violation}")
+        tally.count("deaths in the model", "all kinds of files in one program")
         shutil.rmtree(directory)
 
 
@@ -68,7 +70,7 @@ def test_killed_again_while_it_starts_again_it_still_goes_on(tmp_path: Path, sha
     """G3: die in a save, then at each operation of the start after it, until the first hide; then start in peace."""
     whole = recorded(tmp_path / "whole", shape, "now", initial)
     changing = whole.disk.record.changing
-    for at in changing[:: max(len(changing) // (23 if LONG else 5), 1)]:
+    for at in changing[:: max(len(changing) // (23 if ALL else 7 if LONG else 5), 1)]:
         first = killed(tmp_path / "count", whole, at)
         second = Program(FaultDisk(tmp_path / "count", inodes=first.disk.inodes), shape, "now", STEPS, initial)
         second.run()
@@ -85,6 +87,7 @@ def test_killed_again_while_it_starts_again_it_still_goes_on(tmp_path: Path, sha
                 last = restart(FaultDisk(directory, inodes=middle.disk.inodes), middle)
                 nothing_lost(first, last)
                 nothing_lost(middle, last)
+                tally.count("deaths in the model", "two in a row")
             except Violation as violation:
                 op = middle.disk.record.ops[again]
                 pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}), then at {again} ({op}): {violation}")
@@ -96,7 +99,7 @@ def promised(program: Program, ops: int) -> int:
     return max([step for at, step in program.durable_at if at <= ops], default=-1)
 
 
-def survives(image: Image, program: Program, kill_at: int = -1) -> None:
+def survives(image: Image, program: Program, kill_at: int = -1, *, of: str = "operations of the library") -> None:
     try:
         after = restart_image(image, program, kill_at=kill_at)
         restored = after.restored if after.restored is not None else -1
@@ -106,6 +109,7 @@ def survives(image: Image, program: Program, kill_at: int = -1) -> None:
         op = [*program.disk.record.ops, "the end"][image.ops]
         pytest.fail(f"{image} ({op}){f', then killed at {kill_at}' * (kill_at >= 0)}: {violation}")
     finally:
+        tally.count("states of the model", of)
         shutil.rmtree(image.directory)
 
 
@@ -117,7 +121,7 @@ def test_power_cut_at_any_operation_leaves_one_whole_step(
     program = recorded(tmp_path / "whole", shape, saver, initial)
     points = sample([*program.disk.record.changing, len(program.disk.record.ops)], shape, 5)
     count = 0
-    for image in images(program.disk.record, str(tmp_path), seed=1, singles=4 if LONG else 1, at=points):
+    for image in images(program.disk.record, str(tmp_path), seed=1, singles=4 if ALL else 2 if LONG else 1, at=points):
         survives(image, program)
         count += 1
     assert count > 2 * len(points), "the model makes hardly any states: it tests nothing"
@@ -128,7 +132,7 @@ def test_power_cut_then_killed_while_it_starts_again(tmp_path: Path, shape: str)
     """G3: both of these again during restore."""
     program = recorded(tmp_path / "whole", shape, "now", False)
     points = sample(program.disk.record.changing, shape, 5)
-    for n, image in enumerate(images(program.disk.record, str(tmp_path), seed=2, singles=1 if LONG else 0, at=points)):
+    for n, image in enumerate(images(program.disk.record, str(tmp_path), seed=2, singles=1 if ALL else 0, at=points)):
         survives(image, program, kill_at=(7 * n) % 160)
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tally
 from lives import LONG, Life, Violation, command, directory_for_lives, goes_on
 
 from safepoint.disk import Disk
@@ -47,6 +48,7 @@ def test_killed_again_and_again_at_random_instants_it_reaches_the_end() -> None:
                 break
             kills += 1
         goes_on(directory, life, steps)
+    tally.count("kills at random instants", "one process", kills)
     assert kills > 5
 
 

@@ -7,15 +7,16 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tally
 from faultdisk import FaultDisk, images
-from lives import LONG
+from lives import ALL, LONG
 from program import EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
 from test_crash import STEPS, nothing_lost, promised
 
 from safepoint import DamagedError, Session
 from safepoint.record import Root, parse_record
 
-SAVERS = ("now", "late", "wait") if LONG else ("late",)
+SAVERS = ("now", "late", "wait") if ALL else ("late",)
 each_kind = pytest.mark.parametrize("kind", EACH_KIND)
 each_saver = pytest.mark.parametrize("saver", SAVERS)
 each_start = pytest.mark.parametrize("initial", [False, True])
@@ -44,6 +45,7 @@ def test_killed_at_every_operation(tmp_path: Path, kind: str, saver: str, initia
             nothing_lost(first, restart(FaultDisk(directory, inodes=disk.inodes), first))
         except Violation as violation:
             pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}): {violation}")
+        tally.count("deaths in the model", "each kind of file")
         shutil.rmtree(directory)
 
 
@@ -54,8 +56,9 @@ def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, ini
     """G1, G2, G3, G4: in the states that the model of the disk allows."""
     program = whole_life(tmp_path / "whole", kind, saver, initial)
     points = [*program.disk.record.changing, len(program.disk.record.ops)]
-    points = points if LONG else points[len(points) % 4 :: 4]
-    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if LONG else 0, at=points):
+    every = 1 if ALL else 2 if LONG else 4
+    points = points[len(points) % every :: every]
+    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=points):
         try:
             after = restart_image(image, program)
             restored = after.restored if after.restored is not None else -1
@@ -63,6 +66,7 @@ def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, ini
                 raise Violation(f"step {promised(program, image.ops)} was promised, restored was {restored}")
         except Violation as violation:
             pytest.fail(f"{image} ({[*program.disk.record.ops, 'the end'][image.ops]}): {violation}")
+        tally.count("states of the model", "each kind of file")
         shutil.rmtree(image.directory)
 
 

@@ -12,7 +12,7 @@ from faultdisk import FaultDisk, Killed, images
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from lives import LONG
+from lives import ALL, LONG
 from program import SHAPES, LateSaver, NowSaver, Program, consistent, listed, new_directory
 
 from safepoint import Session
@@ -155,6 +155,6 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=400 if LONG else 40, stateful_step_count=30, deadline=None, derandomize=True,
+    max_examples=1000 if ALL else 160 if LONG else 40, stateful_step_count=30, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lives import LONG, Violation
+import tally
+from lives import ALL, LONG, Violation
 from mpi_solver import MANIFEST
-from test_strace import CALLS, count_calls, wait_until_attached
+from tracing import FILE_CALLS, count_calls, wait_until_attached
 
 from safepoint.disk import Disk
 
@@ -35,7 +36,7 @@ def mpiexec(ranks: int, *command: object) -> list[str]:
     return [str(MPIEXEC), "-n", str(ranks), sys.executable, "-W", "error", *map(str, command)]
 
 
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(7200 if ALL else 600)
 @pytest.mark.parametrize("ranks", [8, 4, 2, 1])
 def test_all_that_must_hold_on_so_many_ranks(ranks: int, tmp_path: Path) -> None:
     """G1 to G8, and no rank hangs: every case of mpi_cases.py that is about this number of ranks."""
@@ -141,7 +142,7 @@ provable = pytest.mark.skipif(
 
 
 @provable
-@pytest.mark.timeout(3000 if LONG else 600)
+@pytest.mark.timeout(1200 if LONG else 600)
 def test_a_random_rank_killed_at_a_random_instant_again_and_again() -> None:
     """G5, G2, G2k, G1, G3: after every restart all are at one step, not older than what `hide` had returned for."""
     rng = random.Random(1989)
@@ -172,6 +173,7 @@ def test_a_random_rank_killed_at_a_random_instant_again_and_again() -> None:
     print(
         f"{rounds} kills of one rank of {RANKS}: {inside} inside of init, restore or hide, {starts} of these at a start"
     )
+    tally.count("kills at random instants", f"one rank of {RANKS}", rounds)
     assert inside > rounds // 10, "hardly any kill hit the library: this tests nothing"
 
 
@@ -226,14 +228,14 @@ VARIANTS = {
 
 @provable
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.timeout(6000 if LONG else 600)
+@pytest.mark.timeout(6000 if ALL else 600)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: str) -> None:
     """G5, G2k, G3: SIGKILL at each call of a thread of rank 1; ranks 0, 2 and 3 go on until they need it."""
     options: dict[str, Any] = VARIANTS[variant]
     with tempfile.TemporaryDirectory() as directory:
         trace = Path(directory, "trace")
-        killed_in_rank_1(["-e", CALLS, "-o", str(trace)], **options)
+        killed_in_rank_1(["-e", FILE_CALLS, "-o", str(trace)], **options)
         # Up to where it has nothing left to do; what MPI_Finalize reads is not what is tested.
         end = '"hiding' if options["restart"] else '"finished'
         trace.write_text(trace.read_text().partition(end)[0])
@@ -248,8 +250,9 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         except Violation as violation:
             raise Violation(f"rank 1 killed at {name} number {index}, {variant}: {violation}") from violation
 
-    sample = calls if LONG else calls[:: len(calls) // 10]
+    sample = calls if ALL else calls[:: len(calls) // (30 if LONG else 10)]
     with ThreadPoolExecutor(2) as pool:
         hits = sum(pool.map(one, sample))
+    tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)
     print(f"rank 1, {variant}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
     assert hits > 0.8 * len(sample), (hits, len(sample))

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tally
-from lives import LONG, Life, Running, Violation, directory_for_lives, goes_on
+from lives import ALL, LONG, Life, Running, Violation, directory_for_lives, goes_on
 from tracing import Call, calls_of, killed_at, why_not
 
 pytestmark = pytest.mark.skipif(why_not is not None, reason=str(why_not))
@@ -40,8 +40,7 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
                 raise Violation(f"killed at {call} of the {gate} thread: {violation}") from violation
             return int(life.status == -9)
 
-    # In the long form every call of a whole life, and of what is much like that a part.
-    every = (1 if gate == "saver" or "inline" in options else 2) if LONG else 11
+    every = 1 if ALL else 3 if LONG else 11
     sample = calls[len(calls) % every :: every]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         hits = sum(pool.map(one, sample))

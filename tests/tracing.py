@@ -29,7 +29,7 @@ def tracer(program: Running, gate: str, *how: str) -> Iterator[subprocess.Popen[
     arguments = ["strace", "-qq", "-p", thread, *how]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as strace:
         try:
-            _wait_until_attached(int(thread), int(threads[0]), strace)
+            wait_until_attached(int(thread), int(threads[0]), strace)
             with contextlib.suppress(BrokenPipeError):  # killed in the very read that waits for this byte
                 program.go()
             yield strace
@@ -37,7 +37,7 @@ def tracer(program: Running, gate: str, *how: str) -> Iterator[subprocess.Popen[
             program.kill()  # then the tracer ends too
 
 
-def _wait_until_attached(thread: int, pid: int, strace: subprocess.Popen[str]) -> None:
+def wait_until_attached(thread: int, pid: int, strace: subprocess.Popen[str]) -> None:
     """Until the thread has a tracer, or was killed by it."""
     status = Path(f"/proc/{pid}/task/{thread}/status")
     while strace.poll() is None:
@@ -56,6 +56,14 @@ def calls_of(directory: Path, gate: str, *arguments: object, end_after: str = ""
             program.until(end_after)
         else:
             program.end()
+    calls = count_calls(trace)
+    trace.unlink()
+    assert len(calls) > 40, "hardly any call was traced: this tests nothing"
+    return calls
+
+
+def count_calls(trace: Path) -> list[Call]:
+    """Each call of a traced life, in order."""
     counts: collections.Counter[str] = collections.Counter()
     calls = []
     for line in trace.read_text().splitlines():
@@ -63,8 +71,6 @@ def calls_of(directory: Path, gate: str, *arguments: object, end_after: str = ""
         if name.isidentifier():
             counts[name] += 1
             calls.append((name, counts[name]))
-    trace.unlink()
-    assert len(calls) > 40, "hardly any call was traced: this tests nothing"
     return calls
 
 

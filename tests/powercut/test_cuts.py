@@ -14,7 +14,7 @@ from pathlib import Path
 import mounts
 import pytest
 import tally
-from lives import LONG, Life, Running, Violation, directory_for_lives, goes_on, live
+from lives import ALL, LONG, Life, Running, Violation, directory_for_lives, goes_on, live
 from mounts import Volume
 from tracing import Call, calls_of, stop, stopped_at
 from tracing import why_not as no_strace
@@ -22,8 +22,8 @@ from tracing import why_not as no_strace
 STEPS = 4
 SHAPES = ("solver", "kinds", "large", "many", "tree")
 # Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
-THREADS = {"main": ("start", (), 1, 25), "saver": ("saver", (), 0, 25), "main, waiting": ("start", ("inline",), 1, 50)}
-RANDOM = (1, 35)  # cuts at random instants of each shape
+THREADS = {"main": ("start", (), 1, 16), "saver": ("saver", (), 0, 16), "main, waiting": ("start", ("inline",), 1, 34)}
+RANDOM = (1, 30)  # cuts at random instants of each shape
 AGAIN = 3  # every third time the restart is cut too
 
 kinds = pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_power_cut_at_any_call_and_at_any_instant_leaves_one_whole_step(kind: 
     exact = timed = 0
     with Volume.made(kind) as volume:
         for thread, (gate, options, few, many) in THREADS.items():
-            for call in calls_to_cut(volume, shape, gate, options, many if LONG else few):
+            for call in calls_to_cut(volume, shape, gate, options, 10_000 if ALL and many else many if LONG else few):
                 with durable_directory(volume, shape) as directory:
                     with stopped_at(directory, gate, call, STEPS, shape, *options) as program:
                         life = cut(volume, program)

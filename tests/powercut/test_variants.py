@@ -1,0 +1,220 @@
+"""The harness itself is proven: for each broken variant of the library, what looks for violations finds one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tally
+from faultdisk import FaultDisk, images
+from program import SHAPES_AND_KINDS, Program, Violation, listed, restart
+from test_crash import killed, nothing_lost, recorded, survives
+from test_faults import after_a_failed_fsync_nothing_was_committed, count_operations, fail, previous_set_stays
+from test_kinds import stopped_after
+from test_mpi import HERE, mpiexec
+from variants import VARIANTS, apply
+
+from safepoint import DamagedError, LockedError, RefusedFileError, SaveError, Session
+from safepoint.record import Unsealed, parse_taken
+
+Found = (Violation, pytest.fail.Exception)  # what a violation is raised as
+Check = Callable[[Path, int], None]  # in this directory, at every so-manieth operation
+
+
+def power_cuts(where: Path, every: int, *, saver: str = "wait", initial: bool = False) -> None:
+    program = recorded(where / "whole", "plain", saver, initial)
+    points = program.disk.record.changing[::every]
+    for image in images(program.disk.record, str(where), seed=7, singles=2, at=points):
+        survives(image, program)
+
+
+def power_cuts_in_a_first_set(where: Path, every: int) -> None:
+    power_cuts(where, every, initial=True)
+
+
+def power_cuts_while_the_saver_is_late(where: Path, every: int) -> None:
+    power_cuts(where, every, saver="late")
+
+
+def kills(where: Path, every: int) -> None:
+    whole = recorded(where / "whole", "plain", "wait", True)
+    for at in whole.disk.record.changing[::every]:
+        first = killed(where / f"killed-{at}", whole, at)
+        known_states(where / f"killed-{at}")
+        nothing_lost(first, restart(FaultDisk(where / f"killed-{at}", inodes=first.disk.inodes), first))
+        shutil.rmtree(where / f"killed-{at}")
+
+
+def known_states(where: Path) -> None:
+    """Rule (4) of save: what was moved is findable, as what belongs to it was written down before."""
+    for taken in where.glob(".safepoint.d/rank-*/set-*/taken.json"):
+        if any(path.is_file() for path in (taken.parent / "files").rglob("*")):
+            try:
+                parse_taken(taken.read_bytes())
+            except Unsealed as error:
+                raise Violation(f"{taken.parent.name} has files, and no taken.json says which belong to it") from error
+
+
+def kills_while_it_restores(where: Path, every: int) -> None:
+    whole = recorded(where / "whole", "plain", "wait", False)
+    ops = whole.disk.record.ops
+    commit = max(at for at, op in enumerate(ops) if op.startswith("rename") and op.endswith("record.json"))
+    first = killed(where / "first", whole, ops.index("write u.dat", commit))
+    again = 0
+    while True:
+        second = where / f"second-{again}"
+        shutil.copytree(where / "first", second)
+        middle = Program(FaultDisk(second, kill_at=again), "plain", "wait", first.steps, False)
+        middle.run()
+        if not middle.disk.dead or middle.finished:
+            return
+        nothing_lost(first, restart(FaultDisk(second, inodes=middle.disk.inodes), middle))
+        shutil.rmtree(second)
+        again += 2 * every
+
+
+def failing_fsyncs(where: Path, every: int) -> None:
+    import errno
+
+    whole = count_operations(where / "whole", "plain", "wait")
+    for at, op in enumerate(whole.disk.record.ops):
+        if op.startswith("sync") and at % every == 0:
+            program = fail(where / f"failed-{at}", whole, at, errno.EIO)
+            after_a_failed_fsync_nothing_was_committed(program, previous_set_stays(program, where / f"failed-{at}"))
+
+
+def damaged_files(where: Path, every: int) -> None:
+    """A bit of every file of the newest set, its record among them: passed over, or an error; never wrong bytes."""
+    stopped_after(where / "whole", "moved", 2)
+    for victim in sorted((where / "whole").rglob("set-00000002/**/*")):
+        name = victim.relative_to(where / "whole")
+        if not victim.is_file() or victim.name == "taken.json":
+            continue
+        for position in range(0, victim.stat().st_size, max(victim.stat().st_size // 40, 1) * every):
+            shutil.copytree(where / "whole", where / "copy")
+            data = bytearray((where / "copy" / name).read_bytes())
+            data[position] ^= 1
+            (where / "copy" / name).write_bytes(data)
+            try:
+                with Session(where / "copy") as session:
+                    saved = session.restore()
+                    session.close()
+            except (DamagedError, SaveError):
+                pass
+            except Exception as error:
+                raise Violation(f"{name} damaged at {position}: {error!r}") from error
+            else:
+                if saved is None or saved.number != 1 or listed(where / "copy") != SHAPES_AND_KINDS["moved"][1](0):
+                    raise Violation(f"{name} damaged at {position}, and it was restored")
+            shutil.rmtree(where / "copy")
+
+
+def two_runs_at_once(where: Path, every: int) -> None:
+    (where / ".safepoint").write_text("u.dat\n")
+    session = Session(where)
+    try:
+        with pytest.raises(LockedError):
+            Session(where).close()
+    finally:
+        session.close()
+
+
+def strays(where: Path, every: int) -> None:
+    """What a set does not have is moved away, not deleted."""
+    (where / ".safepoint").write_text("*.dat\n")
+    with Session(where) as session:
+        session.restore()
+        (where / "u.dat").write_text("u")
+        session.hide(0, wait=True)
+        (where / "v.dat").write_text("the only one")
+        session.restore()
+        if not list(where.rglob("discarded/v.dat")):
+            raise Violation("v.dat is gone")
+        session.close()
+
+
+def a_writer_that_goes_on(where: Path, every: int) -> None:
+    """It writes to a file that hide has taken, before that is stored."""
+
+    class Slow(FaultDisk):
+        def sync(self, files: object, directories: object = ()) -> None:
+            for path in where.rglob("set-*/files/u.dat"):
+                path.write_bytes(b"changed, and longer than it was")
+            super().sync(files, directories)  # type: ignore[arg-type]
+
+        def beside(self, work: Callable[[], None]) -> Callable[[], None]:
+            work()  # the flush first: so the file changes before it is read
+            return lambda: None
+
+    (where / ".safepoint").write_text("u.dat\n")
+    with Session(where, disk=Slow(where)) as session:
+        session.restore()
+        (where / "u.dat").write_bytes(b"u" * 10)
+        try:
+            session.hide(0, wait=True)
+        except (SaveError, RefusedFileError):
+            session.close()
+            return
+        session.close()
+    raise Violation("a set was committed that is not what hide took")
+
+
+def ranks(*cases: str) -> Check:
+    def check(where: Path, every: int) -> None:
+        environment = {**os.environ, "SAFEPOINT_VARIANT": os.environ.get("SAFEPOINT_VARIANT", ""), "PATIENCE": "30"}
+        command = mpiexec(2, HERE / "mpi_cases.py", where / "cases", *cases)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        if done.returncode or "FAILED" in done.stdout:
+            raise Violation(f"{done.stdout[-300:]} {done.stderr[-300:]}")
+        assert done.stdout.count("ok ") == len(cases), done.stdout
+
+    check.__name__ = f"the case {cases[0].replace('_', ' ')}"
+    return check
+
+
+CAUGHT_BY: dict[str, Check] = {
+    "no fsync of files": power_cuts,
+    "no fsync of directories": power_cuts,
+    "no fsync of the record": power_cuts,
+    "old set dropped before the last fsync of the commit": power_cuts,
+    "record not checked": damaged_files,
+    "restore by rename instead of copy": kills_while_it_restores,
+    "swap before all ranks have staged": ranks("a_set_that_one_rank_cannot_stage_is_swapped_in_on_none"),
+    "checksum skipped": damaged_files,
+    "greatest number of any rank instead of the newest common": ranks(
+        "the_newest_set_of_every_rank_is_chosen_and_it_says_why"
+    ),
+    "a failed fsync swallowed": failing_fsyncs,
+    "no lock": two_runs_at_once,
+    "taken json after the first rename": kills,
+    "boot and mount ignored": power_cuts_while_the_saver_is_late,
+    "first directories not flushed": power_cuts_in_a_first_set,
+    "restore deletes what the set does not have": strays,
+    "a changed file is stored all the same": a_writer_that_goes_on,
+}
+
+
+def test_every_variant_has_somebody_who_catches_it() -> None:
+    assert set(CAUGHT_BY) == set(VARIANTS) and len(VARIANTS) >= 12
+
+
+@pytest.mark.leaves_damage
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("name", CAUGHT_BY)
+def test_a_broken_variant_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    check = CAUGHT_BY[name]
+    (tmp_path / "sound").mkdir()
+    (tmp_path / "broken").mkdir()
+    check(tmp_path / "sound", 9)  # else anything would be "caught"
+    apply(name, monkeypatch.setattr)
+    monkeypatch.setenv("SAFEPOINT_VARIANT", name)
+    with pytest.raises(Found) as caught:
+        check(tmp_path / "broken", 1)
+    what = str(caught.value).strip().splitlines()[-1].replace(str(tmp_path), "")
+    tally.count("broken variants", f"{name} | {check.__name__.replace('_', ' ')}", said=what)
+    print(f"{name}: {check.__name__}: {what}", file=sys.stderr)
