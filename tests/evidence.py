@@ -1,4 +1,4 @@
-"""`make crash`: run the tests of kills and power cuts in their long form, and write docs/evidence.md from what they did.
+"""`make crash`: run the tests of kills and power cuts in their long form; write docs/evidence.md from what they did.
 
     python tests/evidence.py [long|all]
 
@@ -31,8 +31,8 @@ TESTS = (
 MEANING = {
     "real power cuts": "the file system is shut down without flushing its log, and mounted again; the program stood "
     "still at a system call, or at a random instant",
-    "states of the model": "what POSIX allows a power cut to leave: each prefix of the recorded operations; everything, "
-    "and only what an fsync guarantees; single effects dropped and kept alone; torn, empty and zero contents",
+    "states of the model": "what POSIX allows a power cut to leave: each prefix of the recorded operations; "
+    "everything, and only what an fsync guarantees; single effects dropped and kept alone; torn, empty, zero contents",
     "system calls played into the model": "of the program and the library, with their data, as strace saw them",
     "deaths in the model": "before and in the middle of each operation that changes something",
     "kills at a system call": "SIGKILL by strace; the program started again",
@@ -114,16 +114,16 @@ def written(level: str, rows: list[dict[str, Any]], seconds: float, xml: Path) -
     lines = [
         "# Evidence",
         "",
-        f"Written by `{command}` itself on {datetime.date.today()}, after {seconds / 60:.0f} minutes. Not to be edited.",
+        f"Written by `{command}` itself on {datetime.date.today()}, after {seconds / 60:.0f} minutes; not edited.",
         "",
         *versions(),
         "",
-        f"**Violations: {len(failed)}.** {passed} tests passed, {len(failed)} failed, {sum(left_out.values())} left out.",
+        f"**Violations: {len(failed)}.** {passed} tests passed, {sum(left_out.values())} were left out.",
         *(f"\n- failed: `{name}`" for name in failed),
         *(f"\n- left out, {number} tests: {reason}" for reason, number in left_out.items()),
         "",
-        "Every case below ends with the program started again: what it gets back must be one whole step, byte for byte, "
-        "not older than what was promised, and from there it must reach its end, with no set damaged.",
+        "Every case below ends with the program started again: what it gets back must be one whole step, byte for "
+        "byte, not older than what was promised, and from there it must reach its end, with no set damaged.",
         "",
         *table([row for row in rows if row["what"] != "broken variants"]),
         "",
