@@ -376,8 +376,13 @@ class Image:
         return f"power cut before operation {self.ops}, {self.policy}"
 
 
-def policies(effects: list[Effect], ops: int, rng: random.Random, singles: int) -> Iterator[tuple[str, Keep, str]]:
-    """Which effects that are not guaranteed a cut keeps: the name of the choice, the choice, and what is torn."""
+def policies(
+    effects: list[Effect], since: int, ops: int, rng: random.Random, singles: int
+) -> Iterator[tuple[str, Keep, str]]:
+    """Which effects that are not guaranteed a cut keeps: the name of the choice, the choice, and what is torn.
+
+    Single ones are, if `singles` is not 0, each that is there since operation `since`, and so many others by chance.
+    """
     open_effects = [effect for effect in effects if effect.op < ops and not effect.durable(ops)]
     yield "all kept", lambda effect: True, ""
     yield "only what is guaranteed", lambda effect: False, ""
@@ -387,7 +392,8 @@ def policies(effects: list[Effect], ops: int, rng: random.Random, singles: int) 
     yield "names kept, contents as before", lambda effect: effect.name is not None, ""
     yield "contents kept, names gone", lambda effect: effect.name is None, ""
     yield "new names kept, old ones too", lambda effect: effect.name is None or effect.target is not None, ""
-    for one in rng.sample(open_effects, min(singles, len(open_effects))):
+    older, newer = ([e for e in open_effects if (e.op < since) is old] for old in (True, False))
+    for one in [*rng.sample(older, min(singles, len(older))), *newer * bool(singles)]:
         yield f"all but {one}", lambda effect, one=one: effect is not one, ""  # type: ignore[misc]
         yield f"only {one}", lambda effect, one=one: effect is one, ""  # type: ignore[misc]
         if one.name is None:
@@ -402,12 +408,12 @@ def images(
 ) -> Iterator[Image]:
     """The states that cuts of a recorded run could leave, each as a new directory below `into`, without repetitions."""
     rng = random.Random(seed)
-    seen: set[Any] = set()
+    seen: set[int] = set()
     points = at if at is not None else [*record.changing, len(record.ops)]
-    for ops in points:
-        for policy, keep, torn in policies(record.effects, ops, rng, singles):
+    for since, ops in zip([0, *points], points, strict=False):
+        for policy, keep, torn in policies(record.effects, since, ops, rng, singles):
             tree = _replay(record, ops, keep, torn)
-            key = (repr(sorted((k, repr(v)) for k, v in tree.items())), _promise_point(record, ops))
+            key = hash((_promise_point(record, ops), *sorted(hash((inode, _hashable(v))) for inode, v in tree.items())))
             if key in seen:
                 continue
             seen.add(key)
@@ -415,6 +421,10 @@ def images(
             inodes: dict[int, int] = {}
             _materialise(tree, record.root, directory, inodes)
             yield Image(ops, policy, directory, inodes)
+
+
+def _hashable(what: Any) -> Any:
+    return tuple(sorted(what.items())) if isinstance(what, dict) else what
 
 
 def _promise_point(record: Recorder, ops: int) -> int:

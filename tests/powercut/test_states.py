@@ -54,8 +54,8 @@ def test_any_state_that_a_power_cut_could_leave_of_a_real_run_goes_on(tmp_path: 
     program = Program(replay.disk, shape, "now", STEPS)
     program.durable_at = replay.durable_at
     changing = [*replay.disk.record.changing, len(replay.disk.record.ops)]
-    singles = 4 if LONG else 2
-    every = max(len(changing) * (4 + 2 * singles) // STATES, 1)
+    singles = 2 if LONG else 0
+    every = max(len(changing) * (4 + 6 * singles) // STATES, 1)
     count = 0
     for image in images(replay.disk.record, str(tmp_path), seed=6, singles=singles, at=changing[every // 2 :: every]):
         survives(image, program, of="system calls of the program and the library")
