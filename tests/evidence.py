@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "docs" / "evidence.md"
 TESTS = (
-    "powercut", "test_crash.py", "test_gaps.py", "test_strace.py", "test_kill.py", "test_machine.py", "test_mpi.py",
+    "test_mpi.py", "powercut", "test_crash.py", "test_gaps.py", "test_strace.py", "test_kill.py", "test_machine.py",
     "test_kinds.py", "test_append.py", "test_format.py",
 )  # fmt: skip
 MEANING = {

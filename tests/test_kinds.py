@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tally
 from faultdisk import FaultDisk, images
-from lives import ALL, LONG
+from lives import ALL
 from program import EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
 from test_crash import STEPS, nothing_lost, promised
 
@@ -56,7 +56,7 @@ def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, ini
     """G1, G2, G3, G4: in the states that the model of the disk allows."""
     program = whole_life(tmp_path / "whole", kind, saver, initial)
     points = [*program.disk.record.changing, len(program.disk.record.ops)]
-    every = 1 if ALL else 2 if LONG else 4
+    every = 1 if ALL else 4
     points = points[len(points) % every :: every]
     for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=points):
         try:

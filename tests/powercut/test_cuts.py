@@ -23,7 +23,7 @@ STEPS = 4
 SHAPES = ("solver", "kinds", "large", "many", "tree")
 # Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
 THREADS = {"main": ("start", (), 1, 16), "saver": ("saver", (), 0, 16), "main, waiting": ("start", ("inline",), 1, 34)}
-RANDOM = (1, 30)  # cuts at random instants of each shape
+RANDOM = (1, 24)  # cuts at random instants of each shape
 AGAIN = 3  # every third time the restart is cut too
 
 kinds = pytest.mark.parametrize(
