@@ -15,6 +15,7 @@ from typing import Any
 from faultdisk import FaultDisk, Image, Killed
 
 from safepoint import SafepointError, Session
+from safepoint.disk import Disk
 from safepoint.record import Root
 from safepoint.restore import verify
 
@@ -305,6 +306,7 @@ def new_directory(path: str | os.PathLike[str], shape: str = "plain", *, initial
 
 def restart(disk: FaultDisk, like: Program) -> Program:
     """The next life, undisturbed: it must start, and reach the end. Returns it, with what it restored."""
+    consistent(disk.directory)  # now: at the end there are no sets
     program = Program(disk, like.shape, like.saver, like.steps, like.initial)
     program.run()
     if program.errors:
@@ -313,14 +315,12 @@ def restart(disk: FaultDisk, like: Program) -> Program:
         raise Violation("did not reach the end")
     if listed(disk.directory) != SHAPES_AND_KINDS[like.shape][1](like.steps):
         raise Violation("the final files are wrong")
-    consistent(disk.directory)
     return program
 
 
 def consistent(directory: str) -> None:
-    """Whatever happened, no set that claims to be committed is damaged, and nothing unknown lies around."""
-    real = FaultDisk(directory)
-    states = verify(real, Root(os.path.realpath(directory)))
+    """Whatever happened, no set that claims to be committed is damaged."""
+    states = verify(Disk(), Root(os.path.realpath(directory)))
     bad = {number: state for number, state in states.items() if state not in ("committed", "uncommitted")}
     if bad:
         raise Violation(f"damaged sets: {bad}")
