@@ -217,8 +217,10 @@ class Bundle:
             self._write()
         start = self._used + len(header)
         self._buffer[self._used : start] = header
-        with naming(source.name):
-            count = source.readinto(self._buffer[start : start + size + 1]) or 0
+        count = 0
+        with naming(source.name):  # a read may stop half way, on a network file system
+            while more := source.readinto(self._buffer[start + count : start + size + 1]):
+                count += more
         text = xxhash.xxh3_128_hexdigest(self._buffer[start : start + count])
         filled = -size % TAR_BLOCK
         self._buffer[start + size : start + size + filled] = bytes(filled)

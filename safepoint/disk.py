@@ -32,6 +32,7 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
 NO_COPY_RANGE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # not here
+NOT_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}  # what a direct write fails with that cannot be
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
 
@@ -74,7 +75,7 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
             try:
                 rest = rest[file.write(rest) :]
             except OSError as error:  # not whole blocks, as this file system counts them: through the cache, then
-                if error.errno != errno.EINVAL or not _set_direct(file.fileno(), False):
+                if error.errno not in NOT_DIRECT or not _set_direct(file.fileno(), False):
                     raise
 
 

@@ -296,7 +296,9 @@ def _save_error(root: Root, number: int, step: int | None, error: Exception, hol
 
 
 def _cause(root: Root, error: BaseException) -> str:
-    return f"{root.shown(error.filename)}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{root.shown(error.filename)}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def commit(disk: Disk, root: Root, number: int) -> None:

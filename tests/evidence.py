@@ -26,20 +26,22 @@ HERE = Path(__file__).parent
 TARGET = HERE.parent / "docs" / "evidence.md"
 TESTS = (
     "test_mpi.py", "powercut", "test_crash.py", "test_gaps.py", "test_strace.py", "test_kill.py", "test_machine.py",
-    "test_kinds.py", "test_append.py", "test_format.py",
+    "test_kinds.py", "test_append.py", "test_format.py", "test_faults.py", "test_damage.py", "test_mounts.py",
+    "test_disk.py",
 )  # fmt: skip
 MEANING = {
     "real power cuts": "the file system is shut down without flushing its log, and mounted again; the program stood "
-    "still at a system call, or at a random instant",
+    "still after a system call, or at a random instant; what was submitted to the device is not lost, as it has no "
+    "cache of its own: that is the part of the model",
     "states of the model": "what POSIX allows a power cut to leave: each prefix of the recorded operations; "
     "everything, and only what an fsync guarantees; single effects dropped and kept alone; torn, empty, zero contents",
     "system calls played into the model": "of the program and the library, with their data, as strace saw them",
     "deaths in the model": "before and in the middle of each operation that changes something",
-    "kills at a system call": "SIGKILL by strace; the program started again",
+    "kills at a system call": "SIGKILL by strace, before the call is made; the program started again",
     "kills at random instants": "SIGKILL; the program started again",
-    "full disks": "ext4 with so many bytes left; then there is room again",
-    "quotas used up": "EDQUOT injected into a system call, once or from then on",
-    "file systems that broke down": "ext4 makes itself read-only in mid-run, and is repaired",
+    "full disks": "lives that ended with an error on an ext4 with few bytes left; then there was room again",
+    "quotas used up": "lives in which EDQUOT was injected into a system call, once in each thread or from then on",
+    "file systems that broke down": "lives that ended with an error as ext4 made itself read-only; then repaired",
 }
 
 
@@ -106,7 +108,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def written(level: str, rows: list[dict[str, Any]], seconds: float, xml: Path) -> str:
+def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float, xml: Path) -> str:
     passed, failed, left_out = outcomes(xml)
     variants = sorted((row["where"].split(" | "), row["said"]) for row in rows if row["what"] == "broken variants")
     caught = [f"| {name} | {by} | {said.replace('|', '/')[:160]} |" for (name, by), said in variants]
@@ -118,7 +120,8 @@ def written(level: str, rows: list[dict[str, Any]], seconds: float, xml: Path) -
         "",
         *versions(),
         "",
-        f"**Violations: {len(failed)}.** {passed} tests passed, {sum(left_out.values())} were left out.",
+        f"**Violations: {len(failed)}.** {passed} tests passed, {sum(left_out.values())} were left out"
+        + (f"; the run did not end well: pytest's status is {status}." if status > 1 else "."),
         *(f"\n- failed: `{name}`" for name in failed),
         *(f"\n- left out, {number} tests: {reason}" for reason, number in left_out.items()),
         "",
@@ -131,8 +134,8 @@ def written(level: str, rows: list[dict[str, Any]], seconds: float, xml: Path) -
         "",
         "## The harness itself",
         "",
-        f"{len(caught)} variants of the library, each broken on purpose in one place, and what noticed it; the same "
-        "check finds nothing in the library as it is.",
+        f"{len(caught)} variants of the library, each broken on purpose in one place, and what noticed it; a part of the "
+        "same check, before, finds nothing in the library as it is.",
         "",
         "| broken | caught by | what it said |",
         "|---|---|---|",
@@ -149,7 +152,7 @@ def main() -> int:
         if not (directory / "xml").exists():
             print("the tests did not run; docs/evidence.md is as it was", file=sys.stderr)
             return status or 1
-        TARGET.write_text(written(level, read_tally(directory / "tally"), seconds, directory / "xml"))
+        TARGET.write_text(written(level, status, read_tally(directory / "tally"), seconds, directory / "xml"))
     print(f"{TARGET.relative_to(HERE.parent)} written")
     return status
 

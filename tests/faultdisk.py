@@ -404,16 +404,26 @@ def policies(
 
 
 def images(
-    record: Recorder, into: str, *, seed: int = 0, singles: int = 3, at: list[int] | None = None
-) -> Iterator[Image]:
-    """The states that cuts of a recorded run could leave, each as a new directory below `into`, without repetitions."""
+    record: Recorder, into: str, *, seed: int = 0, singles: int = 3, at: list[int] | None = None,
+    promised: Callable[[int], int] = lambda ops: 0,
+) -> Iterator[Image]:  # fmt: skip
+    """The states that cuts of a recorded run could leave, each as a new directory below `into`, without repetitions.
+
+    `promised`: what must survive a cut before an operation; the same state is another one when that is more.
+    """
     rng = random.Random(seed)
     seen: set[int] = set()
     points = at if at is not None else [*record.changing, len(record.ops)]
     for since, ops in zip([0, *points], points, strict=False):
         for policy, keep, torn in policies(record.effects, since, ops, rng, singles):
             tree = _replay(record, ops, keep, torn)
-            key = hash((_promise_point(record, ops), *sorted(hash((inode, _hashable(v))) for inode, v in tree.items())))
+            key = hash(
+                (
+                    promised(ops),
+                    _promise_point(record, ops),
+                    *sorted(hash((inode, _hashable(v))) for inode, v in tree.items()),
+                )
+            )
             if key in seen:
                 continue
             seen.add(key)
@@ -428,7 +438,7 @@ def _hashable(what: Any) -> Any:
 
 
 def _promise_point(record: Recorder, ops: int) -> int:
-    """Equal states before and after an fsync are not equal: more may have been promised."""
+    """Equal states before and after an fsync are not equal."""
     return sum(1 for op in record.ops[:ops] if op.startswith("sync"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import threading
@@ -71,7 +72,7 @@ class Running:
     """A life of the solver, going on; a new process that a fork server makes in some milliseconds."""
 
     def __init__(self, directory: str | os.PathLike[str], *arguments: object) -> None:
-        said, says = os.pipe()
+        says, said = (end.detach() for end in socket.socketpair())
         hears, self._tells = os.pipe()
         words = [str(argument) for argument in arguments]
         self._process = _context().Process(target=_forked, args=(str(directory), words, _Fd(says), _Fd(hears)))
@@ -176,4 +177,4 @@ def directory_for_lives(where: str | os.PathLike[str] | None = None, shape: str 
             file.write(SHAPES_AND_KINDS[shape][0])
         yield path
     finally:
-        shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=True)  # it may be on a file system that broke down

@@ -8,8 +8,9 @@ tracer can be attached to its main thread before all else, or to its saver threa
 
 from __future__ import annotations
 
-import contextlib
 import os
+import socket
+import stat
 import sys
 import threading
 from pathlib import Path
@@ -22,7 +23,16 @@ STAYS = ("history.csv", "params.db")  # what this program never writes under a n
 
 
 def say(text: str) -> None:
-    os.write(1, f"{text}\n".encode())
+    data = f"{text}\n".encode()
+    if stat.S_ISSOCK(os.fstat(1).st_mode):  # then an error that is injected into write does not silence it
+        with socket.socket(fileno=os.dup(1)) as speaker:
+            speaker.send(data)
+    else:
+        os.write(1, data)
+
+
+class OwnWrite(Exception):
+    """It is the program itself that could not write."""
 
 
 def wrong(text: str) -> None:
@@ -46,6 +56,13 @@ def check(step: int, expected: dict[str, bytes]) -> None:
 
 def write(files: dict[str, bytes]) -> None:
     """With its own habits: blocks of 4096 bytes, rows at the end of one file, another one in place, no fsync."""
+    try:
+        write_each(files)
+    except OSError as error:
+        raise OwnWrite(str(error)) from error
+
+
+def write_each(files: dict[str, bytes]) -> None:
     for name, data in files.items():
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
         there = os.path.exists(name) and name in STAYS
@@ -61,6 +78,12 @@ def main(arguments: list[str]) -> None:
     wait = "wait" in options
     (shape,) = [option for option in options if option in SHAPES_AND_KINDS] or ["solver"]
     files = SHAPES_AND_KINDS[shape][1]
+    for option in options:
+        if option.startswith("variant="):  # broken on purpose, to see that it is noticed
+            sys.path.append(str(Path(__file__).with_name("powercut")))
+            import variants
+
+            variants.apply(option.partition("=")[2])
     gate("start", options)
     session = safepoint.init(background="inline" not in options)
     saved = safepoint.restore()
@@ -97,9 +120,11 @@ def forked(directory: str, arguments: list[str], said: int, told: int) -> None:
     os.chdir(directory)
     try:
         main(arguments)
-    except (safepoint.SafepointError, OSError) as error:
-        with contextlib.suppress(OSError):  # it may be that nothing at all can be written
-            say(f"error {type(error).__name__}: {error}")
+    except safepoint.SafepointError as error:
+        say(f"error {type(error).__name__}: {error}")
+        os._exit(1)
+    except OwnWrite as error:
+        say(f"error the program's own: {error}")
         os._exit(1)
     except BaseException as error:
         wrong(f"{type(error).__name__}: {error}")

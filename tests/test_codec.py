@@ -316,6 +316,18 @@ def test_a_bundle_takes_no_memory_on_a_real_file_system(kind: str, tmp_path: Pat
         check_bundle(work / "b.tar", MANY, offsets)
 
 
+def test_reads_that_stop_half_way_make_a_whole_bundle(tmp_path: Path) -> None:
+    """As on a network file system."""
+
+    class Halting(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            return super().readinto(buffer[:100]) or 0
+
+    (tmp_path / "one").write_bytes(bytes(range(250)))
+    with open(tmp_path / "b.tar", "xb", buffering=0) as sink, Halting(str(tmp_path / "one")) as source:
+        assert Bundle(sink).add(source, "one", 250, 0o644, 0)[1:] == (250, checksum(bytes(range(250))))
+
+
 def test_a_file_that_is_longer_or_shorter_than_said_is_noticed_by_the_bundle(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"x" * 1000)
     with open(tmp_path / "b.tar", "xb", buffering=0) as sink:

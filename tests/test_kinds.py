@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tally
 from faultdisk import FaultDisk, images
-from lives import ALL
+from lives import ALL, LONG
 from program import EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
 from test_crash import STEPS, nothing_lost, promised
 
@@ -20,6 +20,11 @@ SAVERS = ("now", "late", "wait") if ALL else ("late",)
 each_kind = pytest.mark.parametrize("kind", EACH_KIND)
 each_saver = pytest.mark.parametrize("saver", SAVERS)
 each_start = pytest.mark.parametrize("initial", [False, True])
+
+
+def sample(points: list[int], every: int) -> list[int]:
+    """All operations in the long form; else a part, another one for each kind."""
+    return points if LONG else points[len(points) % every :: every]
 
 
 def whole_life(directory: Path, kind: str, saver: str, initial: bool = False) -> Program:
@@ -35,7 +40,7 @@ def whole_life(directory: Path, kind: str, saver: str, initial: bool = False) ->
 def test_killed_at_every_operation(tmp_path: Path, kind: str, saver: str, initial: bool) -> None:
     """G1, G2k, G3, G4."""
     whole = whole_life(tmp_path / "whole", kind, saver, initial)
-    for at in whole.disk.record.changing:
+    for at in sample(whole.disk.record.changing, 3):
         directory = tmp_path / f"killed-{at}"
         disk = FaultDisk(new_directory(directory, kind, initial=initial), kill_at=at)
         first = Program(disk, kind, saver, STEPS, initial)
@@ -56,9 +61,7 @@ def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, ini
     """G1, G2, G3, G4: in the states that the model of the disk allows."""
     program = whole_life(tmp_path / "whole", kind, saver, initial)
     points = [*program.disk.record.changing, len(program.disk.record.ops)]
-    every = 1 if ALL else 4
-    points = points[len(points) % every :: every]
-    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=points):
+    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=sample(points, 6)):
         try:
             after = restart_image(image, program)
             restored = after.restored if after.restored is not None else -1

@@ -88,15 +88,12 @@ def killed_at(directory: Path, gate: str, call: Call, *arguments: object) -> Lif
 
 
 @contextmanager
-def stopped_at(directory: Path, gate: str, call: Call, *arguments: object) -> Iterator[Running]:
-    """A life that stands still at this call, all its threads; or has ended, if it does not get there."""
+def stopped_at(directory: Path, gate: str, call: Call, *arguments: object) -> Iterator[tuple[Running, bool]]:
+    """A life that stands still after this call, all its threads; whether it got there, else it has ended."""
     how = at(call, "SIGSTOP")
     with Running(directory, *arguments, f"gate-{gate}") as program, tracer(program, gate, *how) as strace:
         assert strace.stderr is not None
-        for line in strace.stderr:
-            if "stopped by SIGSTOP" in line:
-                break
-        yield program
+        yield program, any("stopped by SIGSTOP" in line for line in strace.stderr)
 
 
 def stop(program: Running) -> None:

@@ -16,10 +16,10 @@ from faultdisk import FaultDisk
 
 CALLS = ("openat,open,creat,close,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,symlink,symlinkat,link,"
          "linkat,write,pwrite64,writev,pwritev,pwritev2,read,lseek,truncate,ftruncate,fallocate,fsync,fdatasync,syncfs,"
-         "sync,chmod,fchmod,fchmodat,utimensat,copy_file_range,sendfile,splice,ioctl,mmap")  # fmt: skip
+         "sync,chmod,fchmod,fchmodat,utimensat,copy_file_range,sendfile,splice,ioctl,mmap,sendto")  # fmt: skip
 STRACE = ["-f", "-y", "-xx", "-s", str(1 << 22), "-e", f"trace={CALLS}", "-e", "signal=none"]
 # Looked at and without effect on a file of the directory; any other call that changes one must have a method below.
-NO_EFFECT = {"close", "mmap"}
+NO_EFFECT = {"close"}
 _LINE = re.compile(r"(?P<pid>\d+) +(?:<\.\.\. (?P<resumed>\w+) resumed>)?(?P<rest>.*)", re.DOTALL)
 _ARGUMENT = re.compile(r'"(?:[^"\\]|\\.)*"(?:\.\.\.)?|\[[^\]]*\](?: => \[[^\]]*\])?|(?:[^,<"\[]|<[^>]*>)+')
 
@@ -161,6 +161,13 @@ class Replay:
         begin, into = (int(arguments[k].strip("[]").split("]")[0]) for k in (1, 3))
         with open(source, "rb") as file:
             self.disk.write_at(target, into, os.pread(file.fileno(), count, begin))
+
+    def _mmap(self, arguments: list[str], _: int) -> None:
+        shared = "MAP_SHARED" in arguments[3] and "PROT_WRITE" in arguments[2]
+        assert not (shared and self._of(arguments[4])[1]), "what is written to a mapping no system call tells"
+
+    def _sendto(self, arguments: list[str], count: int) -> None:
+        self._heard(_bytes(arguments[1])[:count])
 
     def _ioctl(self, arguments: list[str], _: int) -> None:
         _, path = self._of(arguments[0])

@@ -23,9 +23,10 @@ STEPS = 4
 SHAPES = ("solver", "kinds", "large", "many", "tree")
 # Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
 THREADS = {"main": ("start", (), 1, 16), "saver": ("saver", (), 0, 16), "main, waiting": ("start", ("inline",), 1, 34)}
-RANDOM = (1, 24)  # cuts at random instants of each shape
+RANDOM_SHORT, RANDOM_LONG = 1, 24  # cuts at random instants of each shape
 AGAIN = 3  # every third time the restart is cut too
 
+pytestmark = pytest.mark.timeout(0 if ALL else 600)
 kinds = pytest.mark.parametrize(
     "kind",
     [
@@ -40,11 +41,16 @@ kinds = pytest.mark.parametrize(
 def durable_directory(volume: Volume, shape: str) -> Iterator[Path]:
     """A working directory with a manifest, as it has been there for long."""
     with directory_for_lives(volume.path, shape) as directory:
-        for path in (directory / ".safepoint", directory, volume.path):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+        durable(directory)
         yield directory
+
+
+def durable(directory: Path) -> None:
+    """The manifest and the way to it, as they have been there for long."""
+    for path in (directory / ".safepoint", directory, directory.parent):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
 
 
 def cut(volume: Volume, program: Running) -> Life:
@@ -89,33 +95,48 @@ def calls_to_cut(volume: Volume, shape: str, gate: str, options: tuple[str, ...]
     return calls[every // 2 :: every][:number]
 
 
+def cut_at_calls(volume: Volume, shape: str, thread: str, number: int, rng: random.Random, *broken: str) -> int:
+    """Cut at so many calls of this thread, each time in a new directory. The number of cuts."""
+    gate, options = THREADS[thread][:2]
+    cuts = 0
+    for call in calls_to_cut(volume, shape, gate, (*options, *broken), number):
+        with durable_directory(volume, shape) as directory:
+            with stopped_at(directory, gate, call, STEPS, shape, *options, *broken) as (program, stopped):
+                life = cut(volume, program)
+            try:
+                cuts += recovers(volume, directory, life, shape, rng) - (not stopped)
+            except Violation as violation:
+                raise Violation(f"cut at {call} of the {thread} thread: {violation}") from violation
+    return cuts
+
+
+def cut_at_instants(volume: Volume, shape: str, number: int, rng: random.Random) -> int:
+    with durable_directory(volume, shape) as directory:
+        begin = time.monotonic()
+        live(directory, STEPS, shape)
+        length = time.monotonic() - begin
+    cuts = 0
+    for index in range(number):
+        with durable_directory(volume, shape) as directory:
+            seconds = rng.uniform(0, length)
+            life = cut_at_random(volume, directory, shape, seconds, *["inline"] * (index % 2))
+            try:
+                cuts += recovers(volume, directory, life, shape, rng)
+            except Violation as violation:
+                raise Violation(f"cut after {seconds:.4f} s: {violation}") from violation
+    return cuts
+
+
 @kinds
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_power_cut_at_any_call_and_at_any_instant_leaves_one_whole_step(kind: str, shape: str) -> None:
     """G1, G2, G3, G4: what was promised to be durable is there, whole, and the program reaches its end."""
     rng = random.Random(f"{kind} {shape}")
-    exact = timed = 0
+    exact = 0
     with Volume.made(kind) as volume:
-        for thread, (gate, options, few, many) in THREADS.items():
-            for call in calls_to_cut(volume, shape, gate, options, 10_000 if ALL and many else many if LONG else few):
-                with durable_directory(volume, shape) as directory:
-                    with stopped_at(directory, gate, call, STEPS, shape, *options) as program:
-                        life = cut(volume, program)
-                    try:
-                        exact += recovers(volume, directory, life, shape, rng)
-                    except Violation as violation:
-                        raise Violation(f"cut at {call} of the {thread} thread: {violation}") from violation
-        with durable_directory(volume, shape) as directory:
-            begin = time.monotonic()
-            live(directory, STEPS, shape)
-            length = time.monotonic() - begin
-        for number in range(RANDOM[LONG]):
-            with durable_directory(volume, shape) as directory:
-                seconds = rng.uniform(0, length)
-                life = cut_at_random(volume, directory, shape, seconds, *["inline"] * (number % 2))
-                try:
-                    timed += recovers(volume, directory, life, shape, rng)
-                except Violation as violation:
-                    raise Violation(f"cut after {seconds:.4f} s: {violation}") from violation
+        for thread, (_, _, few, many) in THREADS.items():
+            number = many if LONG else few
+            exact += cut_at_calls(volume, shape, thread, 1 << 30 if ALL and many else number, rng)
+        timed = cut_at_instants(volume, shape, RANDOM_LONG if LONG else RANDOM_SHORT, rng)
     tally.count("real power cuts", kind, exact + timed, at_a_call=exact, at_random=timed)
     print(f"{kind}, {shape}: {exact} cuts at a system call, {timed} at random instants")

@@ -13,7 +13,7 @@ from faultdisk import FaultDisk, images
 from lives import LONG, Running, directory_for_lives
 from program import Program, listed
 from syscalls import STRACE, Replay
-from test_crash import survives
+from test_crash import promised, survives
 from tracing import tracer, why_not
 
 pytestmark = pytest.mark.skipif(why_not is not None, reason=str(why_not))
@@ -22,14 +22,14 @@ STATES = 800 if LONG else 60  # about so many of each run
 RUNS = [(shape, how) for shape in ("solver", "kinds", "in place", "many", "tree") for how in ("background", "inline")]
 
 
-def replayed(tmp_path: Path, shape: str, how: str) -> Replay:
+def replayed(tmp_path: Path, shape: str, *how: str) -> Replay:
     """An undisturbed life of the solver, traced, and played into the model; nothing of it may be missing there."""
     trace, copy = tmp_path / "trace", tmp_path / "copy"
     with directory_for_lives(tmp_path, shape) as directory:
         shutil.copytree(directory, copy)
         replay = Replay(FaultDisk(copy))
         with (
-            Running(directory, STEPS, shape, how, "gate-start") as program,
+            Running(directory, STEPS, shape, *how, "gate-start") as program,
             tracer(program, "start", *STRACE, "-o", str(trace)),
         ):
             assert program.end().last("finished") == STEPS
@@ -57,7 +57,11 @@ def test_any_state_that_a_power_cut_could_leave_of_a_real_run_goes_on(tmp_path: 
     singles = 2 if LONG else 0
     every = max(len(changing) * (4 + 6 * singles) // STATES, 1)
     count = 0
-    for image in images(replay.disk.record, str(tmp_path), seed=6, singles=singles, at=changing[every // 2 :: every]):
+    promises = {at for at, _ in replay.durable_at}  # and what comes right after one
+    points = [op for n, op in enumerate(changing) if n % every == every // 2 or promises & {op, changing[n - 1] + 1}]
+    points = sorted({*points, *promises, changing[-1]})
+    how_many = {"seed": 6, "singles": singles, "at": points, "promised": lambda ops: promised(program, ops)}
+    for image in images(replay.disk.record, str(tmp_path), **how_many):
         survives(image, program, of="system calls of the program and the library")
         count += 1
     tally.count("system calls played into the model", f"{shape}, {how}", len(changing))

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import mounts
 import pytest
 import tally
 from faultdisk import FaultDisk, images
+from mounts import Volume
 from program import SHAPES_AND_KINDS, Program, Violation, listed, restart
 from test_crash import killed, nothing_lost, recorded, survives
+from test_cuts import cut_at_calls
 from test_faults import after_a_failed_fsync_nothing_was_committed, count_operations, fail, previous_set_stays
 from test_kinds import stopped_after
 from test_mpi import HERE, mpiexec
+from test_states import STEPS as TRACED_STEPS
+from test_states import replayed
+from tracing import why_not as no_strace
 from variants import VARIANTS, apply
 
 from safepoint import DamagedError, LockedError, RefusedFileError, SaveError, Session
@@ -164,6 +171,38 @@ def a_writer_that_goes_on(where: Path, every: int) -> None:
     raise Violation("a set was committed that is not what hide took")
 
 
+def real_cuts(name: str) -> Check:
+    """The power goes for real, on ext4, at some calls of a program that runs on the broken library."""
+
+    def check(where: Path, every: int) -> None:
+        if reason := mounts.why_not("ext4") or no_strace:
+            pytest.skip(f"ext4: {reason}")
+        with Volume.made("ext4 ordered") as volume:
+            broken = [f"variant={name}"] if every == 1 else []
+            cut_at_calls(volume, "solver", "main, waiting", 16 if broken else 3, random.Random(8), *broken)
+
+    check.__name__ = "real power cuts"
+    return check
+
+
+def system_calls(name: str) -> Check:
+    """What the kernel was asked to do, played into the model."""
+
+    def check(where: Path, every: int) -> None:
+        if no_strace:
+            pytest.skip(no_strace)
+        broken = [f"variant={name}"] if every == 1 else []
+        replay = replayed(where, "many", "inline", *broken)
+        program = Program(replay.disk, "many", "now", TRACED_STEPS)
+        program.durable_at = replay.durable_at
+        points = sorted({at for at, _ in replay.durable_at})
+        for image in images(replay.disk.record, str(where), seed=9, singles=0, at=points):
+            survives(image, program)
+
+    check.__name__ = "states after the system calls of a real run"
+    return check
+
+
 def ranks(*cases: str) -> Check:
     def check(where: Path, every: int) -> None:
         environment = {**os.environ, "SAFEPOINT_VARIANT": os.environ.get("SAFEPOINT_VARIANT", ""), "PATIENCE": "30"}
@@ -178,6 +217,7 @@ def ranks(*cases: str) -> Check:
 
 
 CAUGHT_BY: dict[str, Check] = {
+    "no fsync of the bundle": system_calls("no fsync of the bundle"),
     "no fsync of files": power_cuts,
     "no fsync of directories": power_cuts,
     "no fsync of the record": power_cuts,
@@ -203,6 +243,11 @@ def test_every_variant_has_somebody_who_catches_it() -> None:
     assert set(CAUGHT_BY) == set(VARIANTS) and len(VARIANTS) >= 12
 
 
+AGAIN = {  # the same, on a real file system, and by strace
+    "no fsync of files": real_cuts("no fsync of files"),
+    "no fsync of directories": real_cuts("no fsync of directories"),
+    "no fsync of the record": system_calls("no fsync of the record"),
+}
 WITH_RANKS = ("swap before all ranks have staged", "greatest number of any rank instead of the newest common")
 
 
@@ -212,14 +257,26 @@ WITH_RANKS = ("swap before all ranks have staged", "greatest number of any rank 
     [pytest.param(name, marks=[pytest.mark.xdist_group("mpi")] * (name in WITH_RANKS)) for name in CAUGHT_BY],
 )
 def test_a_broken_variant_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    check = CAUGHT_BY[name]
+    caught(name, CAUGHT_BY[name], tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_broken_variant_is_caught_by_the_kernel_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    caught(name, AGAIN[name], tmp_path, monkeypatch)
+
+
+def caught(name: str, check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "FILE", "")  # states of a broken library are no evidence
     (tmp_path / "sound").mkdir()
     (tmp_path / "broken").mkdir()
     check(tmp_path / "sound", 9)  # else anything would be "caught"
     apply(name, monkeypatch.setattr)
     monkeypatch.setenv("SAFEPOINT_VARIANT", name)
-    with pytest.raises(Found) as caught:
+    with pytest.raises(Found) as found:
         check(tmp_path / "broken", 1)
-    what = str(caught.value).strip().splitlines()[-1].replace(str(tmp_path), "")
+    monkeypatch.undo()
+    what = str(found.value).strip().splitlines()[-1].replace(str(tmp_path), "")
     tally.count("broken variants", f"{name} | {check.__name__.replace('_', ' ')}", said=what)
     print(f"{name}: {check.__name__}: {what}", file=sys.stderr)

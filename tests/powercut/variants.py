@@ -15,7 +15,7 @@ from typing import Any
 from faultdisk import FaultDisk
 
 from safepoint import choose, opening, ranks, record, save, store
-from safepoint.disk import Place
+from safepoint.disk import Disk, Place
 
 restore: Any = sys.modules["safepoint.restore"]  # the package has a function of that name
 
@@ -34,23 +34,34 @@ def apply(name: str, put: Set = setattr) -> None:
 
 @variant
 def no_fsync_of_files(put: Set) -> None:
-    put(FaultDisk, "sync_files", lambda self, paths: None)
+    for disk in (Disk, FaultDisk):
+        put(disk, "sync_files", lambda self, paths: None)
 
 
 @variant
 def no_fsync_of_directories(put: Set) -> None:
-    put(FaultDisk, "sync_dir", lambda self, path: None)
+    for disk in (Disk, FaultDisk):
+        put(disk, "sync_dir", lambda self, path: None)
 
 
 @variant
 def no_fsync_of_the_record(put: Set) -> None:
     """Its name comes after it; here the flush of a batch leaves it out."""
-    sync = FaultDisk.sync
+    _flushed_without(put, "record.json.new")
 
-    def without(self: FaultDisk, files: Any, directories: Any = ()) -> None:
-        sync(self, [path for path in files if not path.endswith("record.json.new")], directories)
 
-    put(FaultDisk, "sync", without)
+@variant
+def no_fsync_of_the_bundle(put: Set) -> None:
+    _flushed_without(put, "bundle.tar")
+
+
+def _flushed_without(put: Set, name: str) -> None:
+    sync = Disk.sync
+
+    def without(self: Disk, files: Any, directories: Any = ()) -> None:
+        sync(self, [path for path in files if not path.endswith(name)], directories)
+
+    put(Disk, "sync", without)
 
 
 @variant
