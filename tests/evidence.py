@@ -134,8 +134,8 @@ def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float,
         "",
         "## The harness itself",
         "",
-        f"{len(caught)} variants of the library, each broken on purpose in one place, and what noticed it; a part of the "
-        "same check, before, finds nothing in the library as it is.",
+        f"{len(caught)} variants of the library, each broken on purpose in one place, and what noticed it; a part of "
+        "the same check, before, finds nothing in the library as it is.",
         "",
         "| broken | caught by | what it said |",
         "|---|---|---|",
