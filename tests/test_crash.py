@@ -127,7 +127,7 @@ def test_power_cut_at_any_operation_leaves_one_whole_step(
         program.disk.record,
         str(tmp_path),
         seed=1,
-        singles=4 if ALL else 2 if LONG else 1,
+        singles=4 if ALL else 1,
         at=points,
         promised=lambda ops: promised(program, ops),
     ):

@@ -22,7 +22,7 @@ from safepoint.record import Root
 from safepoint.restore import drop_newer, verify
 
 STEPS = 3
-EVERY = 1 if ALL else 9 if LONG else 25
+EVERY = 1 if ALL else 25
 EXTRA = {
     "trees": (
         "u.dat\nstate/   copy\n",

@@ -22,9 +22,10 @@ each_saver = pytest.mark.parametrize("saver", SAVERS)
 each_start = pytest.mark.parametrize("initial", [False, True])
 
 
-def sample(points: list[int], every: int) -> list[int]:
-    """All operations in the long form; else a part, another one for each kind."""
-    return points if LONG else points[len(points) % every :: every]
+def sample(points: list[int], every: int, long: int = 1) -> list[int]:
+    """All operations, or a part, another one for each kind."""
+    every = 1 if ALL else long if LONG else every
+    return points[len(points) % every :: every]
 
 
 def whole_life(directory: Path, kind: str, saver: str, initial: bool = False) -> Program:
@@ -61,7 +62,7 @@ def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, ini
     """G1, G2, G3, G4: in the states that the model of the disk allows."""
     program = whole_life(tmp_path / "whole", kind, saver, initial)
     points = [*program.disk.record.changing, len(program.disk.record.ops)]
-    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=sample(points, 6)):
+    for image in images(program.disk.record, str(tmp_path), seed=5, singles=3 if ALL else 0, at=sample(points, 6, 3)):
         try:
             after = restart_image(image, program)
             restored = after.restored if after.restored is not None else -1
