@@ -87,7 +87,7 @@ class Volume:
                 for session in volume.sessions:
                     session._flight = None
                     session.close()
-                volume.umount()
+                volume.let_go()
 
     @property
     def work(self) -> Path:
@@ -99,10 +99,20 @@ class Volume:
     def umount(self) -> None:
         ran("umount", self.path)
 
+    def let_go(self) -> None:
+        """At the end, whatever happened: nothing stays mounted, and no directory is removed through a mount."""
+        try:
+            if os.path.ismount(self.path):
+                self.umount()
+        except OSError:
+            ran("umount", "--lazy", self.path)  # then the loop device goes with its last user
+            raise
+
     def break_down(self) -> None:
         """ext4 finds an error in itself and makes itself read-only, as it does when a disk fails."""
-        source = subprocess.run(["findmnt", "-no", "SOURCE", self.path], check=True, capture_output=True, text=True)
-        Path(f"/sys/fs/ext4/{Path(source.stdout.strip()).name}/trigger_fs_error").write_text("1")
+        device = self.path.stat().st_dev
+        block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+        Path(f"/sys/fs/ext4/{block}/trigger_fs_error").write_text("1")
 
     def repair(self) -> None:
         """As an operator does then: check the file system, mount it again."""
