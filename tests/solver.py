@@ -1,4 +1,4 @@
-"""A real program, for real kills: `python solver.py STEPS [SHAPE] [wait] [inline]`, run in a directory with a manifest.
+"""A real program, for real kills: `python solver.py STEPS [SHAPE] [wait] [inline] [serial]`, where a manifest is.
 
 It writes to its standard output, unbuffered, what had happened: `restored S`, `hiding S`, `hid S`, `safe S` (durable),
 `finished S`. Its files at a step are a pure function of the step (`program.SHAPES_AND_KINDS`); what `restore` gives is
@@ -18,6 +18,7 @@ from pathlib import Path
 from program import SHAPES_AND_KINDS, listed
 
 import safepoint
+from safepoint.disk import Disk
 
 STAYS = ("history.csv", "params.db")  # what this program never writes under a new name
 
@@ -73,6 +74,12 @@ def write_each(files: dict[str, bytes]) -> None:
             file.truncate()
 
 
+def one_thread() -> None:
+    """Let the disk do in the calling thread what it does in several: a tracer follows one of them only."""
+    Disk.each = lambda self, work, items, at_once=1: [work(item) for item in items]  # type: ignore[method-assign]
+    Disk.beside = lambda self, work: work  # type: ignore[method-assign]
+
+
 def main(arguments: list[str]) -> None:
     steps, options = int(arguments[0]), arguments[1:]
     wait = "wait" in options
@@ -84,6 +91,8 @@ def main(arguments: list[str]) -> None:
             import variants
 
             variants.apply(option.partition("=")[2])
+    if "serial" in options:
+        one_thread()
     gate("start", options)
     session = safepoint.init(background="inline" not in options)
     saved = safepoint.restore()

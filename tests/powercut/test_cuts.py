@@ -22,7 +22,11 @@ from tracing import why_not as no_strace
 STEPS = 4
 SHAPES = ("solver", "kinds", "large", "many", "tree")
 # Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
-THREADS = {"main": ("start", (), 1, 16), "saver": ("saver", (), 0, 16), "main, waiting": ("start", ("inline",), 1, 30)}
+THREADS = {
+    "main": ("start", (), 1, 16),
+    "saver": ("saver", (), 0, 16),
+    "all in one": ("start", ("inline", "serial"), 1, 30),
+}
 RANDOM_SHORT, RANDOM_LONG = 1, 20  # cuts at random instants of each shape
 AGAIN = 3  # every third time the restart is cut too
 

@@ -179,7 +179,7 @@ def real_cuts(name: str) -> Check:
             pytest.skip(f"ext4: {reason}")
         with Volume.made("ext4 ordered") as volume:
             broken = [f"variant={name}"] if every == 1 else []
-            cut_at_calls(volume, "solver", "main, waiting", 16 if broken else 3, random.Random(8), *broken)
+            cut_at_calls(volume, "solver", "all in one", 16 if broken else 3, random.Random(8), *broken)
 
     check.__name__ = "real power cuts"
     return check
