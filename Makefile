@@ -3,8 +3,8 @@
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make test     all tests
 #     make check    style, types and layers (seconds)
-#     make crash    thousands of kills and power cuts, half an hour; writes docs/evidence.md (as root it cuts real ones)
-#     make crash-all  the same with every case there is: hours
+#     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones)
+#     make crash-all  the same with every case there is
 #     make bench    how long hide keeps a program waiting, and how soon a set is durable and back
 #     make clean    remove all that these have made
 

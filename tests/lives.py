@@ -25,7 +25,7 @@ from program import SHAPES_AND_KINDS, Violation, consistent
 from safepoint.disk import Disk
 
 SOLVER = Path(__file__).with_name("solver.py")
-# How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`, which takes hours.
+# How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`.
 LONG, ALL = (os.environ.get("SAFEPOINT_CRASH") in levels for levels in (("long", "all"), ("all",)))
 PATIENCE = 60  # seconds that a life may take
 

@@ -19,9 +19,9 @@ STEPS = 3
 
 
 def sample(points: list[int], shape: str, every: int) -> list[int]:
-    """All points, or a part of them: less of the shape with many files, and of all in the short form."""
+    """All points, or a part of them: less of the shape with many files. The end is always one."""
     every = 1 if ALL or (LONG and shape != "kinds") else every if shape == "kinds" else 2
-    return points[len(points) % every :: every]
+    return points[(len(points) - 1) % every :: every]
 
 
 def recorded(directory: Path, shape: str, saver: str, initial: bool) -> Program:

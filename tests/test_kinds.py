@@ -23,9 +23,9 @@ each_start = pytest.mark.parametrize("initial", [False, True])
 
 
 def sample(points: list[int], every: int, long: int = 1) -> list[int]:
-    """All operations, or a part, another one for each kind."""
+    """All operations, or a part of them, the end of the life among these."""
     every = 1 if ALL else long if LONG else every
-    return points[len(points) % every :: every]
+    return points[(len(points) - 1) % every :: every]
 
 
 def whole_life(directory: Path, kind: str, saver: str, initial: bool = False) -> Program:
