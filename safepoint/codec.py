@@ -64,8 +64,7 @@ def copy(
         if tick:
             tick(count)
     if sink is not None and holes:
-        with naming(sink.name):
-            sink.truncate(size)
+        _end(sink, size)
     return size, digest.hexdigest()
 
 
@@ -96,9 +95,15 @@ def copy_sparse(
         if done < end:
             break
     if sink is not None:
-        with naming(sink.name):
-            sink.truncate(done)
+        _end(sink, done)
     return done, digest.hexdigest()
+
+
+def _end(sink: Any, size: int) -> None:
+    """Let a file that ends with a hole have that too. For any other, XFS would write out all of it here."""
+    with naming(sink.name):
+        if sink.seek(0, os.SEEK_END) != size:
+            sink.truncate(size)
 
 
 class Prefix(NamedTuple):

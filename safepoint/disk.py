@@ -205,6 +205,23 @@ class Disk:
             return False
         return True
 
+    def cached(self, file: BinaryIO) -> bool:
+        """Whether the page cache has this file, so that to copy it takes no look at the disk; judged by some pages."""
+        if not hasattr(os, "RWF_NOWAIT"):
+            return False
+        last, byte = os.fstat(file.fileno()).st_size - 1, bytearray(1)
+        try:
+            return all(os.preadv(file.fileno(), [byte], last * n // 15, os.RWF_NOWAIT) for n in range(16))
+        except OSError:  # it would have to wait for the disk, or this file system cannot tell
+            return False
+
+    def room(self, path: str) -> float:
+        """Bytes that a file in this directory may still have, as far as that is known."""
+        if not hasattr(os, "statvfs"):
+            return float("inf")
+        info = os.statvfs(path)
+        return info.f_bavail * info.f_frsize
+
     def extents(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
         """Where the first `size` bytes have data, from and to; between these they are zero, and take no space."""
         info = os.fstat(file.fileno())

@@ -44,7 +44,7 @@ from safepoint.store import How
 # What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
 # fall back to an older set.
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
-
+SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
 
@@ -389,7 +389,7 @@ def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress |
             how.prefixes[file.path] = _read_prefix(disk, root, file, tick)
             return
         target = os.path.join(root.stage, file.path)
-        _read_out(disk, root.where(record.number, file), file, target, tick)
+        _read_out(disk, root.where(record.number, file), file, target, tick, share=share)
         disk.dress(target, file.mode, file.mtime_ns)
 
     with _reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
@@ -398,6 +398,7 @@ def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress |
             disk.remove_tree(root.stage)
         disk.mkdir(root.stage)
         on_error.callback(clear_stage, disk, root)
+        share = disk.room(root.stage) < sum(file.size for file in record.files) * SPARE
         directories = [file for file in record.files if file.kind in ("tree", "dir")]
         parents = {os.path.dirname(file.path) for file in record.files if file.kind != "append"}
         for path in store.ancestors({*parents, *(file.path for file in directories)}):
@@ -453,15 +454,21 @@ def _read_prefix(disk: Disk, root: Root, file: StoredFile, tick: codec.Tick | No
     return prefix  # type: ignore[no-any-return]
 
 
-def _read_out(disk: Disk, path: str, file: StoredFile, target: str = "", tick: codec.Tick | None = None) -> None:
-    """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed."""
+def _read_out(
+    disk: Disk, path: str, file: StoredFile, target: str = "", tick: codec.Tick | None = None, *, share: bool = True
+) -> None:
+    """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed.
+
+    `share`: the target is a reflink wherever it can be, else only of what would have to come from the disk anyhow.
+    """
 
     def read() -> tuple[int, str]:
         with disk.open(path) as source:
             if not target:
                 return through(source, None)
             with disk.create(target) as sink:
-                if file.kept != "raw" or not disk.clone(source, sink):
+                copied = file.kept != "raw" or (not share and disk.cached(source))
+                if copied or not disk.clone(source, sink):
                     return through(source, sink)
         with disk.open(target) as source:  # the reflink itself, as it is what the program will read, from the disk
             return through(source, None)

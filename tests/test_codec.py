@@ -20,7 +20,7 @@ import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safepoint.codec import BadFrame, Bundle, checksum, copy, pack, tar_header, unpack
+from safepoint.codec import BadFrame, Bundle, checksum, copy, copy_sparse, pack, tar_header, unpack
 from safepoint.disk import Disk
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: O_DIRECT")
@@ -58,6 +58,22 @@ def program(name: str) -> str:
 
 
 # Checksums and copies.
+
+
+@pytest.mark.parametrize("data", [b"x" * 3 * MIB, bytes(MIB) + b"x" * MIB])
+def test_only_a_hole_at_the_end_needs_a_truncate(data: bytes) -> None:
+    """XFS writes a new file out when it is truncated, even to the size that it has: 0.1 s for 512 MB."""
+
+    class Sink(Bytes):
+        def truncate(self, size: int | None = None) -> int:
+            raise AssertionError("truncated")
+
+    unpack(Bytes(packed(data)), Sink())
+    copy_sparse(Bytes(data), Sink(), len(data), [(0, len(data))])
+    with pytest.raises(AssertionError, match="truncated"):
+        unpack(Bytes(packed(data + bytes(MIB))), Sink())
+    with pytest.raises(AssertionError, match="truncated"):
+        copy_sparse(Bytes(data + bytes(MIB)), Sink(), len(data) + MIB, [(0, len(data))])
 
 
 @given(st.binary())

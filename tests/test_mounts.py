@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import errno
 import logging
+import mmap
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from mounts import Volume
 from program import KINDS, kinds, listed
 
-from safepoint import RestoreError, SaveError, Session
+from safepoint import DamagedError, RestoreError, SaveError, Session
 from safepoint.disk import Disk
 from safepoint.record import Root
 from safepoint.restore import verify
@@ -339,9 +340,49 @@ def test_where_blocks_can_be_shared_neither_snapshot_nor_restore_needs_room(volu
     session.hide(0)
     with (volume.work / "params.db").open("r+b") as file:
         file.write(b"changed")
-    session.restore()
+    session.restore()  # from the page cache, where only the want of room asks for reflinks
     assert listed(volume.work) == {"u.dat": b"0" * size, "params.db": b"0" * size}
     session.close()
+
+
+def forget(path: Path) -> None:
+    """Take a clean file out of the page cache: the next to read it sees the disk."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@on_each
+@pytest.mark.parametrize("state", ["in-the-cache", "no-room", "on-the-disk"])
+def test_blocks_that_rot_below_the_page_cache_are_never_given_back(volume: Volume, state: str) -> None:
+    """G6: what the program reads is what was checked. A reflink with the set's checksum, read from the page cache,
+    would be twice as quick as `cp`, and hand out blocks that nobody has looked at."""
+    size = SIZES["large"]
+    data = os.urandom(size)
+    session = begin(volume, "u.dat\n")
+    (volume.work / "u.dat").write_bytes(data)
+    session.hide(0, wait=True)
+    kept = volume.work / ".safepoint.d/rank-00000/set-00000001/files/u.dat"
+    with volume.image.open("r+b") as disk, mmap.mmap(disk.fileno(), 0) as blocks:
+        position, shares = blocks.find(data[size // 2 :][:64]), blocks[:4] == b"XFSB"
+        blocks[position] ^= 1
+        if state == "on-the-disk":
+            forget(kept)
+        else:
+            assert kept.read_bytes() == data, "what the page cache has"
+        if state == "no-room":
+            volume.fill(room=size + ROOM)
+        if state == "on-the-disk" or (state == "no-room" and shares):
+            with pytest.raises(DamagedError, match=r"the checksum of u\.dat differs"):
+                session.restore()
+            assert not (volume.work / "u.dat").exists()
+        else:
+            session.restore()
+            session.close()
+            os.sync()
+            forget(volume.work / "u.dat")
+            assert (volume.work / "u.dat").read_bytes() == data
+        blocks[position] ^= 1
+    forget(kept)
 
 
 @on_each
