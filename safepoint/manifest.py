@@ -34,7 +34,7 @@ EXAMPLE = """\
     u.npy                   # the files that make a save point, one per line
     history.csv   append    # a file that only grows
     keep = 2                # a setting"""
-ATTRIBUTES = ("append", "compress", "copy", "optional")
+ATTRIBUTES = ("append", "compress", "copy", "mark", "optional")
 LEVELS = range(1, 23)  # of zstd
 DEFAULT_LEVEL = 3
 
@@ -86,6 +86,7 @@ class Entry:
     tree: bool  # a whole directory
     compress: int | None  # zstd level
     optional: bool
+    mark: bool = False  # written last: then, under `safepoint run`, all of a set is there
 
     @property
     def of_each(self) -> bool:
@@ -135,6 +136,11 @@ class Manifest:
         then = set(patterns)
         return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in then))
 
+    def in_place(self) -> Manifest:
+        """The same files, none of which moves."""
+        entries = (replace(entry, kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
+        return replace(self, entries=tuple(entries))
+
     def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
         """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.
 
@@ -176,10 +182,11 @@ class Manifest:
                 if claim:
                     del matches[path]
             found.update(matches)
-        for tree in [path + "/" for path, match in found.items() if match.entry.tree]:
+        trees = [(path + "/", match.entry.kind) for path, match in found.items() if match.entry.tree]
+        for tree, kind in trees:
             for path in [path for path in found if path.startswith(tree)]:
                 entry = found.pop(path).entry
-                if entry.kind != "move" or entry.compress is not None:
+                if entry.kind not in ("move", kind) or entry.compress is not None:
                     raise RefusedFileError(
                         f"{self.path}:{entry.line}: {path} lies in {tree}, which is listed too and saved as a whole: "
                         f"give the attributes to {tree}, or list its files one by one"
@@ -359,6 +366,9 @@ def parse(text: str, path: str = NAME) -> Manifest:
             elif tokens:
                 entry = _entry(number, tokens)
                 found = entry.tree and glob.has_magic(entry.pattern)  # run*/ and run* find different things
+                first = next((e for e in entries.values() if e.mark and entry.mark), None)
+                if first:
+                    raise ValueError(f"{first.text} (line {first.line}) is the mark already: only one file is the last")
                 earlier = entries.setdefault(entry.pattern + "/" * found, entry)
                 if earlier is not entry:
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
@@ -410,13 +420,15 @@ def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
         if equals and not (value.isdecimal() and int(value) in LEVELS):
             raise ValueError(f"compress takes a level from {LEVELS[0]} to {LEVELS[-1]}, not {value or 'nothing'}")
         given[key] = int(value) if equals else DEFAULT_LEVEL
+    if "mark" in given and ("append" in given or "optional" in given):
+        raise ValueError("a mark is written anew, as the last file of every set: that excludes append and optional")
     name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
     tree = name.endswith("/")
     if "append" in given and ("copy" in given or "compress" in given or tree):
         raise ValueError("an append file stays in place and grows: that excludes copy, compress and directories")
     kind = "copy" if "copy" in given else "append" if "append" in given else "move"
     pattern = _pattern(name, literal=quoting == "single")
-    return Entry(line, text, pattern, kind, tree, given.get("compress"), "optional" in given)
+    return Entry(line, text, pattern, kind, tree, given.get("compress"), "optional" in given, "mark" in given)
 
 
 def _unescape(match: re.Match[str]) -> str:

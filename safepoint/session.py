@@ -88,8 +88,10 @@ class Session:
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
         coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
-        disk: Disk = REAL,
+        in_place: bool = False, disk: Disk = REAL,
     ) -> None:  # fmt: skip
+        """As `safepoint.init`. `in_place`: the files stay where they are, and a set is a snapshot of them: for programs
+        that know nothing of this."""
         self._disk, self._pid = disk, os.getpid()
         self._ranks = join(comm)
         self._thread: _Saver | None = None
@@ -100,12 +102,12 @@ class Session:
         self._warned: set[str] = set()
         self._closed, self._left = "", False
         with self._ranks.undisturbed():
-            self._open(directory, saver, coordinate, keep, background, inflight)
+            self._open(directory, saver, coordinate, keep, background, inflight, in_place)
         atexit.register(_at_exit, weakref.ref(self))
 
     def _open(
         self, directory: str | os.PathLike[str], saver: int | None, coordinate: bool | None, keep: int | None,
-        background: bool, inflight: str,
+        background: bool, inflight: str, in_place: bool,
     ) -> None:  # fmt: skip
         ranks = self._ranks
         options = ranks.together(lambda: _options(ranks.size, saver, coordinate, keep, background, inflight))
@@ -114,7 +116,8 @@ class Session:
         self._inflight = inflight
         self._peers = Serial() if options["coordinate"] is False else ranks  # who agree on every set
         opening = Opening(self._disk, ranks, directory, saver, keep)
-        self._root, self._manifest, self._keep = opening.root, opening.manifest, opening.keep
+        self._root, self._keep = opening.root, opening.keep
+        self._manifest = opening.manifest.in_place() if in_place else opening.manifest
         self._active, self._lead, self._release = opening.active, opening.lead, opening.release
         self._place, self._fresh = opening.place, opening.fresh
         setting = opening.manifest.setting
@@ -263,6 +266,27 @@ class Session:
         self._say(logging.WARNING if reasons else logging.INFO, text)
         self._note("restored", set=number, step=step, passed_over=reasons, aside=strays)
         return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
+
+    def adopt(self) -> SavePoint | None:
+        """Go on from the sets that are here without giving one back: the files in place are newer, and whole.
+
+        For a job script, in which each `hide` is a process of its own, and another one had called `restore` before.
+        What is there as the newest complete set is returned, None if there is none. Nothing is changed. Serial only.
+        """
+        self._check("adopt")
+        if self._ranks.size > 1:
+            raise UsageError("adopt with several ranks: all of them call restore() instead")
+        with self._root.reporting(RestoreError, "cannot look at the sets", "nothing was changed"):
+            mark = restore.finish_mark(self._disk, self._root)
+            finished = mark["number"] if mark else 0
+            found = restore.survey(self._disk, self._root, after=finished)
+        self._number = max((candidate.number for candidate in found), default=finished)
+        record = next((candidate.record for candidate in found if candidate.record), None)
+        self._committed, self._past = record, False
+        if not record:
+            return None
+        self._agreed = record.number
+        return SavePoint(record.number, record.step, record.time, tuple(f.path for f in record.files if f.has_bytes))
 
     @_verb
     def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:

@@ -23,7 +23,7 @@ LAYERS = (
     "session", "__init__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 3100  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 3200  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

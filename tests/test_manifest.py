@@ -353,11 +353,12 @@ FAULTS = [  # a line, and what its message must say
     ("u compres", "unknown attribute compres; did you mean compress?"),
     ("u compess=9", "unknown attribute compess=9; did you mean compress?"),
     ("u option", "unknown attribute option; did you mean optional?"),
-    ("u zip", "unknown attribute zip (known: append, compress, copy, optional)"),
-    ("u v", "unknown attribute v (known: append, compress, copy, optional)"),
-    ("two words.dat", "unknown attribute words.dat (known: append, compress, copy, optional)"),
+    ("u zip", "unknown attribute zip (known: append, compress, copy, mark, optional)"),
+    ("u v", "unknown attribute v (known: append, compress, copy, mark, optional)"),
+    ("two words.dat", "unknown attribute words.dat (known: append, compress, copy, mark, optional)"),
     ("u copy=1", "unknown attribute copy=1; did you mean copy?"),
     ("u copy copy", "copy is given twice"),
+    ("u append mark", "a mark is written anew, as the last file of every set: that excludes append and optional"),
     ("u compress compress=9", "compress is given twice"),
     ("u compress=0", "compress takes a level from 1 to 22, not 0"),
     ("u compress=23", "compress takes a level from 1 to 22, not 23"),
@@ -513,3 +514,20 @@ def test_any_text_is_a_manifest_or_a_manifest_error(text: str) -> None:
         assert str(error).startswith(".safepoint:")
     else:
         assert manifest.entries
+
+
+def test_only_one_file_can_be_the_mark() -> None:
+    """It is the one written last; `safepoint run` takes a set then."""
+    with pytest.raises(ManifestError, match=r":2: u \(line 1\) is the mark already: only one file is the last$"):
+        parse("u mark\nv mark\n")
+
+
+def test_in_place_nothing_moves_and_all_else_is_as_it_was(tmp_path: Path) -> None:
+    """With a mark in a listed directory too, which else would be a second copy of it."""
+    (tmp_path / "out").mkdir()
+    for name in ("u", "log", "out/a", "out/done"):
+        (tmp_path / name).write_text(name)
+    listed = parse("u compress\nlog append\nout/\nout/done mark\n").in_place()
+    found, missing = listed.find(str(tmp_path), os.lstat)
+    assert {path: match.entry.kind for path, match in found.items()} == {"u": "copy", "log": "append", "out": "copy"}
+    assert not missing and listed.entries[0].compress == 3 and listed.entries[3].mark

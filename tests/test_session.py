@@ -1774,3 +1774,35 @@ def test_an_exception_that_interrupts_the_wait_loses_neither_the_set_nor_the_loc
         Session(tmp_path)
     session._flight = None
     session._release()
+
+
+def test_files_in_place_are_snapshotted_and_given_back_in_place(work: Path) -> None:
+    """For programs that go on writing where they were: G1, and the file itself never goes."""
+    (work / ".safepoint").write_text("u.dat\n")
+    with Session(work, in_place=True) as session:
+        session.restore()
+        (work / "u.dat").write_text("one")
+        inode = (work / "u.dat").stat().st_ino
+        session.hide(1, wait=True)
+        assert (work / "u.dat").stat().st_ino == inode and (work / "u.dat").read_text() == "one"
+        (work / "u.dat").write_text("torn")
+        session.close()
+    with Session(work, in_place=True) as session:
+        saved = session.restore()
+        assert saved is not None and saved.step == 1 and (work / "u.dat").read_text() == "one"
+        session.close()
+
+
+def test_a_process_for_each_hide_goes_on_from_the_sets_that_are_there(start: Start, work: Path) -> None:
+    """A job script: restore once, then a hide in a process of its own after each run of the program."""
+    for step in (1, 2, 3):
+        session = start("u\nv\n", restore=False)
+        newest = session.adopt()
+        assert (newest.step if newest else 0) == step - 1
+        write(work, u=f"u{step}", v="v")
+        session.hide(step, wait=True)
+        session.close()
+    assert sets(work) == [2, 3], "keep = 2"
+    session = start("u\nv\n")
+    saved = session.restore()
+    assert saved is not None and saved.step == 3
