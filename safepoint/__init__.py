@@ -27,6 +27,7 @@ from safepoint.errors import (
     LockedError,
     ManifestError,
     MissingFilesError,
+    NothingSavedError,
     OverwrittenError,
     RefusedFileError,
     RestoreError,
@@ -37,9 +38,9 @@ from safepoint.errors import (
 from safepoint.session import SavePoint, Session, __version__
 
 __all__ = [
-    "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "OverwrittenError",
-    "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session", "UsageError",
-    "__version__", "finish", "hide", "init", "restore", "wait",
+    "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
+    "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session",
+    "UsageError", "__version__", "finish", "hide", "init", "restore", "wait",
 ]  # fmt: skip
 
 _default: Session | None = None

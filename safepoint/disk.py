@@ -374,6 +374,41 @@ class Disk:
             return None
         return lock.release
 
+    def held(self, paths: Sequence[str]) -> list[bool | None]:
+        """Whether a process that can be seen from here holds the kernel lock of each of these files; None: unknown.
+
+        By a look at the kernel's list, never by trying: that could make a run that begins just now fail.
+        """
+        try:
+            with open("/proc/locks", encoding="ascii", errors="replace") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            return [None] * len(paths)
+        # 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; who waits for one has an arrow after the number
+        held = {tuple(row[5].split(":")) for row in rows if len(row) > 5 and row[1] in ("FLOCK", "POSIX", "OFDLCK")}
+        return [_is_locked(path, held) for path in paths]
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether this host has such a process, that has not ended; where that cannot be asked, it has."""
+        try:
+            with open(f"/proc/{pid}/stat", errors="replace") as file:
+                return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:
+            return sys.platform != "linux"
+
+    def share_lock(self, path: str) -> int | None:
+        """A second descriptor of this lock file, which this process holds: who inherits it keeps the lock alive.
+
+        (filelock closes its own one in every child.)
+        """
+        which = os.stat(path)
+        for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else ():
+            with contextlib.suppress(OSError):  # that of this look itself
+                info = os.fstat(int(name))
+                if (info.st_dev, info.st_ino) == (which.st_dev, which.st_ino):
+                    return os.dup(int(name))
+        return None
+
     def open_for_writing(self, paths: Sequence[str]) -> list[str]:
         """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
         if sys.platform != "linux":
@@ -399,6 +434,19 @@ class Disk:
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
         return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+
+
+def _is_locked(path: str, held: Collection[tuple[str, ...]]) -> bool:
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    # btrfs and overlays show files under a device that the kernel's list does not have: there the inode has to do.
+    device = (os.major(info.st_dev), os.minor(info.st_dev))
+    return any(
+        inode == str(info.st_ino) and ((int(major, 16), int(minor, 16)) == device or device[0] == 0)
+        for major, minor, inode in held
+    )
 
 
 def _joined(thread: threading.Thread) -> list[BaseException]:

@@ -10,7 +10,8 @@
      |- SaveError            16
      |- RestoreError         17
      |- DamagedError         18
-     `- OverwrittenError     19
+     |- OverwrittenError     19
+     `- NothingSavedError    20
 
 The codes are for programs that cannot catch Python exceptions: exit statuses, C and Fortran. They never change meaning.
 A message says what could not be done, which file, the system's cause, and what still holds.
@@ -87,3 +88,9 @@ class OverwrittenError(SafepointError):
     """An initial file was changed before the first set was saved: there is nothing to go back to."""
 
     code = 19
+
+
+class NothingSavedError(SafepointError):
+    """There is no set here, or not the one that was asked for, or no side directory at all. Nothing was changed."""
+
+    code = 20

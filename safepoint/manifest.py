@@ -95,6 +95,10 @@ class Entry:
     def filled(self, rank: int, size: int) -> str:
         return self.pattern.format(rank=rank, size=size)
 
+    def literal(self, rank: int, size: int) -> str | None:
+        """The one path that this entry can mean; None if it is a pattern."""
+        return _plan(self, rank, size)[0]
+
     def means(self, path: str, rank: int, size: int) -> bool:
         """Whether this entry of that rank means the file, or a directory that holds it."""
         parts, pattern = path.split("/"), self.filled(rank, size).split("/")

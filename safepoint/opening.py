@@ -76,7 +76,7 @@ class Opening:
         listed.owned_by(root.rank, root.ranks, saver)  # its faults before anything is made
         with self._reporting():
             if disk.exists(root.format):
-                _check_format(disk.read(root.format), root)
+                check_format(disk.read(root.format), root)
             self._lock(on_error)
             if not disk.exists(root.format):
                 write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
@@ -120,15 +120,13 @@ class Opening:
         return ""
 
     def _owner(self) -> str:
-        try:
-            owner = json.loads(self.disk.read(self.root.owner))
-            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
-            what = owner["command"]
-            if (owner["host"], owner["pid"]) == (socket.gethostname(), os.getpid()):
-                what = "this very process, by an earlier init: use that session, or close() it"
-            return f"process {owner['pid']} on {owner['host']}, since {since} ({what})"
-        except (OSError, ValueError, KeyError):
-            return "it has not yet said which"
+        who = read_owner(self.disk, self.root)
+        if who and (who["host"], who["pid"]) == (socket.gethostname(), os.getpid()):
+            who["command"] = "this very process, by an earlier init: use that session, or close() it"
+        gone = who and who["host"] == socket.gethostname() and not self.disk.is_alive(who["pid"])
+        heirs = self.disk.holders(self.root.lock) if gone else []
+        left = f", which is gone, but what it had started is not: {', '.join(heirs)}" if heirs else ""
+        return describe_owner(who) + left
 
     def _join(
         self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str],
@@ -166,10 +164,7 @@ class Opening:
             self.number = max([*self._numbers, mark["number"] if mark else 0])
             self.fresh = not disk.exists(root.baseline)
             self.past = bool(self._numbers or mark or not self.fresh)
-            owner = {"host": self.place.host, "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv)}
-            if disk.exists(root.owner):
-                disk.remove(root.owner)
-            disk.write(root.owner, json.dumps(owner).encode())
+            write_owner(disk, root, self.place.host)
             if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
                 disk.append(root.log, b"\n")  # after a line that a power cut tore
 
@@ -200,7 +195,32 @@ class Opening:
         return self.root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched")
 
 
-def _check_format(text: bytes, root: Root) -> None:
+def read_owner(disk: Disk, root: Root) -> dict[str, Any] | None:
+    """Who said last that the root is theirs: host, pid, since, command. It may be long dead: only the lock tells."""
+    try:
+        who = json.loads(disk.read(root.owner))
+        return {"host": str(who["host"]), "pid": int(who["pid"]), "since": float(who["since"]),
+                "command": str(who["command"])}  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_owner(disk: Disk, root: Root, host: str) -> None:
+    """Say to those who find the lock taken that it is this process that has it."""
+    owner = {"host": host, "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv)}
+    if disk.exists(root.owner):
+        disk.remove(root.owner)
+    disk.write(root.owner, json.dumps(owner).encode())
+
+
+def describe_owner(who: dict[str, Any] | None) -> str:
+    if who is None:
+        return "it has not yet said which"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(who["since"]))
+    return f"process {who['pid']} on {who['host']}, since {since} ({who['command']})"
+
+
+def check_format(text: bytes, root: Root) -> None:
     word, _, number = text.decode(errors="replace").rstrip("\n").partition(" ")
     if word != "safepoint" or not (number.isdecimal() and 0 < len(number) < 9 and int(number)):
         raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")

@@ -32,6 +32,7 @@ from safepoint.manifest import NAME, SIDE, of_each
 
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
+_ROOT = re.compile(r"rank-(\d{5,})")
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
 
 
@@ -53,8 +54,8 @@ class Root:
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
-        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded")
-        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded = (
+        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json")
+        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts = (
             os.path.join(self.path, name) for name in names
         )
 
@@ -95,9 +96,15 @@ class Root:
         matches = map(_STATES.fullmatch, disk.listdir(self.path))
         return sorted(int(match[2]) for match in matches if match and match[1] == state)
 
+    def unknown(self, disk: Disk) -> list[str]:
+        """The names in this root that are none of the library's."""
+        known = {os.path.basename(name) for name in (self.lock, self.owner, self.baseline, self.log, self.stage)}
+        known |= {os.path.basename(self.discarded), os.path.basename(self.baseline) + ".new"}
+        return [name for name in disk.listdir(self.path) if name not in known and not _STATES.fullmatch(name)]
+
     def beyond(self, disk: Disk) -> list[Root]:
         """The roots in W of ranks that a program of so many ranks does not have."""
-        matches = map(re.compile(r"rank-(\d{5,})").fullmatch, disk.listdir(self.side))
+        matches = map(_ROOT.fullmatch, disk.listdir(self.side))
         return [Root(self.work, int(m[1]), self.ranks, self.saver) for m in matches if m and int(m[1]) >= self.ranks]
 
     def shown(self, path: object) -> str:
@@ -120,6 +127,15 @@ class Root:
             real = os.path.realpath(os.path.join(self.work, parent))
             if os.path.commonpath((real, self.work)) != self.work:
                 raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
+
+
+def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
+    """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
+    known = {"FORMAT", "FORMAT.new", "finished.json", "finished.json.new"}
+    names = disk.listdir(os.path.join(work, SIDE))
+    matches = {name: _ROOT.fullmatch(name) for name in names}
+    found = sorted(int(match[1]) for match in matches.values() if match)
+    return [Root(work, rank) for rank in found], [name for name in names if name not in known and not matches[name]]
 
 
 class Unsealed(Exception):

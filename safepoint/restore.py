@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from stat import S_ISDIR, S_ISREG
@@ -224,16 +224,28 @@ def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
 def _provably_whole(disk: Disk, root: Root, number: int, place: Place, *, first: bool) -> Taken:
     """Rule (3): what was taken, if this uncommitted set is whole beyond doubt; then all of it is in the set on return.
     Raises `Damaged` with the reason."""
-    path = root.taken(number)
-    taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
-    if not _by_checksums(disk, root, number):
-        if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
-            raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
-        for item in taken.files:
-            _check_item(disk, root, number, item)
+    taken, by_checksums = prove(disk, root, number, place)
+    if not by_checksums:
         # Only here: what checksums show to be whole, after a power cut, must not be made anew from what W has by then.
         _move_rest(disk, root, taken, first=first)
-    return taken  # type: ignore[no-any-return]
+    return taken
+
+
+def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = True) -> tuple[Taken, bool]:
+    """Rule (3), and nothing is changed: what was taken, if this uncommitted set is whole beyond doubt, and whether its
+    checksums say so (else some of it may be in W still). Raises `Damaged` with the reason.
+
+    Without `read` the checksums are not tried: then a reason may be wrong, if there is a record without its name.
+    """
+    path = root.taken(number)
+    taken: Taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
+    if read and _by_checksums(disk, root, number):
+        return taken, True
+    if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
+        raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
+    for item in taken.files:
+        _check_item(disk, root, number, item)
+    return taken, False
 
 
 def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
@@ -337,8 +349,23 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
     """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
 
     Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
-    `OverwrittenError` if another has changed, since nothing could bring it back. Each rank judges what it owned when
-    the baseline was written, since the saver, or the number of ranks, may have changed.
+    `OverwrittenError` if another has changed, since nothing could bring it back.
+    """
+    torn, grown = judge_baseline(disk, root, manifest)
+    for name, size in grown.items():
+        disk.truncate(os.path.join(root.work, name), size)
+    if torn:
+        clear_discarded(disk, root)
+    for name in torn:
+        set_aside(disk, root, name)
+    return torn
+
+
+def judge_baseline(disk: Disk, root: Root, manifest: Manifest) -> tuple[list[str], dict[str, int]]:
+    """The torn first files, and the initial ones that only grew, with the size they had; nothing is changed.
+
+    Raises `OverwrittenError` as `check_baseline`. Each rank judges what it owned when the baseline was written, since
+    the saver, or the number of ranks, may have changed.
     """
     baseline = read_baseline(disk, root)
     before = {row["path"]: row for row in baseline["files"]}
@@ -346,26 +373,19 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
     judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
     now = files_in_place(disk, then, judged)
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
-    cut = []
+    grown = {}
     for name, row in before.items():
         path = os.path.join(root.work, name)
         info = now.get(name) or (disk.stat(path) if disk.exists(path) else None)  # perhaps no longer listed
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
-            cut.append(name)
+            grown[name] = row["size"]
         elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
             raise OverwrittenError(
                 f"{name} was there at the first start and {'was changed' if info else 'is gone'} before the first set "
                 f"was saved, so the run cannot start again from it: put the initial file back; or, if all is as it "
                 f"should be, remove {root.shown(root.baseline)}"
             )
-    torn = [name for name in now if name not in before]
-    for name in cut:
-        disk.truncate(os.path.join(root.work, name), before[name]["size"])
-    if torn:
-        clear_discarded(disk, root)
-    for name in torn:
-        set_aside(disk, root, name)
-    return torn
+    return [name for name in now if name not in before], grown
 
 
 def renew_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
@@ -399,17 +419,54 @@ def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress |
         disk.mkdir(root.stage)
         on_error.callback(clear_stage, disk, root)
         share = disk.room(root.stage) < sum(file.size for file in record.files) * SPARE
-        directories = [file for file in record.files if file.kind in ("tree", "dir")]
-        parents = {os.path.dirname(file.path) for file in record.files if file.kind != "append"}
-        for path in store.ancestors({*parents, *(file.path for file in directories)}):
-            disk.mkdir(os.path.join(root.stage, path))
-        for file in record.files:
-            if file.kind == "link":
-                disk.link(file.target, os.path.join(root.stage, file.path))
+        _fill(disk, root.stage, [file for file in record.files if file.kind != "append"])
         disk.each(bring, [file for file in record.files if file.has_bytes])
-        for file in reversed(directories):  # last, as filling a directory changes its time, and it may be read-only
-            disk.dress(os.path.join(root.stage, file.path), file.mode, file.mtime_ns)
+        _dress_directories(disk, root.stage, record.files)
         on_error.pop_all()
+
+
+def _fill(disk: Disk, top: str, files: Sequence[StoredFile]) -> None:
+    """Make the directories and links that these files of a set need below `top`; what is there already may stay."""
+    parents = {os.path.dirname(file.path) for file in files}
+    for path in store.ancestors({*parents, *(file.path for file in files if file.kind in ("tree", "dir"))}):
+        with suppress(FileExistsError):  # of another rank
+            disk.mkdir(os.path.join(top, path))
+    for file in files:
+        if file.kind == "link":
+            disk.link(file.target, os.path.join(top, file.path))
+
+
+def _dress_directories(disk: Disk, top: str, files: Sequence[StoredFile]) -> None:
+    """Last, as filling a directory changes its time, and it may be read-only."""
+    for file in reversed(files):
+        if file.kind in ("tree", "dir"):
+            disk.dress(os.path.join(top, file.path), file.mode, file.mtime_ns)
+
+
+def extract(
+    disk: Disk, root: Root, record: Record, top: str, progress: codec.Tick | None = None,
+    only: Collection[str] | None = None,
+) -> None:  # fmt: skip
+    """Copy a set, or `only` these files of it, to the directory `top`, which must not have them, through its checksums.
+
+    Append files with the beginning that belongs to the set. Neither the set nor W is changed. Raises `Damaged` if a
+    byte is not what was committed; then, and after any error, `top` has a part of it.
+    """
+    files = [file for file in record.files if only is None or file.path in only]
+
+    def bring(file: StoredFile) -> None:
+        path, target = root.where(record.number, file), os.path.join(top, file.path)
+        # Of a file that only grows the first bytes, as if it were a bundle that begins with them.
+        part = file._replace(kept="tar") if file.kind == "append" else file
+        _read_out(disk, path, part, target, progress)
+        disk.dress(target, file.mode, file.mtime_ns)
+
+    holds = "the set and the files in place are as they were"
+    with root.reporting(RestoreError, f"{record.label} not extracted", holds):
+        root.guard(file.path for file in files if file.kind == "append")
+        _fill(disk, top, files)
+        disk.each(bring, [file for file in files if file.has_bytes])
+        _dress_directories(disk, top, files)
 
 
 def _counted(record: Record, progress: Progress | None) -> codec.Tick | None:
@@ -652,11 +709,16 @@ def _unpacked(disk: Disk, root: Root, number: int, files: list[StoredFile], path
     return os.path.join(root.stage, path)
 
 
-def verify(disk: Disk, root: Root, tick: codec.Tick | None = None) -> dict[int, str]:
-    """What each set is, by number: "committed", "uncommitted", or why it is damaged. Reads all, changes nothing."""
+def verify(
+    disk: Disk, root: Root, tick: codec.Tick | None = None, numbers: Collection[int] | None = None
+) -> dict[int, str]:
+    """What each set is, or of these `numbers`: "committed", "uncommitted", or why it is damaged. Reads all, changes
+    nothing."""
     states = {}
     for candidate in survey(disk, root):
         number, record = candidate.number, candidate.record
+        if numbers is not None and number not in numbers:
+            continue
         states[number] = candidate.reason if disk.exists(root.record(number)) else "uncommitted"
         if record is None:
             continue

@@ -13,14 +13,17 @@ Between two calls at most one set is in flight: taken, and being stored and comm
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import logging
 import operator
 import os
+import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -101,6 +104,10 @@ class Session:
         self._hidden = 0  # the newest set whose files are not in W
         self._warned: set[str] = set()
         self._closed, self._left = "", False
+        self._began = time.time()  # until the first line of the log has said so
+        # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
+        # Bounded, for a program that goes on and on although no set can be taken.
+        self._blocked: deque[tuple[int, float]] = deque(maxlen=64)
         with self._ranks.undisturbed():
             self._open(directory, saver, coordinate, keep, background, inflight, in_place)
         atexit.register(_at_exit, weakref.ref(self))
@@ -264,14 +271,14 @@ class Session:
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
         text = "; ".join([f"restored {label(number, step)}: {what}", *reasons, *aside])
         self._say(logging.WARNING if reasons else logging.INFO, text)
-        self._note("restored", set=number, step=step, passed_over=reasons, aside=strays)
+        self._note("restored", set=number, step=step, taken=taken, passed_over=reasons, aside=strays)
         return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
 
     def adopt(self) -> SavePoint | None:
         """Go on from the sets that are here without giving one back: the files in place are newer, and whole.
 
         For a job script, in which each `hide` is a process of its own, and another one had called `restore` before.
-        What is there as the newest complete set is returned, None if there is none. Nothing is changed. Serial only.
+        What is there as the newest complete set is returned, None if there is none. No set is changed. Serial only.
         """
         self._check("adopt")
         if self._ranks.size > 1:
@@ -283,6 +290,7 @@ class Session:
         self._number = max((candidate.number for candidate in found), default=finished)
         record = next((candidate.record for candidate in found if candidate.record), None)
         self._committed, self._past = record, False
+        self._note("adopted", set=self._number, step=record and record.step)
         if not record:
             return None
         self._agreed = record.number
@@ -298,6 +306,14 @@ class Session:
         of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
         Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
+        begin, before = time.perf_counter(), self._number
+        try:
+            return self._hide(step, wait)
+        finally:
+            if self._active and self._number > before:  # else there was nothing to hide, or it was refused at once
+                self._blocked.append((self._number, round(time.perf_counter() - begin, 7)))
+
+    def _hide(self, step: SupportsIndex | None, wait: bool) -> SavePoint | None:
         peers, number, find = self._peers, self._number + 1, save.Found()
         at: int | None = None
         taken: Taken | None = None
@@ -542,11 +558,15 @@ class Session:
 
         Not collective: a rank that fails must not wait for the others.
         """
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         try:
             self._collect()
         finally:
+            self._note_end(error)
             self._close("it was closed")
 
     def __enter__(self) -> Session:
@@ -561,7 +581,7 @@ class Session:
             self.finish()
             return
         try:
-            self.close()
+            self._end(error)
         except SafepointError as failure:  # the exception that ends the block is the one to see
             logger.error("%s", failure)
 
@@ -607,11 +627,15 @@ class Session:
         try:
             record = save.secure(disk, root, taken, self._committed, self._how, give_back=give_back)
         except SaveError as error:
-            self._note("failed", set=taken.number, step=taken.step, error=str(error))
+            seconds = round(time.perf_counter() - begin, 6)
+            self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=seconds)
             raise
         seconds = time.perf_counter() - begin
         logger.info("saved %s: %s in %.3f s", record.label, _amount(record.files), seconds)
-        self._note("saved", set=record.number, step=record.step, **_sizes(record.files), seconds=round(seconds, 6))
+        what: dict[str, Any] = {**_sizes(record.files), "seconds": round(seconds, 6)}
+        if give_back:
+            what["waited"] = True
+        self._note("saved", set=record.number, step=record.step, **what)
         return record
 
     def _prune(self, record: Record, agreed: int, *, prepare: bool = False) -> None:
@@ -644,12 +668,24 @@ class Session:
         if not self._active:
             return
         line = {"time": time.time(), "event": event, "pid": self._pid, **what}
+        if self._began:
+            line["began"], self._began = self._began, 0.0
+        blocked = []
+        with contextlib.suppress(IndexError):  # two threads may be here, if a close was interrupted
+            while self._blocked:
+                blocked.append(self._blocked.popleft())
+        if blocked:
+            line["blocked"] = blocked
         try:
             if not self._disk.exists(self._root.log):
                 self._disk.write(self._root.log, b"")
             self._disk.append(self._root.log, json.dumps(line).encode() + b"\n")
         except OSError as error:
             logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
+
+    def _note_end(self, error: BaseException | None) -> None:
+        """The life ends without a result, but not by a kill: that leaves no such line."""
+        self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
 
 
 class _Saver:
@@ -709,7 +745,11 @@ def _amount(files: Sequence[StoredFile]) -> str:
 def _at_exit(reference: weakref.ref[Session]) -> None:
     """Finish the set in flight. A failure that nobody asked for must not vanish with the process."""
     session = reference()
-    if session is not None and session._flight is not None and session._pid == os.getpid():
+    if session is None or session._pid != os.getpid():
+        return
+    if session._flight is not None:
         error = session._flight.exception()
         if error is not None:
             logger.error("%s", error)
+    if not session._closed and session._disk.exists(session._root.log):
+        session._note_end(getattr(sys, "last_value", None))

@@ -1472,7 +1472,7 @@ def test_a_torn_last_line_of_the_log_costs_no_more_than_itself(start: Start, wor
     for line in (work / ROOT / "log.jsonl").read_text().splitlines():
         with suppress(ValueError):
             whole.append(json.loads(line)["event"])
-    assert whole == ["start", "saved", "restored"]
+    assert whole == ["start", "saved", "ended", "restored"]
 
 
 # What a file system may lack.

@@ -1,0 +1,24 @@
+"""The command line `safepoint`: a client of the library, and the only part of it that needs click and rich."""
+
+from __future__ import annotations
+
+import sys
+
+NEEDED = ("click", "inotify_simple", "psutil", "rich")
+
+
+def main() -> None:
+    """Run the command that the arguments of this process name, and end the process with its exit code."""
+    try:
+        from safepoint.cli.group import program
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        print(missing(), file=sys.stderr)
+        sys.exit(1)
+    program(prog_name="safepoint")
+
+
+def missing() -> str:
+    """What to say where the packages of the command line are not installed."""
+    return "the command line needs more packages: pip install 'safepoint[cli]'"

@@ -1,0 +1,43 @@
+"""`safepoint drop`: remove one set."""
+
+from __future__ import annotations
+
+import click
+
+from safepoint import save
+from safepoint.cli import terminal
+from safepoint.cli.holding import alone_in
+from safepoint.errors import SaveError, UsageError
+
+
+@click.command()
+@click.argument("number", metavar="N", type=int)
+@terminal.directory
+@click.option("--force", is_flag=True, help="Even if no whole set is left then.")
+@terminal.yes
+@terminal.as_json
+def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Remove one set.
+
+    Of all ranks, while no run is at work. The last whole set is removed only with --force: its files may exist nowhere
+    else, and a restart would have nothing to give back.
+    """
+    with alone_in(directory) as seen:
+        seen.raise_if_empty()
+        chosen = seen.find(number)
+        takes = next((s for s in seen.sets if s.usable and s.number != number), None)
+        if takes is None and chosen.state != "ended" and not force:
+            raise UsageError(f"{chosen.label} is not removed: no whole set would be left (--force removes it)")
+        after = f"a restart then takes {takes.label}" if takes else "no whole set is left then, and its files are lost"
+        _, _, stored = chosen.totals
+        if not terminal.agreed(f"Remove {chosen.label}, {terminal.size(stored)}? ({after})", yes=yes):
+            raise UsageError(f"{chosen.label} is not removed")
+        for rank in seen.ranks:
+            if number in rank.root.numbers(terminal.DISK, "set"):
+                with rank.root.reporting(SaveError, f"cannot remove {chosen.label}", "the other sets are as they were"):
+                    save.drop(terminal.DISK, rank.root, [number])
+        if as_json:
+            restart = takes.number if takes else None
+            terminal.put({"directory": seen.work, "removed": number, "freed": stored, "restart": restart})
+        else:
+            terminal.say(f"removed {chosen.label}, {terminal.size(stored)}; {after}")

@@ -1,0 +1,98 @@
+"""The command `safepoint` with all that are below it, and how errors leave it.
+
+No command's module is imported before that command is used, or asked for help: `safepoint status` must not wait for
+what `safepoint run` needs.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.util
+import logging
+from typing import Any
+
+import click
+
+from safepoint import SafepointError, __version__
+from safepoint.cli import NEEDED, missing
+
+COMMANDS = {  # the first sentence of each command's help, so that the list of them needs none of the modules
+    "status": "What is kept here, and what a restart would take.",
+    "verify": "Read all that is kept and compare it with its checksums.",
+    "show": "The files of one set.",
+    "why": "What restore would do now, and why, in plain sentences.",
+    "restore": "Put a set back into place by hand, or extract it elsewhere.",
+    "drop": "Remove one set.",
+    "diff": "Compare the files of two sets, or of a set and those in place.",
+    "log": "What happened here: the events of all ranks.",
+    "clean": "Remove what failed, killed or finished runs left behind.",
+    "hide": "Make a set of the files in place, from a job script.",
+    "finish": "Declare the files in place the result, from a job script.",
+    "init": "Write a first manifest, from the files that changed last.",
+    "run": "Run a program that knows nothing of save points, and save its files.",
+    "report": "A page about a run, made of its events.",
+}
+SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was
+INTERRUPTED = 130  # 128 + SIGINT, as shells count it
+COMPLETION = """\
+Completion of commands and options: add to ~/.bashrc, ~/.zshrc or ~/.config/fish/completions/safepoint.fish
+
+\b
+  bash   eval "$(_SAFEPOINT_COMPLETE=bash_source safepoint)"
+  zsh    eval "$(_SAFEPOINT_COMPLETE=zsh_source safepoint)"
+  fish   _SAFEPOINT_COMPLETE=fish_source safepoint | source"""
+
+
+class Group(click.Group):
+    """Finds its commands in the modules of their names."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name in COMMANDS if importlib.util.find_spec(f"safepoint.cli.{name}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(importlib.import_module(f"safepoint.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it; an error of safepoint or of the system is one line, and the process ends with its code."""
+        try:
+            return super().invoke(ctx)
+        except SafepointError as error:
+            _end(ctx, str(error), error.code)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in NEEDED:
+                raise
+            _end(ctx, missing(), 1, prefix="")
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # whoever reads our output has seen enough; click ends quietly
+                raise
+            file = "" if error.filename is None else f"{error.filename}: "
+            _end(ctx, f"{file}{error.strerror or error}", SYSTEM)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+def _end(ctx: click.Context, text: str, code: int, prefix: str = "safepoint: ") -> None:
+    from safepoint.cli.terminal import printable
+
+    click.echo(prefix + printable(text), err=True)
+    ctx.exit(code)
+
+
+@click.group(cls=Group, epilog=COMPLETION, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def program() -> None:
+    """Crash-safe save points for long computations: look at what is kept, and act on it by hand.
+
+    Each command works in DIR, the directory with the manifest .safepoint; by default it is the current one. With --json
+    a command prints one JSON object and nothing else. Exit codes and keys are listed in docs/cli.md.
+    """
+    logging.basicConfig(format="safepoint: %(message)s", level=logging.WARNING)

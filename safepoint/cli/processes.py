@@ -1,0 +1,266 @@
+"""The processes of a command: who belongs to it, how they ended, and how to hold them still. Linux only.
+
+Who belongs to it: what it started, directly or not, and what is in its session; not its process group, as mpiexec,
+timeout and shells make groups of their own. What outlives its parent becomes our child, and still belongs to it.
+
+(1) A killed writer closes its file too. So every death counts: the kernel's process connector tells each, with its
+    status, short-lived ones included (Linux 6.6, or root; not in a container's own network). Where it does not, a
+    process that is gone, a zombie, and a parent that has reaped one are found, and taken for the worst.
+(2) To look at files while somebody writes them tells nothing: all are stopped first, until no new one is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+CONNECTOR, PROCESSES = 11, 1  # NETLINK_CONNECTOR, linux/netlink.h; CN_IDX_PROC, linux/connector.h
+LISTEN = 1  # PROC_CN_MCAST_LISTEN, linux/cn_proc.h; there the events too
+FORK, EXIT = 0x00000001, 0x80000000
+HEADERS, EVENT = 16 + 20, 16  # bytes: of netlink and connector; of an event, before what it tells
+RECEIVE = 4 << 20  # bytes of events that may wait: all forks and exits of the machine are in them
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+PATIENCE = 2.0  # seconds until all stand still; one that waits for a disk may take long
+DELAY = 0.5  # seconds that the word of an exit may come after it
+
+
+class Process(NamedTuple):
+    """What /proc says of one."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    started: int
+    reaped: int  # grows when a child of it has ended and was waited for
+
+
+class Family:
+    """All processes of one command. `begin` it with its first one, right after that was started."""
+
+    def __init__(self) -> None:
+        self._told = _Exits.open()
+        self._first, self._members = 0, set[int]()
+        self._ended = set[int]()  # of which the kernel has told; they may be zombies for a while
+        self._seen: dict[int, Process] = {}
+        self._stopped: list[int] = []
+        self._names: dict[int, str] = {}
+        self._troubles: list[tuple[int, str]] = []  # status, and what happened
+        adopt_orphans()
+
+    @property
+    def told(self) -> bool:
+        """Whether the kernel tells how processes end."""
+        return self._told is not None
+
+    def begin(self, pid: int) -> None:
+        self._first, self._members = pid, {pid}
+        self.update()
+        self._seen = {process.pid: process for process in self.living()}
+
+    def fileno(self) -> int | None:
+        """What becomes readable when a process has begun or ended."""
+        return self._told.fileno() if self._told else None
+
+    def close(self) -> None:
+        if self._told:
+            self._told.close()
+            self._told = None
+
+    def update(self) -> None:
+        """Take up what the kernel has told."""
+        for what, pid, thread_group, rest in self._told.read() if self._told else ():
+            if what == FORK and thread_group in self._members and rest[0] == rest[1]:
+                self._members.add(rest[0])
+                self._ended.discard(rest[0])  # the number is used again
+            elif what == EXIT and pid == thread_group and pid in self._members:
+                self._members.discard(pid)
+                self._ended.add(pid)
+                if rest[0]:
+                    self._troubles.append((rest[0], f"{self._name(pid)} {_ended(rest[0])}"))
+        if self._told and self._told.lost:
+            self._told.lost = False
+            self._troubles.append((-1, "so many processes end that the kernel could not tell of all"))
+
+    def living(self) -> list[Process]:
+        """Those that are there now, zombies too."""
+        every = {process.pid: process for process in _processes()}
+        mine, me = {self._first, *self._members}, os.getpid()
+        found = True
+        while found:
+            found = False
+            for process in every.values():
+                belongs = process.parent in mine or process.session == self._first
+                if process.pid not in mine and process.pid != me and belongs:
+                    mine.add(process.pid)
+                    found = True
+        for pid in mine & every.keys():
+            if pid not in self._names:
+                self._names[pid] = _comm(pid)
+        self._members |= (mine & every.keys()) - self._ended
+        return [every[pid] for pid in sorted(mine & every.keys())]
+
+    def stop(self) -> str:
+        """Hold all of them still, rule (2). Empty, or what prevented it; then they go on."""
+        deadline = time.monotonic() + PATIENCE
+        held: set[int] = set()
+        while time.monotonic() < deadline:
+            self.update()
+            moving = [process for process in self.living() if process.state not in "TtZX"]
+            if not moving:
+                return ""
+            for process in moving:
+                if process.pid in held:
+                    continue
+                try:
+                    os.kill(process.pid, signal.SIGSTOP)
+                except ProcessLookupError:
+                    continue
+                except PermissionError:
+                    self.go()
+                    return f"{self._name(process.pid)} cannot be stopped by this user"
+                held.add(process.pid)
+                self._stopped.append(process.pid)
+            time.sleep(0.0002)
+        slow = ", ".join(self._name(process.pid) for process in self.living() if process.state not in "TtZX")
+        self.go()
+        return f"did not stop within {PATIENCE:.0f} s: {slow}"
+
+    def go(self) -> None:
+        """Let those go on that we have stopped."""
+        for pid in self._stopped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGCONT)
+        self._stopped = []
+
+    def troubles(self, tolerate: str = "") -> list[str]:
+        """Why, by rule (1), what lies there may be torn: what has happened since the last call; empty: nothing has.
+
+        `tolerate`: "status": processes that ended by themselves are no trouble, whatever their status; "all": nor are
+        killed ones.
+        """
+        self._wait_for_word()
+        told, self._troubles = self._troubles, []
+        now = {process.pid: process for process in self.living()}
+        if not self.told:
+            told += [(signal.SIGKILL, text) for text in self._unexplained(now)]
+        self._seen = now
+        return [text for code, text in told if not (tolerate == "all" or (tolerate and code > 0 and not code & 0x7F))]
+
+    def _wait_for_word(self) -> None:
+        """A process is a zombie, or gone, some microseconds before the kernel tells how it ended."""
+        deadline = time.monotonic() + DELAY
+        while self._told:
+            self.update()
+            alive = {process.pid for process in _processes() if process.state not in "ZX"}
+            silent = self._members - alive
+            if not silent:
+                return
+            if time.monotonic() > deadline:
+                self._troubles += [(-1, f"{self._name(pid)} has ended, and nothing tells how") for pid in silent]
+                self._members -= silent
+                return
+            select.select([self._told], [], [], 0.001)
+
+    def _unexplained(self, now: dict[int, Process]) -> Iterator[str]:
+        for pid, process in self._seen.items():
+            after = now.get(pid)
+            if after is None or after.state in "ZX" or after.started != process.started:
+                yield f"{self._name(pid)} has ended, and this system does not tell how"
+            elif after.reaped > process.reaped:
+                yield f"a process that {self._name(pid)} had started has ended, and this system does not tell how"
+
+    def _name(self, pid: int) -> str:
+        name = self._names.get(pid) or _comm(pid)
+        return f"process {pid} ({name})" if name else f"process {pid}"
+
+
+def _ended(code: int) -> str:
+    if code & 0x7F:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(code & 0x7F).name}"
+        return f"was killed by signal {code & 0x7F}"
+    return f"ended with status {code >> 8}"
+
+
+def _comm(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _processes() -> Iterator[Process]:
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:
+                state, *rest = file.read().rpartition(")")[2].split()
+                numbers = [int(word) for word in rest[:19]]
+                yield Process(int(name), state, numbers[0], numbers[2], numbers[18], numbers[7] + numbers[9])
+
+
+class _Exits:
+    """The kernel's process connector (Documentation/driver-api/connector.rst)."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._socket, self.lost = listening, False
+        self.fileno, self.close = listening.fileno, listening.close
+
+    @classmethod
+    def open(cls) -> _Exits | None:
+        """None where this kernel, or this user's rights, do not have it."""
+        try:
+            listening = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, CONNECTOR)
+        except (AttributeError, OSError):
+            return None
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE)
+            listening.bind((0, PROCESSES))
+            body = struct.pack("=IIIIHHI", PROCESSES, PROCESSES, 0, 0, 4, 0, LISTEN)
+            listening.send(struct.pack("=IHHII", HEADERS - 20 + len(body), 3, 0, 0, 0) + body)
+            listening.settimeout(DELAY)
+            listening.recv(4096)  # the answer; none in a network of its own
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            return None
+        return cls(listening)
+
+    def read(self) -> Iterator[tuple[int, int, int, tuple[int, int]]]:
+        """What, process, thread group, and: of a fork the child's, of an exit its code and signal."""
+        while True:
+            try:
+                data, (sender, _) = self._socket.recvfrom(4096)
+            except BlockingIOError:
+                return
+            except OSError:  # ENOBUFS: some were dropped
+                self.lost = True
+                continue
+            if sender == 0 and len(data) >= HEADERS + EVENT + 16:
+                (what,) = struct.unpack_from("=I", data, HEADERS)
+                if what in (FORK, EXIT):
+                    pid, group, first, second = struct.unpack_from("=IIII", data, HEADERS + EVENT)
+                    yield what, pid, group, (first, second)
+
+
+def adopt_orphans() -> None:
+    """From now on what loses its parent below us becomes our child, so that it is not lost sight of."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with(parent: int) -> None:
+    """Called in a new child: it is killed when `parent` dies, so that it never goes on unprotected in secret."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was quicker
+        os._exit(128 + signal.SIGKILL)

@@ -1,0 +1,273 @@
+"""`safepoint restore`: what the program's own restore does, by hand and for all ranks at once; or elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import click
+
+from safepoint.cli import terminal
+from safepoint.cli.holding import alone_in
+from safepoint.cli.overview import Overview, Set, look
+from safepoint.errors import DamagedError, NothingSavedError, RestoreError, UsageError
+from safepoint.manifest import Manifest
+from safepoint.record import Record, Root
+from safepoint.restore import (
+    Damaged,
+    Progress,
+    check_baseline,
+    clear_stage,
+    drop_newer,
+    extract,
+    give_up,
+    settle,
+    stage,
+    swap,
+)
+from safepoint.session import __version__
+from safepoint.store import How
+
+DISK = terminal.DISK
+
+
+@click.command()
+@terminal.directory
+@click.option("--set", "number", type=int, metavar="N", help="This set, not the newest whole one.")
+@click.option("--to", type=click.Path(path_type=str), metavar="TO", help="Extract it there, a new or empty directory.")
+@terminal.yes
+@terminal.as_json
+def restore(directory: str, number: int | None, to: str | None, yes: bool, as_json: bool) -> None:
+    """Put a set back into place by hand, or extract it elsewhere.
+
+    In place: as the program's own restore, for all ranks at once, while no run is at work. Newer sets are removed,
+    after a question. With --to nothing in DIR is changed, no lock is taken, and DIR may be read-only.
+    """
+    if to is not None:
+        _extract(directory, number, to, as_json)
+        return
+    with alone_in(directory) as seen:
+        if seen.mark and (seen.finished or (number is not None and number <= seen.mark["number"])):
+            _tell_finished(seen, number, as_json)
+            return
+        seen.raise_if_empty()
+        _in_place(directory, seen, number, yes, as_json)
+
+
+def _tell_finished(seen: Overview, number: int | None, as_json: bool) -> None:
+    step = "" if not seen.mark or seen.mark["step"] is None else f" at step {seen.mark['step']}"
+    text = f"the run in {seen.work} was finished{step}: the files in place are the result, and are left alone"
+    if number is not None:
+        raise NothingSavedError(f"{text}; its sets are gone, so there is no set {number} to go back to")
+    if as_json:
+        terminal.put(_content(seen, None, "finished", []))
+    else:
+        terminal.say(text)
+
+
+def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_json: bool) -> None:
+    """Settle, choose, stage, swap, as `session` does with one rank per process."""
+    finished = seen.mark["number"] if seen.mark else 0
+    assert seen.manifest  # alone_in has seen to it
+    how = How(__version__, seen.manifest.setting("pack_threads"), seen.manifest.setting("bundle_from"))
+    for rank in seen.ranks:
+        root = seen.root(rank.rank)
+        with _reporting(root):
+            settle(DISK, root, DISK.place(root.path), finished, how)
+    seen = look(DISK, directory, mine=True)
+    fresh = {rank.rank: not DISK.exists(rank.root.stage) for rank in seen.ranks}
+    with ExitStack() as on_error:
+        for rank in seen.ranks:
+            if fresh[rank.rank]:  # else what is there says that a restore was killed, and must be repeated
+                on_error.callback(clear_stage, DISK, rank.root)
+        chosen, passed = _staged(seen, number, how)
+        newer = [s for s in seen.sets if s.number > chosen.number]
+        if newer and not terminal.agreed(_question(chosen, newer, dict(passed)), yes=yes):
+            raise UsageError("not restored; nothing was changed")
+        on_error.pop_all()
+    aside = _swap(seen, chosen, fresh, finished)
+    _note(seen, chosen, passed, aside)
+    files, size, _ = chosen.totals
+    if as_json:
+        terminal.put(_content(seen, chosen, "restored", aside))
+        return
+    terminal.say(f"restored {chosen.label}: {terminal.count(files, 'file')}, {terminal.size(size)}, in {seen.work}")
+    for each, reason in passed:
+        terminal.say(f"not {each.label}: {reason}")
+    if aside:
+        terminal.say(f"moved to discarded/: {', '.join(aside)}")
+
+
+def _reporting(root: Root) -> AbstractContextManager[None]:
+    return root.reporting(RestoreError, "cannot restore", "all sets are as they were, and restore may be repeated")
+
+
+def _question(chosen: Set, newer: list[Set], reasons: dict[Set, str]) -> str:
+    lines = [f"  {s.label}: {reasons.get(s) or ('whole' if s.usable else s.why or s.state)}" for s in newer]
+    return "\n".join([f"{chosen.label} is to be restored. This removes what is newer:", *lines, "Remove it?"])
+
+
+def _candidates(seen: Overview, number: int | None) -> Iterator[Set]:
+    yield from [seen.find(number)] if number is not None else seen.sets
+
+
+def _staged(seen: Overview, number: int | None, how: How) -> tuple[Set, list[tuple[Set, str]]]:
+    """The set whose parts are now staged on every rank, all of them through their checksums; and why no newer one."""
+    passed: list[tuple[Set, str]] = []
+    for each in _candidates(seen, number):
+        whole = each.state == "complete" or (each.state == "foreign" and number is not None)
+        reason = each.why or each.state
+        if whole:
+            reason = _stage(seen, each, how)
+            if not reason:
+                return each, passed
+        passed.append((each, reason))
+    reasons = "\n  ".join(f"{each.label}: {reason}" for each, reason in passed)
+    if number is None and not seen.begun:
+        raise NothingSavedError(
+            f"no set in {seen.work} was ever complete; when the program starts, its initial files are put back:\n"
+            f"  {reasons}"
+        )
+    what = "none of the sets" if number is None else f"set {number}, the only one asked for, of those"
+    raise DamagedError(
+        f"{what} in {seen.work} is {'not ' * (number is not None)}whole; no file was touched:\n  {reasons}"
+    )
+
+
+def _records(each: Set) -> dict[int, Record]:
+    return {rank: part.record for rank, part in each.parts.items() if part.record}
+
+
+def _stage(seen: Overview, each: Set, how: How) -> str:
+    """Stage all parts; what is wrong with one, or nothing."""
+    total = sum(file.size for _, file in each.files)
+    with terminal.progress(f"reading {each.label}", total) as advance:
+        for rank, record in _records(each).items():
+            try:
+                stage(DISK, seen.root(rank, each), record, how, _steps(advance))
+            except Damaged as error:
+                return f"rank {rank}: {error}" if len(each.needed) > 1 else str(error)
+    return ""
+
+
+def _steps(advance: Callable[[int], None]) -> Progress:
+    """What takes the bytes read so far, for what takes those since the last call."""
+    done = 0
+
+    def tick(now: int, _: int) -> None:
+        nonlocal done
+        advance(now - done)
+        done = now
+
+    return tick
+
+
+def _swap(seen: Overview, chosen: Set, fresh: dict[int, bool], finished: int) -> list[str]:
+    """Swap in all parts, and drop what is newer on every rank; the names of what was moved out of the way."""
+    records, aside = _records(chosen), []
+    patterns = next(iter(records.values())).patterns
+    for rank in seen.ranks:
+        root = seen.root(rank.rank, chosen)
+        mine = _owned(seen.manifest, root)
+        with _reporting(root):
+            if rank.rank in records:
+                aside += swap(DISK, root, mine, records[rank.rank], fresh=fresh[rank.rank])
+            else:
+                give_up(DISK, root, finished)
+                if DISK.exists(root.baseline):
+                    aside += check_baseline(DISK, root, mine)
+            left = drop_newer(DISK, root, mine, chosen.number, patterns)
+            if left:
+                names = ", ".join(left)
+                click.echo(f"safepoint: damaged, and only in a newer set, kept as a failed one: {names}", err=True)
+            clear_stage(DISK, root)
+    return aside
+
+
+def _owned(listed: Manifest | None, root: Root) -> Manifest:
+    assert listed
+    return listed.owned_by(root.rank, root.ranks, root.saver)
+
+
+def _note(seen: Overview, chosen: Set, passed: list[tuple[Set, str]], aside: list[str]) -> None:
+    """One line in each log, as the program's own restore writes it."""
+    reasons = [f"{each.label}: {reason}" for each, reason in passed]
+    line = {"time": time.time(), "event": "restored", "pid": os.getpid(), "set": chosen.number, "step": chosen.step,
+            "passed_over": reasons, "aside": aside, "by_hand": True}  # fmt: skip
+    for rank in seen.ranks:
+        try:
+            if not DISK.exists(rank.root.log):
+                DISK.write(rank.root.log, b"")
+            DISK.append(rank.root.log, json.dumps(line).encode() + b"\n")
+        except OSError as error:  # nothing depends on it
+            click.echo(f"safepoint: cannot write to {error.filename}: {error.strerror}", err=True)
+
+
+def _extract(directory: str, number: int | None, to: str, as_json: bool) -> None:
+    seen = look(DISK, directory)
+    seen.raise_if_empty()
+    if seen.finished and number is None:
+        raise NothingSavedError(f"the run in {seen.work} was finished: the files in place are the result, copy those")
+    top = os.path.realpath(to)
+    if DISK.exists(top) and (not os.path.isdir(top) or DISK.listdir(top)):
+        raise UsageError(f"{top} is there and not an empty directory; nothing was changed")
+    passed = []
+    for each in _candidates(seen, number):
+        reason = each.why or each.state
+        if _records(each) and set(each.needed) <= set(_records(each)):
+            reason = _copied(seen, each, top)
+            if not reason:
+                break
+        passed.append(f"{each.label}: {reason}")
+    else:
+        reasons = "\n  ".join(passed)
+        raise DamagedError(f"no such set in {seen.work} is whole; nothing was extracted:\n  {reasons}")
+    if as_json:
+        terminal.put(_content(seen, each, "extracted", [], top))
+        return
+    files, size, _ = each.totals
+    terminal.say(f"extracted {each.label}: {terminal.count(files, 'file')}, {terminal.size(size)}, to {top}")
+    for reason in passed:
+        terminal.say(f"not {reason}")
+
+
+def _copied(seen: Overview, each: Set, top: str) -> str:
+    """Copy all parts of a set to `top`; what is wrong with one, or nothing. On error `top` is as it was."""
+    new = not DISK.exists(top)
+    if new:
+        DISK.mkdir(top)
+    with ExitStack() as on_error:
+        on_error.callback(_empty, top, new)
+        with terminal.progress(f"extracting {each.label}", sum(file.size for _, file in each.files)) as advance:
+            for rank, record in _records(each).items():
+                try:
+                    extract(DISK, seen.root(rank, each), record, top, advance)
+                except Damaged as error:
+                    return f"rank {rank}: {error}" if len(each.needed) > 1 else str(error)
+        on_error.pop_all()
+    return ""
+
+
+def _empty(top: str, new: bool) -> None:
+    for name in DISK.listdir(top):
+        DISK.remove_tree(os.path.join(top, name))
+    if new:
+        DISK.rmdir(top)
+
+
+def _content(
+    seen: Overview, chosen: Set | None, outcome: str, aside: list[str], to: str | None = None
+) -> dict[str, Any]:
+    return {
+        "directory": seen.work,
+        "outcome": outcome,
+        "to": to,
+        "set": chosen.number if chosen else None,
+        "step": chosen.step if chosen else seen.mark and seen.mark["step"],
+        "files": [file.path for _, file in chosen.files if file.kind in ("file", "append", "link")] if chosen else [],
+        "discarded": aside,
+    }

@@ -1,0 +1,552 @@
+"""`safepoint run`: protect a program that writes restart files by itself and knows nothing of this.
+
+The program's files stay where they are. Whenever a complete set of them lies there, the whole command is held still for
+the moment of a look and a snapshot. What a death may have torn is never taken:
+
+(1) A set is taken only if all of it was written and closed (`watch`), nothing of it is open for writing, and no process
+    of the command has died badly since the look before (`processes`): a killed writer closes its file too.
+(2) Before the command starts, and starts again, the last set is given back; with no set yet, and all files there, these
+    are the first.
+(3) If we are killed the command's first process dies with us, and what is left of it keeps the lock: a second run is
+    refused as long as anything of it may still write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from safepoint import save
+from safepoint.cli.processes import Family, Process, die_with
+from safepoint.disk import Disk
+from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError, UsageError
+from safepoint.record import Root
+from safepoint.session import SavePoint, Session
+
+if TYPE_CHECKING:
+    from safepoint.cli.watch import Watch  # needs Linux; segments do not
+
+logger = logging.getLogger("safepoint")
+FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+AT_ONCE = 60.0  # seconds: a command that fails so soon, and saves nothing, may have been given a bad set
+IN_A_ROW = 3  # times
+SLOWEST = 60.0  # seconds between two starts, at most
+TICK = 0.5  # seconds: how often to look for what no event tells
+NEVER_CLOSED = 20.0  # seconds that a file is written and not closed before it is said
+LEFT_BEHIND = 5.0  # seconds that the command has ended and others of it go on
+
+
+@dataclass
+class Options:
+    directory: str
+    command: list[str]
+    resume: list[str] = field(default_factory=list)
+    check: str = ""
+    until: str = ""
+    retries: int = 0
+    tolerate: str = ""
+    again: bool = False
+    keep: int | None = None
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--dir", "directory", default=".", metavar="DIR", help="Where the manifest is, and the command runs.")
+@click.option(
+    "--until",
+    default="",
+    metavar="N|FILE|CMD",
+    help="In segments: run the command again and again, and take a set whenever it has ended with status 0, until it "
+    "has run N times, FILE exists, or CMD (with a space in it, or on the PATH) ends with status 0.",
+)
+@click.option(
+    "--resume-command", default="", metavar="CMD", help="What to start instead of COMMAND when there is a set."
+)
+@click.option(
+    "--check",
+    default="",
+    metavar="CMD",
+    help="A set is only taken if this ends with status 0. It runs in DIR while the command stands still.",
+)
+@click.option(
+    "--retries", default=0, metavar="N", help="Start a failed command again from the last set, up to N times in a row."
+)
+@click.option(
+    "--tolerate",
+    type=click.Choice(["status", "all"]),
+    help="Which ends of processes do not make files suspect: those with a status other than 0 (as of grep -q), or "
+    "kills too.",
+)
+@click.option("--keep", type=int, metavar="N", help="How many sets stay. Default: the manifest's setting, else 2.")
+@click.option("--again", is_flag=True, help="Start although the run was finished, from the files as they are.")
+@click.option("-v", "--verbose", is_flag=True, help="Say when a set was saved.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    directory: str, until: str, resume_command: str, check: str, retries: int, tolerate: str | None,
+    keep: int | None, again: bool, verbose: bool, command: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Run COMMAND so that it can be killed at any moment: start it again with the same line, and it finds the files of
+    the last complete set.
+
+    The files are those of the manifest .safepoint; the program goes on writing them as ever. SAFEPOINT_STEP and
+    SAFEPOINT_SET are in its environment when it was given a set. The exit status is that of the command, 128 + n if
+    signal n killed it.
+    """
+    _speak(verbose)
+    options = Options(
+        directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep
+    )
+    sys.exit(Supervisor(options).run())
+
+
+def _speak(verbose: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("safepoint: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+
+
+def say(text: str) -> None:
+    print(f"safepoint: {text}", file=sys.stderr, flush=True)
+
+
+class Attempts:
+    """How often in a row the command has failed at once after this set; kept, as each try may be a job of its own."""
+
+    def __init__(self, disk: Disk, root: Root) -> None:
+        self._disk, self._path = disk, root.attempts
+        self.set = self.times = 0
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            noted = json.loads(disk.read(self._path))
+            self.set, self.times = int(noted["set"]), int(noted["times"])
+
+    def note(self, number: int, *, failed_at_once: bool) -> None:
+        times = (self.times if number == self.set else 0) + 1 if failed_at_once else 0
+        if (number, times) != (self.set, self.times):
+            self.set, self.times = number, times
+            with contextlib.suppress(OSError):  # for comfort only: without it one more try is made
+                if self._disk.exists(self._path):
+                    self._disk.remove(self._path)
+                self._disk.write(self._path, json.dumps({"set": number, "times": times}).encode())
+
+
+class Supervisor:
+    """One `safepoint run`, over all lives of its command."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.session = Session(options.directory, keep=options.keep, in_place=True)
+        self.work, self.disk, self.root = self.session._root.work, self.session._disk, self.session._root
+        self.manifest = self.session._manifest
+        self._lock = self.disk.share_lock(self.root.lock)  # rule (3)
+        self.step = 0
+        self.saved: SavePoint | None = None  # the newest set
+        self.signals: list[int] = []
+        self.asked_to_stop = False
+        self._said: set[str] = set()
+        self._opened_since: dict[str, float] = {}
+
+    def run(self) -> int:
+        """The exit status of the command."""
+        try:
+            if not self.options.until:
+                if sys.platform != "linux":
+                    raise UsageError("to watch a running program needs Linux; --until, in segments, works everywhere")
+                from safepoint.cli.watch import check
+
+                check(self.manifest)
+            with self._listening():
+                return self._lives()
+        finally:
+            with contextlib.suppress(SafepointError):
+                self.session.close()
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        def note(number: int, _: FrameType | None) -> None:
+            self.signals.append(number)
+
+        numbers = [getattr(signal, name) for name in FORWARDED if hasattr(signal, name)]
+        before = {number: signal.signal(number, note) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _lives(self) -> int:
+        failures, wait = 0, 1.0
+        resumed = self._give_back()
+        while resumed is not None:
+            last, begin = self.saved, time.monotonic()
+            if self.options.until and self.step and self._done():
+                self.session.finish(self.step)
+                return 0
+            status = self._segment(resumed) if self.options.until else self._watched(resumed)
+            if status == 0 and self.options.until and not self.asked_to_stop:
+                failures, resumed = 0, True
+                continue
+            if status == 0:
+                return 0
+            anew = self.saved is not last
+            at_once = not anew and time.monotonic() - begin < AT_ONCE and not self.asked_to_stop
+            Attempts(self.disk, self.root).note(self.saved.number if self.saved else 0, failed_at_once=at_once)
+            failures, wait = (1, 1.0) if anew else (failures + 1, wait)
+            if self.asked_to_stop or failures > self.options.retries:
+                return status
+            say(f"the command ended with status {status}; try {failures} of {self.options.retries} in {wait:.0f} s")
+            if self._sleep(wait):
+                return status
+            wait = min(2 * wait, SLOWEST)
+            resumed = self._give_back()
+        return 0
+
+    def _sleep(self, seconds: float) -> bool:
+        """Whether a signal came."""
+        end = time.monotonic() + seconds
+        while not self.signals and time.monotonic() < end:
+            time.sleep(0.05)
+        return bool(self.signals)
+
+    def _give_back(self) -> bool | None:
+        """Rule (2). Whether a set was given back; None if the run is finished."""
+        self._quarantine()
+        point = self.session.restore()
+        if point is not None and point.finished:
+            if not self.options.again:
+                say(f"the run was finished at step {point.step}; its files are in place; to start from them: --again")
+                return None
+            self.step, point = point.step or 0, None
+        if point is not None:
+            self.step, self.saved = point.step or 0, point
+            say(f"goes on from set {point.number} (step {point.step})")
+            return True
+        with contextlib.suppress(MissingFilesError):  # then this is a start from nothing
+            if not self._open():
+                self._take("what was there at the start", wait=True)
+        return False
+
+    def _quarantine(self) -> None:
+        attempts = Attempts(self.disk, self.root)
+        if attempts.times < IN_A_ROW or not self.disk.exists(self.root.record(attempts.set)):
+            return
+        numbers = self.root.numbers(self.disk, "set")
+        older = [n for n in numbers if n < attempts.set and self.disk.exists(self.root.record(n))]
+        if not older:
+            say(f"from set {attempts.set} the command has failed at once {attempts.times} times; there is no older one")
+            return
+        with self.root.reporting(SaveError, f"set {attempts.set} cannot be put aside", "nothing was changed"):
+            save.fail(self.disk, self.root, attempts.set)
+            self.disk.sync_dir(self.root.path)
+        say(
+            f"from set {attempts.set} the command has failed at once {attempts.times} times in a row: it is put aside, "
+            f"as {self.root.shown(self.root.state('failed', attempts.set))}, and the one before is taken"
+        )
+        attempts.note(attempts.set, failed_at_once=False)
+
+    def _start(self, resumed: bool) -> subprocess.Popen[bytes]:
+        words = self.options.resume if resumed and self.options.resume else self.options.command
+        environment = {
+            name: text for name, text in os.environ.items() if name not in ("SAFEPOINT_STEP", "SAFEPOINT_SET")
+        }
+        if self.saved is not None:
+            environment |= {"SAFEPOINT_STEP": str(self.step), "SAFEPOINT_SET": str(self.saved.number)}
+        me = os.getpid()
+        more: dict[str, Any] = {}
+        if sys.platform == "linux":
+            more = {"preexec_fn": lambda: die_with(me), "pass_fds": [self._lock] * (self._lock is not None)}
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # what runs in the child there takes no lock
+                return subprocess.Popen(words, cwd=self.work, env=environment, start_new_session=True, **more)
+        except OSError as error:
+            raise UsageError(f"cannot start {words[0]}: {error.strerror}", error.errno) from error
+
+    def _forward(self, child: subprocess.Popen[bytes]) -> None:
+        """To the command's first process and those in its group: a shell does not pass them on."""
+        while self.signals:
+            number = self.signals.pop(0)
+            if number not in (getattr(signal, "SIGUSR1", None), getattr(signal, "SIGUSR2", None)):
+                self.asked_to_stop = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, number)
+
+    def _segment(self, resumed: bool) -> int:
+        """Run the command to its end, and take a set if that was good."""
+        family = Family() if sys.platform == "linux" else None
+        child = self._start(resumed)
+        if family:
+            family.begin(child.pid)
+        try:
+            self._until_all_ended(child, family, None)
+            status = _status(child)
+            troubles = family.troubles(self._at_end) if family and family.told else []
+            if status == 0 and self._good(troubles):
+                self._take("segment", wait=True)
+                return 0
+            return status or 1
+        finally:
+            if family:
+                family.close()
+
+    @property
+    def _at_end(self) -> str:
+        """What to tolerate when the command has ended with status 0: it has seen how what it waited for had ended."""
+        return self.options.tolerate or "status"
+
+    def _watched(self, resumed: bool) -> int:
+        """Run the command to its end, and take a set whenever there is one."""
+        from safepoint.cli.watch import Watch
+
+        family = Family()
+        watch = Watch(self.manifest, self.work)
+        child = self._start(resumed)
+        family.begin(child.pid)
+        try:
+            self._until_all_ended(child, family, watch)
+            status = _status(child)
+            watch.read()
+            troubles = family.troubles(self._at_end)
+            if status or (self.asked_to_stop and not watch.touched):
+                return status
+            if self._good(troubles):
+                if watch.touched:
+                    self._take("the end")
+                if not self.asked_to_stop:
+                    self.session.finish(self.step)
+            return status
+        finally:
+            watch.close()
+            family.close()
+
+    def _good(self, troubles: Sequence[str]) -> bool:
+        """At a good end: whether what lies there can be taken for whole."""
+        if troubles:
+            say(f"the last files are not taken, as they may be torn: {'; '.join(troubles)} (see --tolerate)")
+        opened = [] if troubles else self._open()
+        if opened:
+            who = ", ".join(self._holders(opened))
+            say(f"the last files are not taken: {', '.join(opened)} open for writing by {who}")
+        return not troubles and not opened and self._checked()
+
+    def _until_all_ended(self, child: subprocess.Popen[bytes], family: Family | None, watch: Watch | None) -> None:
+        with selectors.DefaultSelector() as selector:
+            for source in (watch, family):
+                if source is not None and (descriptor := source.fileno()) is not None:
+                    selector.register(descriptor, selectors.EVENT_READ)
+            read, write = os.pipe()
+            os.set_blocking(write, False)
+            os.set_blocking(read, False)
+            selector.register(read, selectors.EVENT_READ)
+            before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+            sigchld = signal.signal(signal.SIGCHLD, lambda *_: None)  # so that it wakes us
+            try:
+                self._watch_over(child, family, watch, selector, read)
+            finally:
+                signal.signal(signal.SIGCHLD, sigchld)
+                signal.set_wakeup_fd(before)
+                os.close(read)
+                os.close(write)
+
+    def _watch_over(
+        self, child: subprocess.Popen[bytes], family: Family | None, watch: Watch | None,
+        selector: selectors.BaseSelector, wakes: int,
+    ) -> None:  # fmt: skip
+        ended = 0.0
+        quiet_since = time.monotonic()
+        while True:
+            self._forward(child)
+            _reap(child)
+            if family:
+                family.update()
+            if watch:
+                watch.read()
+                if watch.ready and self._look(family, watch):
+                    quiet_since = time.monotonic()
+                elif time.monotonic() - quiet_since > NEVER_CLOSED:
+                    self._explain_silence(watch)
+            if child.returncode is not None:
+                left = [p for p in family.living() if p.state not in "ZX"] if family else []
+                if not left:
+                    return
+                ended = ended or time.monotonic()
+                if time.monotonic() - ended > LEFT_BEHIND:
+                    self._once(f"the command has ended, and waits for what it left behind: {_names(left)}")
+            selector.select(0.02 if ended else TICK)
+            with contextlib.suppress(BlockingIOError):
+                os.read(wakes, 4096)
+
+    def _look(self, family: Family | None, watch: Watch) -> bool:
+        """Rule (1). Whether a set was taken."""
+        if family is None:
+            return False
+        try:
+            self.session.wait()  # before anybody is stopped
+        except SaveError as error:
+            self._loud(error)
+        hindrance = family.stop()
+        if hindrance:
+            self._once(f"no set can be taken: {hindrance}")
+            return False
+        try:
+            watch.read()
+            troubles = family.troubles(self.options.tolerate)
+            if troubles:
+                watch.distrust()
+                self._once(
+                    f"what lies there is not taken, as it may be torn: {'; '.join(troubles[:3])} (see --tolerate)"
+                )
+            if not watch.ready:
+                return False
+            opened = self._open()
+            if opened:
+                self._opened_too_long(opened)
+                return False
+            if not self._checked():
+                watch.distrust()
+                return False
+            self._opened_since.clear()
+            taken = self._take("")
+            watch.begin_anew()
+            return taken
+        finally:
+            family.go()
+
+    def _take(self, why: str, *, wait: bool = False) -> bool:
+        """A snapshot of all that is listed, as the next step."""
+        first = self.saved is None and why.startswith("what was")
+        step = self.step if first else self.step + 1
+        try:
+            self.saved = self.session.hide(step, wait=wait)
+        except (MissingFilesError, RefusedFileError) as error:
+            if why:
+                raise
+            self._once(f"no set can be taken: {error}")
+            return False
+        except SaveError as error:
+            self._loud(error)
+            return False
+        self.step = step
+        return True
+
+    def _loud(self, error: SaveError) -> None:
+        """The command is not stopped: its computation may be worth more than what is lost if it is killed now."""
+        say(f"NOT SAVED: {error}")
+
+    def _open(self) -> list[str]:
+        """The listed files that somebody could write to at this moment, but those that only grow."""
+        found = save.find(self.disk, self.root, self.manifest)
+        paths = []
+        for item in found.items:
+            full = os.path.join(self.work, item.path)
+            if item.tree:
+                paths += [os.path.join(where, name) for where, _, names in os.walk(full) for name in names]
+            elif item.kind != "append":
+                paths.append(full)
+        regular = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+        return self.disk.open_for_writing(regular)
+
+    def _holders(self, paths: Sequence[str]) -> list[str]:
+        return sorted({who for path in paths for who in self.disk.holders(path)}) or ["somebody who cannot be seen"]
+
+    def _opened_too_long(self, paths: Sequence[str]) -> None:
+        now = time.monotonic()
+        since = {path: self._opened_since.get(path, now) for path in paths}
+        self._opened_since = since
+        for path in (path for path, when in since.items() if now - when > NEVER_CLOSED):
+            self._never_closed(path)
+
+    def _never_closed(self, path: str) -> None:
+        name = os.path.relpath(path, self.work)
+        self._once(
+            f"{name} is never closed, but held open for writing by {', '.join(self._holders([path]))}: nobody outside "
+            f"can tell when it is whole, so no set is taken while that lives. If it is whole at the end of a run: "
+            f"--until, in segments; else list another file, one that the program closes"
+        )
+
+    def _explain_silence(self, watch: Watch) -> None:
+        """No set for a while: that may be right, but not if files are written all the time."""
+        if watch.lost:
+            self._once(
+                "the kernel has dropped events, so much was written: no more sets until the next start; use a mark"
+            )
+        waiting = [os.path.join(self.work, path) for path in watch.unclosed()]
+        there = [path for path in waiting if os.path.isfile(path)]
+        recent = [path for path in there if time.time() - os.stat(path).st_mtime < NEVER_CLOSED]
+        for path in self.disk.open_for_writing(recent):
+            self._never_closed(path)
+        if watch.uneven:
+            self._once(
+                f"no set is taken: {watch.uneven}. Without a mark each listed file must be written once for each set: "
+                f"give the one that is written last the attribute mark"
+            )
+
+    def _checked(self) -> bool:
+        if not self.options.check:
+            return True
+        environment = {**os.environ, "SAFEPOINT_STEP": str(self.step + 1)}
+        done = subprocess.run(_words(self.options.check), cwd=self.work, env=environment, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            self._once(f"what lies there is not taken: {self.options.check} ended with status {done.returncode}")
+        return done.returncode == 0
+
+    def _done(self) -> bool:
+        """Whether the segments have come to their end."""
+        until = self.options.until
+        if until.isdecimal():
+            return self.step >= int(until)
+        if " " in until or shutil.which(until):
+            environment = {**os.environ, "SAFEPOINT_STEP": str(self.step)}
+            done = subprocess.run(_words(until), cwd=self.work, env=environment, stdin=subprocess.DEVNULL)
+            return done.returncode == 0
+        return os.path.exists(os.path.join(self.work, until))
+
+    def _once(self, text: str) -> None:
+        begin = text.partition(":")[0]
+        if begin not in self._said:
+            self._said.add(begin)
+            say(text)
+
+
+def _words(command: str) -> list[str]:
+    return shlex.split(command) if os.name == "nt" else ["/bin/sh", "-c", command]
+
+
+def _names(processes: Sequence[Process]) -> str:
+    return ", ".join(str(process.pid) for process in processes)
+
+
+def _status(child: subprocess.Popen[bytes]) -> int:
+    status = child.wait()
+    return 128 - status if status < 0 else status
+
+
+def _reap(child: subprocess.Popen[bytes]) -> None:
+    """Wait for what has ended, without blocking: the command's first process, and orphans that became ours."""
+    while hasattr(os, "waitid"):
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            break
+        if found is None:
+            break
+        if found.si_pid == child.pid:
+            child.poll()
+        else:
+            os.waitpid(found.si_pid, 0)
+    child.poll()

@@ -1,0 +1,146 @@
+"""What people see: sizes, ages, tables, progress and questions. rich is imported only when it draws."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from safepoint.disk import Disk
+from safepoint.errors import UsageError
+
+DISK = Disk()
+UNLIMITED = 10_000  # columns, where nobody has said how wide the output may be: in a pipe no line is broken
+
+directory = click.argument(
+    "directory", metavar="[DIR]", default=".", type=click.Path(exists=True, file_okay=False, path_type=str)
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, and nothing else there.")
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def printable(text: str) -> str:
+    """Any text so that a terminal shows it and does not obey it: names of files may hold anything."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(text: str = "") -> None:
+    click.echo(printable(text))
+
+
+def prose(text: str, indent: str = "") -> None:
+    """A sentence, or several lines of them, wrapped where the terminal ends; what follows the first is indented."""
+    for line in printable(text).split("\n"):
+        click.echo(textwrap.fill(
+            line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ))  # fmt: skip
+
+
+def put(content: dict[str, Any]) -> None:
+    """The one JSON object of a command with --json."""
+    click.echo(json.dumps(content, indent=1))
+
+
+def size(count: float) -> str:
+    """Bytes as people read them: 999 B, 1.2 kB, 45.6 GB."""
+    unit = 0
+    while count >= 999.5 and unit < 5:
+        count, unit = count / 1000, unit + 1
+    if unit == 0:
+        return f"{count:.0f} B"
+    return f"{count:.{1 if count < 99.95 else 0}f} {'kMGTP'[unit - 1]}B"
+
+
+def span(seconds: float) -> str:
+    """A duration in its two largest units: 5 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
+    whole = max(0, round(seconds))
+    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // below
+            return f"{whole // unit} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def age(then: float) -> str:
+    return f"{span(time.time() - then)} ago"
+
+
+def moment(then: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def places(number: int) -> str:
+    return "1 directory" if number == 1 else f"{number} directories"
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """Ranks as people write them: 0-3, 7."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """A table without lines, so that it can be read by eye, and by awk; `right`: the columns to be set flush right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for head in heads:
+        drawn.add_column(head, justify="right" if head in right else "left", overflow="fold", no_wrap=False)
+    for row in rows:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
+    console = Console(width=width(), highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(drawn)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, if that is a terminal; what it gives takes the bytes read since the last call."""
+    if not sys.stderr.isatty() or not total:
+        yield lambda more: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether the user agrees. Raises `UsageError` where there is nobody to ask."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody is here to answer: give --yes if so; nothing was changed")
+    return click.confirm(printable(question), err=True)

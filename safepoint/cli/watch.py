@@ -1,0 +1,201 @@
+"""When is there a complete set of files that a program writes in place? Told by inotify; nothing here stops anybody.
+
+With a `mark`, the file written last: when it was closed after writing and no other listed file was touched since.
+Without one: when every listed file was closed after writing equally often since the last set, at least once. A program
+that writes each of them once in an iteration is then between two of them, wherever one begins to count; one that does
+not is never mistaken for it, but in the rarest case, and needs a mark.
+
+Files that only grow, and optional ones, have no say. Whether something is still open is asked of the kernel, by `run`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import stat
+
+from inotify_simple import INotify, flags
+
+from safepoint.errors import UsageError
+from safepoint.manifest import NAME, SIDE, Manifest
+
+OFTEN = 5  # times that a file was written, and still no set
+WRITTEN = flags.CLOSE_WRITE | flags.MOVED_TO
+TOUCHED = WRITTEN | flags.CREATE | flags.DELETE | flags.MOVED_FROM
+GONE = flags.IGNORED | flags.UNMOUNT
+
+
+def check(manifest: Manifest) -> None:
+    """Raise `UsageError` if nobody could tell from outside when a set is complete."""
+    mark = next((entry for entry in manifest.entries if entry.mark), None)
+    for entry in manifest.entries:
+        where = f"{manifest.path}:{entry.line}: {entry.text}"
+        if entry.of_each:
+            raise UsageError(f"{where}: safepoint run does not know the ranks of the command: list a glob instead")
+        many = entry.tree or entry.literal(0, 1) is None
+        if many and not mark and entry.kind != "append" and not entry.optional:
+            raise UsageError(
+                f"{where} can be any number of files, so nobody can tell when all are written: give the file that is "
+                f"written last the attribute mark, or run the command in segments (--until)"
+            )
+    if mark and (mark.tree or mark.literal(0, 1) is None):
+        raise UsageError(f"{manifest.path}:{mark.line}: {mark.text}: a mark is one file")
+    if not mark and not _required(manifest):
+        raise UsageError(f"{manifest.path}: no file is rewritten for each set: list one, or name a mark")
+
+
+def _required(manifest: Manifest) -> list[str]:
+    found = (e.literal(0, 1) for e in manifest.entries if e.kind != "append" and not e.optional and not e.tree)
+    return [path for path in found if path]
+
+
+class Watch:
+    """What was written since the last set."""
+
+    def __init__(self, manifest: Manifest, work: str) -> None:
+        check(manifest)
+        self._manifest, self._work = manifest, work
+        self._mark = next((entry.literal(0, 1) for entry in manifest.entries if entry.mark), None)
+        self._required = _required(manifest)
+        self._directories: dict[int, str] = {}  # by watch: the path relative to W
+        self._inotify = INotify(nonblocking=True)
+        self._counts: dict[str, int] = {}
+        self._floor: dict[str, int] = {}  # what was written before something died counts for nothing
+        self._marked = self._lost = False
+        self.touched = False  # anything at all since the last set
+        self._cover()
+
+    def fileno(self) -> int:
+        return int(self._inotify.fileno())
+
+    def close(self) -> None:
+        self._inotify.close()
+
+    def begin_anew(self) -> None:
+        """A set was taken, with all that is there."""
+        self._counts, self._floor = {}, {}
+        self._marked = self.touched = False
+
+    def distrust(self) -> None:
+        """What was written until now may be torn: each file must be written again."""
+        self._floor, self._marked = dict(self._counts), False
+
+    @property
+    def ready(self) -> bool:
+        """Whether all of a set is written, as far as one can tell from what was closed."""
+        if self._mark:
+            return self._marked
+        counts = {self._counts.get(path, 0) for path in self._required}
+        anew = all(self._counts.get(path, 0) > self._floor.get(path, 0) for path in self._required)
+        return anew and len(counts) == 1 and not self._lost
+
+    @property
+    def lost(self) -> bool:
+        """Without a mark nothing can be told any more: the kernel has dropped events."""
+        return self._lost and not self._mark
+
+    @property
+    def uneven(self) -> str:
+        """How often each file was written, if that will not become a set by waiting; else empty."""
+        often = {path: self._counts.get(path, 0) for path in self._required}
+        if self._mark or max(often.values()) < OFTEN:
+            return ""
+        return ", ".join(f"{path} was written {count} times" for path, count in often.items())
+
+    def unclosed(self) -> list[str]:
+        """The files that a set still waits for."""
+        waiting = [self._mark] if self._mark else self._required
+        return [path for path in waiting if self._counts.get(path, 0) <= self._floor.get(path, 0)]
+
+    def read(self) -> None:
+        """Take up all that has happened."""
+        events = True
+        while events:
+            events = self._read()
+
+    def _read(self) -> bool:
+        made = False
+        events = self._inotify.read(timeout=0)
+        for watch, mask, _, name in events:
+            if mask & flags.Q_OVERFLOW:
+                self._lost, self._marked, made = True, False, True
+            elif mask & GONE:
+                self._directories.pop(watch, None)
+            elif watch in self._directories and name:
+                path = os.path.join(self._directories[watch], name)
+                if mask & flags.ISDIR:
+                    made = made or bool(mask & (flags.CREATE | flags.MOVED_TO))
+                self._note(path, mask)
+        if made:
+            self._cover()
+        return bool(events)
+
+    def _note(self, path: str, mask: int) -> None:
+        kind = self._kind(path)
+        if kind is None or not mask & TOUCHED:
+            return
+        self.touched = True
+        if mask & WRITTEN and not mask & flags.ISDIR:
+            self._counts[path] = self._counts.get(path, 0) + 1
+        if path == self._mark:
+            self._marked = bool(mask & WRITTEN)
+        elif kind != "append":
+            self._marked = False  # the next iteration has begun
+
+    def _kind(self, path: str) -> str | None:
+        """How a file, or what lies in a listed directory, is listed; None if it is not."""
+        kinds = [entry.kind for entry in self._manifest.entries if entry.means(path, 0, 1)]
+        return kinds[-1] if kinds else None
+
+    def _cover(self) -> None:
+        """Watch every directory in which a listed file is, or may be."""
+        known = set(self._directories.values())
+        for path in sorted(self._wanted("", [e.filled(0, 1).split("/") for e in self._manifest.entries])):
+            if path in known:
+                continue
+            full = os.path.join(self._work, path) if path else self._work
+            try:
+                watch = self._inotify.add_watch(full, TOUCHED | flags.ONLYDIR)
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                    continue
+                error.filename = full
+                raise
+            self._directories[watch] = path
+            if known:  # it is new: what was written into it before nobody has told
+                self._look_into(path, full)
+
+    def _look_into(self, path: str, full: str) -> None:
+        try:
+            names = os.listdir(full)
+        except OSError:
+            return
+        for name in names:
+            self._note(os.path.join(path, name), int(flags.MOVED_TO))
+
+    def _wanted(self, path: str, patterns: list[list[str]], whole: bool = False) -> set[str]:
+        """The directories from `path` down in which a file of these patterns may be. `whole`: any file below."""
+        found = {path}
+        trees = [entry for entry in self._manifest.entries if entry.tree]
+        try:
+            names = os.listdir(os.path.join(self._work, path))
+        except OSError:
+            return found
+        for name in names:
+            if not path and name in (SIDE, NAME):
+                continue
+            below = f"{path}/{name}" if path else name
+            inside = whole or any(entry.means(below, 0, 1) for entry in trees)
+            rest = [p[1:] for p in patterns if len(p) > 1 and p[0] != "**" and fnmatch.fnmatchcase(name, p[0])]
+            rest += [p for p in patterns if p[0] == "**"] + [p[2:] for p in patterns if p[0] == "**" and len(p) > 2]
+            if (inside or rest) and _is_directory(os.path.join(self._work, below)):
+                found |= self._wanted(below, [p for p in rest if p], inside)
+        return found
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,175 @@
+"""The recipes of docs/unmodified-programs.md, with the real programs: what they do when killed, without and with
+`safepoint run`."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lives import LONG
+from test_run import command_of, kill, processes_of, ran, run, wait_for
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+KILLS = 20 if LONG else 5
+
+
+def program(name: str) -> str:
+    """Where it is: on the path, or beside this Python."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"needs the program {name}")
+    return found
+
+
+@pytest.fixture
+def melt(tmp_path: Path) -> Path:
+    work = tmp_path / "melt"
+    shutil.copytree(EXAMPLES / "lammps", work)
+    return work
+
+
+def in_the_write(*command: str, file: str, at: int) -> list[str]:
+    """The command, killed at this write to that file."""
+    inject = f"inject=write:signal=KILL:when={at}"
+    return [program("strace"), "-f", "-qq", "-o", "/dev/null", "-P", file, "-e", "trace=write", "-e", inject, *command]
+
+
+def kill_all(leader: int, *protector: int) -> None:
+    """Until nothing is left that keeps the lock; strace last, or what it holds up would go on."""
+    for pid in protector:
+        kill(pid)
+    while members := processes_of(leader):
+        for pid in reversed(members):
+            kill(pid)
+
+
+def thermo(output: str) -> list[str]:
+    """The lines of thermodynamic output, each with its step."""
+    return re.findall(r"^ +\d+ +-?\d+\.\d+ +.*$", output, re.M)
+
+
+def test_lammps_killed_in_the_write_of_its_restart_file_cannot_go_on_by_itself(melt: Path) -> None:
+    """What we protect from; were this to succeed, the recipe would be for nothing."""
+    lmp = program("lmp")
+    command = in_the_write(lmp, "-in", "in.melt", file=str(melt / "melt.restart"), at=120)
+    subprocess.run(command, cwd=melt, capture_output=True)
+    done = subprocess.run([lmp, "-in", "in.again"], cwd=melt, capture_output=True, text=True)
+    assert done.returncode and re.search("Unexpected end of file|corrupted LAMMPS restart file", done.stdout)
+
+
+@pytest.mark.timeout(300)
+def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(melt: Path) -> None:
+    """Killed at random and in the write; its last thermodynamic output is that of LAMMPS restarted undisturbed at the
+    same steps."""
+    lmp = program("lmp")
+    again = f"sh -c 'exec {lmp} -in in.again >> out'"
+    first = ["sh", "-c", f"exec {lmp} -in in.melt >> out"]
+    rng = random.Random(9)
+    begun: list[int] = []
+    writes = 0
+
+    def note() -> None:
+        """The step at which this life began, and that all of what it had read was good."""
+        text = (melt / "out").read_text() if (melt / "out").exists() else ""
+        assert "ERROR" not in text
+        lines = thermo(text)
+        if lines:
+            begun.append(int(lines[0].split()[0]))
+
+    for number in range(KILLS):
+        (melt / "out").unlink(missing_ok=True)
+        if number % 3 == 2:
+            at = rng.randrange(1, 87)
+            command = in_the_write(lmp, "-in", "in.melt", file=str(melt / "melt.restart"), at=at)
+            resumed = " ".join(in_the_write(lmp, "-in", "in.again", file=str(melt / "melt.restart"), at=at))
+            said = ran(melt, "--resume-command", f"sh -c 'exec {resumed} >> out'", "--", *command, status=None)
+            assert "goes on from set" in said or not begun
+            writes += 1
+        else:
+            with run(melt, "--resume-command", again, "--", *first) as protected:
+                wait_for(lambda: command_of(protected))
+                time.sleep(rng.uniform(0.2, 0.8))
+                kill_all(command_of(protected) or protected.pid, protected.pid)
+        note()
+    ran(melt, "--resume-command", again, "--", *first)
+    note()
+    undisturbed = melt.parent / "undisturbed"
+    shutil.copytree(EXAMPLES / "lammps", undisturbed)
+    assert begun == sorted(begun) and len({*begun}) > 2, begun
+    text, script = "", "in.melt"
+    for last in [*(step for step in sorted({*begun}) if step), 2000]:
+        command = [lmp, "-in", script, "-var", "last", str(last)]
+        text = subprocess.run(command, cwd=undisturbed, capture_output=True, text=True, check=True).stdout
+        script = "in.again"
+    assert thermo((melt / "out").read_text())[-1] == thermo(text)[-1] and thermo(text)[-1].split()[0] == "2000"
+    print(f"LAMMPS: {KILLS} kills, {writes} of them in the write; restarted at steps {begun}")
+
+
+@pytest.fixture
+def beam(tmp_path: Path) -> Path:
+    work = tmp_path / "beam"
+    shutil.copytree(EXAMPLES / "calculix", work)
+    return work
+
+
+SLOW = "renameat2,rename,renameat"  # what gives the new restart file its name; held up, to be hit for sure
+
+
+def held_up(beam: Path) -> list[str]:
+    """A first start in which the restart file is away for a third of a second each time."""
+    inject = f"inject={SLOW}:delay_enter=300000"
+    return [program("strace"), "-f", "-qq", "-o", "/dev/null", "-e", f"trace={SLOW}", "-e", inject, "sh", "first.sh"]
+
+
+def last_displacements(beam: Path) -> list[str]:
+    return (beam / "beam.dat").read_text().splitlines()[-9:]
+
+
+def test_calculix_killed_between_removing_and_renaming_has_no_restart_file(beam: Path) -> None:
+    """What we protect from."""
+    program("ccx")
+    done = subprocess.Popen(held_up(beam), cwd=beam, stdout=subprocess.DEVNULL, start_new_session=True)
+    wait_for((beam / "beam.rout").exists)
+    wait_for(lambda: not (beam / "beam.rout").exists())
+    kill_all(done.pid)
+    done.wait()
+    assert not (beam / "beam.rout").exists()
+
+
+@pytest.mark.timeout(300)
+def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
+    beam: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at random, and while it has no restart file."""
+    program("ccx")
+    monkeypatch.setenv("STEPS", str(20 * KILLS))
+    undisturbed = beam.parent / "undisturbed"
+    shutil.copytree(EXAMPLES / "calculix", undisturbed)
+    subprocess.run(["sh", "first.sh"], cwd=undisturbed, check=True, stdout=subprocess.DEVNULL)
+    rng = random.Random(10)
+    away = 0
+    for number in range(KILLS):
+        command = held_up(beam) if number == 0 else ["sh", "first.sh"]
+        options = {"stdout": subprocess.DEVNULL}
+        with run(beam, "--resume-command", "sh again.sh", "--", *command, **options) as protected:
+            wait_for(lambda: command_of(protected) or protected.poll() is not None)
+            leader = command_of(protected)
+            assert leader, protected.communicate()[1]
+            if number == 0:
+                for _ in range(2):
+                    wait_for((beam / "beam.rout").exists)
+                    wait_for(lambda: not (beam / "beam.rout").exists())
+            else:
+                time.sleep(rng.uniform(0.15, 0.5))
+            kill_all(leader, protected.pid)
+            away += not (beam / "beam.rout").exists()
+    ran(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh")
+    assert last_displacements(beam) == last_displacements(undisturbed)
+    assert away
+    print(f"CalculiX: {KILLS} kills, {away} of them while it had no restart file")

@@ -1,0 +1,542 @@
+"""`safepoint run`: programs that know nothing of the library, killed as a whole, in part, and with their protector.
+
+The solvers here rewrite their files in place, as such programs do: a shell script whose every file is written by a
+process of its own, a C program, and one that rewrites a directory of ten files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lives import LONG
+
+from safepoint import Session
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify, /proc and the process connector"),
+    pytest.mark.timeout(300),
+]
+ROWS = 2000  # numbers in a file: enough for a kill to find it half written
+KILLS = 50 if LONG else 8
+
+SHELL = """
+k=0
+[ -f a.txt ] && read k < a.txt
+while [ $k -lt $1 ]; do
+    k=$((k + 1))
+    sleep 0.01
+    echo "$k" >> log.txt
+    seq $k $((k + ROWS)) > a.txt
+    seq $k $((k + ROWS)) > b.txt
+done
+""".replace("ROWS", str(ROWS))
+
+C = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+static void put(const char *name, const char *how, int k, int rows) {
+    FILE *file = fopen(name, how);
+    for (int i = 0; i <= rows; i++) fprintf(file, "%d\\n", k + i);
+    fclose(file);
+}
+int main(int argc, char **argv) {
+    struct timespec pause = {0, 10000000};
+    int k = 0;
+    FILE *file = fopen("a.txt", "r");
+    if (file) { if (fscanf(file, "%d", &k) != 1) return 9; fclose(file); }
+    while (k < atoi(argv[1])) {
+        k++;
+        nanosleep(&pause, NULL);
+        put("log.txt", "a", k, 0);
+        put("a.txt", "w", k, ROWS);
+        put("b.txt", "w", k, ROWS);
+    }
+    return 0;
+}
+""".replace("ROWS", str(ROWS))
+
+DIRECTORY = """
+k=0
+[ -f out/9.txt ] && read k < out/9.txt
+while [ $k -lt $1 ]; do
+    k=$((k + 1))
+    sleep 0.01
+    mkdir -p out
+    for i in 0 1 2 3 4 5 6 7 8 9; do seq $k $((k + ROWS / 8)) > out/$i.txt; done
+    echo "$k" > done.txt
+done
+""".replace("ROWS", str(ROWS))
+
+TWO = "a.txt\nb.txt\nlog.txt append\n"
+
+
+def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "safepoint", "run", "--dir", work, *arguments]
+    return subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def ran(work: Path, *arguments: object, status: int | None = 0) -> str:
+    """What an undisturbed `safepoint run` says; it must end with this status. None: with any but 0."""
+    with run(work, *arguments) as program:
+        said = program.communicate(timeout=60)[1]
+    assert program.returncode == status if status is not None else program.returncode, said
+    return said
+
+
+def shell(*lines: str) -> list[str]:
+    return ["sh", "-c", "\n".join(lines)]
+
+
+def given_back(work: Path) -> tuple[int | None, bool]:
+    """The step that the next start finds, and whether the run was finished."""
+    with Session(work, in_place=True) as session:
+        point = session.restore()
+        session.close()
+    return (None, False) if point is None else (point.step, point.finished)
+
+
+def sets(work: Path) -> list[int]:
+    return sorted(int(path.parent.name[4:]) for path in work.glob(".safepoint.d/rank-00000/set-*/record.json"))
+
+
+def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.005)
+
+
+# Random kills.
+
+
+def processes_of(leader: int) -> list[int]:
+    """All in the session of the command, and its first process."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                if leader in (int(fields[3]), int(name)) and fields[0] not in "ZX":
+                    found.append(int(name))
+    return found
+
+
+def command_of(program: subprocess.Popen[str]) -> int | None:
+    """The first process of the command that this `safepoint run` protects."""
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        return int(children[0]) if children else None
+    return None
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def strike(program: subprocess.Popen[str], what: str, rng: random.Random) -> bool:
+    """Whether something was killed."""
+    leader = command_of(program)
+    if leader is None or program.poll() is not None:
+        return False
+    members = processes_of(leader)
+    if what == "one process":
+        kill(rng.choice([pid for pid in members if pid != leader] or [leader]))
+        time.sleep(rng.uniform(0, 0.2))  # what it leaves is seen, and must not be taken
+        kill(program.pid)
+    elif what == "the solver":
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(leader, signal.SIGKILL)
+    else:
+        for pid in (program.pid, *members):
+            kill(pid)
+    program.wait()
+    for pid in processes_of(leader):  # what outlives the protector keeps the lock: as an operator would
+        kill(pid)
+    wait_for(lambda: not processes_of(leader))
+    return True
+
+
+def two_files(work: Path) -> None:
+    if not (work / "a.txt").exists():
+        assert not (work / "b.txt").exists()
+        return
+    a, b = ((work / name).read_text().split() for name in ("a.txt", "b.txt"))
+    step = int(a[0])
+    assert a == b == [str(step + i) for i in range(ROWS + 1)]
+    log = (work / "log.txt").read_text().split()
+    assert log[:step] == [str(k) for k in range(1, step + 1)]
+    assert len(log) <= step + 1, "a row of the iteration that had begun, at most"
+
+
+def directory(work: Path) -> None:
+    if (work / "done.txt").exists():
+        step = int((work / "done.txt").read_text())
+        assert len(list((work / "out").iterdir())) == 10
+        for path in (work / "out").iterdir():
+            assert path.read_text().split() == [str(step + i) for i in range(ROWS // 8 + 1)], path
+
+
+def killed_again_and_again(
+    work: Path, command: list[str], whole: Callable[[Path], None], kills: int, steps: int, last: str
+) -> int:
+    """Until it reaches its end; the number of kills."""
+    rng = random.Random(f"{command[:2]} {kills}")
+    hit = 0
+    while hit < kills:
+        program = run(work, "--", *command, steps)
+        time.sleep(rng.uniform(0.25, 0.9))
+        hit += strike(program, rng.choice(["one process", "the solver", "everything"]), rng)
+        said = program.communicate(timeout=60)[1]
+        finished = given_back(work)[1]
+        whole(work)
+        if finished:  # it was quicker than the kills
+            steps += 20
+            shutil.rmtree(work / ".safepoint.d")
+    ran(work, "--", *command, steps)
+    whole(work)
+    assert (work / last).read_text().split()[0] == str(steps), said
+    return hit
+
+
+@pytest.mark.parametrize("language", ["shell", "C", "directory"])
+def test_a_program_that_nobody_may_change_is_killed_at_random_and_always_goes_on_from_a_whole_set(
+    tmp_path: Path, language: str
+) -> None:
+    """G1, G3, and the end is reached: of the solver, of one process of it, of everything with its protector."""
+    work = tmp_path / "work"
+    work.mkdir()
+    command = ["sh", str(tmp_path / "solver")]
+    if language == "C":
+        compiler = shutil.which("cc")
+        if compiler is None:
+            pytest.skip("needs a C compiler")
+        (tmp_path / "solver.c").write_text(C)
+        subprocess.run([compiler, "-o", tmp_path / "solver", tmp_path / "solver.c"], check=True)
+        command = [str(tmp_path / "solver")]
+    else:
+        (tmp_path / "solver").write_text(SHELL if language == "shell" else DIRECTORY)
+    (work / ".safepoint").write_text(TWO if language != "directory" else "out/ copy\ndone.txt mark\n")
+    whole, last = (directory, "done.txt") if language == "directory" else (two_files, "a.txt")
+    hit = killed_again_and_again(work, command, whole, KILLS, 40 + 10 * KILLS, last)
+    print(f"{language}: {hit} kills")
+
+
+# What a death may have torn.
+
+
+def solver_with(torn: str) -> list[str]:
+    """Three good iterations; in the fourth the writer of a.txt does `torn`, and the script goes on."""
+    return shell(
+        "for k in 1 2 3 4; do",
+        "    sleep 0.2",
+        f'    if [ $k = 4 ]; then sh -c "{torn}"; else echo $k whole > a.txt; fi',
+        "    echo $k whole > b.txt",
+        "done",
+        "sleep 0.5",
+        "exit 1",  # the end is not taken, so that only what was seen on the way counts
+    )
+
+
+@pytest.mark.parametrize(
+    ("torn", "taken"),
+    [
+        ("echo 4 whole > a.txt", 4),
+        ("exec > a.txt; printf 'to'; kill -9 \\$\\$", 3),
+        ("exec > a.txt; printf 'to'; exit 3", 3),
+    ],
+    ids=["whole", "killed", "failed"],
+)
+def test_what_a_dying_process_closed_is_not_taken(tmp_path: Path, torn: str, taken: int) -> None:
+    """A killed writer closes its file too, and the script around it may not even look."""
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    said = ran(tmp_path, "--", *solver_with(torn), status=1)
+    assert ("not taken, as it may be torn" in said) == (taken == 3), said
+    assert given_back(tmp_path) == (taken, False)
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == f"{taken} whole\n"
+
+
+def test_where_the_kernel_does_not_tell_how_processes_end_every_end_is_a_bad_one(tmp_path: Path) -> None:
+    """An older kernel, or a container: then only what the command writes by itself, without children, is taken."""
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    code = (
+        "from safepoint.cli import processes; processes._Exits.open = classmethod(lambda cls: None)\n"
+        "from safepoint.cli.run import run; run()"
+    )
+    by_itself = "\n".join(
+        (
+            "import time",
+            "for k in (1, 2, 3):",
+            "    time.sleep(0.2)",
+            "    for name in 'ab': open(name + '.txt', 'w').write(str(k))",
+            "time.sleep(0.3); exit(1)",
+        )
+    )
+    subprocess.run([sys.executable, "-c", code, "--dir", tmp_path, "--", sys.executable, "-c", by_itself], check=False)
+    assert given_back(tmp_path) == (3, False)
+    shutil.rmtree(tmp_path / ".safepoint.d")
+    by_others = shell("for k in 4 5; do sleep 0.2; echo $k > a.txt; echo $k > b.txt; done", "exit 1")
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--dir", tmp_path, "--", *by_others], capture_output=True, text=True
+    )
+    assert "this system does not tell how" in done.stderr
+    assert sets(tmp_path) == [1], "what was there at the start"
+
+
+def test_a_file_that_is_never_closed_is_never_saved_torn_and_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.db\n")
+    code = "from safepoint.cli import run as r; r.NEVER_CLOSED = 0.5; r.run()"
+    solver = (
+        "import os, time\nfile = open('a.db', 'w')\nfor k in range(30):\n    file.seek(0); file.write(str(k))\n"
+        "    file.flush(); time.sleep(0.1)\nos._exit(1)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--dir", tmp_path, "--", sys.executable, "-c", solver],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "a.db is never closed, but held open for writing by descriptor" in done.stderr, done.stderr
+    assert "--until" in done.stderr and sets(tmp_path) == []
+
+
+def test_a_set_is_not_taken_while_one_of_its_files_is_open(tmp_path: Path) -> None:
+    """All were closed once, and one is open again: the next iteration has begun."""
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    solver = shell("echo 1 > a.txt; exec 3> a.txt; echo half >&3; echo 1 > b.txt; sleep 0.5; kill -9 $$")
+    ran(tmp_path, "--", *solver, status=137)
+    assert sets(tmp_path) == [] and given_back(tmp_path) == (None, False)
+    assert not (tmp_path / "a.txt").exists(), "torn first files are set aside"
+
+
+def test_what_was_written_after_the_mark_belongs_to_the_next_set(tmp_path: Path) -> None:
+    """It begins at once, so that hardly any look finds the moment between; what is found is never mixed."""
+    (tmp_path / ".safepoint").write_text("*.dat\nlast.txt mark\n")
+    solver = shell(
+        "echo 0 > a.dat; echo 0 > last.txt; sleep 0.4",
+        "for k in 1 2 3 4 5 6 7 8 9; do echo $k > last.txt; echo $((k + 1)) > a.dat; sleep 0.1; done; kill -9 $$",
+    )
+    ran(tmp_path, "--", *solver, status=137)
+    assert given_back(tmp_path)[0] is not None
+    assert (tmp_path / "a.dat").read_text() == (tmp_path / "last.txt").read_text()
+
+
+def test_all_of_the_command_stand_still_for_the_look_and_go_on_after_it(tmp_path: Path) -> None:
+    """Those in sessions of their own too, as mpiexec and timeout make them; and no other process."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "look").write_text("for pid in $(cat pids) $PPID; do cut -d' ' -f3 /proc/$pid/stat; done > states\n")
+    solver = shell(
+        "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.02; done' &",
+        "(setsid sh -c 'echo $$ >> pids; exec sleep 9' &)",  # whose parent has ended
+        "echo $$ >> pids; sleep 0.3; echo 1 > a.txt; sleep 0.5; cat $(sed 's:.*:/proc/&/stat:' pids) > after; kill 0",
+    )
+    with run(tmp_path, "--check", "sh look", "--", *solver) as program:
+        wait_for((tmp_path / "after").exists)
+        time.sleep(0.1)
+        for pid in (tmp_path / "pids").read_text().split():
+            kill(int(pid))
+        program.communicate(timeout=30)
+    *states, own = (tmp_path / "states").read_text().split()
+    assert states == ["T", "T", "T"] and own != "T"
+    assert "T" not in [line.split()[2] for line in (tmp_path / "after").read_text().splitlines()]
+
+
+def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = shell("for k in 1 2 3; do echo $k > a.txt; sleep 0.3; done", "exit 1")
+    said = ran(tmp_path, "--check", "grep -q 2 a.txt", "--", *solver, status=1)
+    assert "not taken: grep -q 2 a.txt ended with status 1" in said
+    given_back(tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "why"),
+    [
+        ("*.dat\n", r":1: \*\.dat can be any number of files.*attribute mark"),
+        ("out/\n", r":1: out can be any number of files|:1: out/ can be any number of files"),
+        ("u-{rank}.dat\n", r"does not know the ranks of the command"),
+        ("log append\n", r"no file is rewritten for each set"),
+        ("*.dat mark\n", r"a mark is one file"),
+    ],
+)
+def test_a_manifest_from_which_nobody_could_tell_when_a_set_is_complete_is_refused(
+    tmp_path: Path, manifest: str, why: str
+) -> None:
+    (tmp_path / ".safepoint").write_text(manifest)
+    said = ran(tmp_path, "--", "touch", "started", status=10)
+    assert re.search(why, said), said
+    assert not (tmp_path / "started").exists()
+
+
+# Starts, ends and restarts.
+
+
+def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "first").write_text('echo "first $SAFEPOINT_STEP" > a.txt; sleep 0.3; exit 4\n')
+    (tmp_path / "again").write_text('echo "again $SAFEPOINT_STEP $SAFEPOINT_SET $(cat a.txt)" > told; exit 0\n')
+    ran(tmp_path, "--resume-command", "sh again", "--", "sh", "first", status=4)
+    ran(tmp_path, "--resume-command", "sh again", "--", "sh", "first")
+    assert (tmp_path / "told").read_text() == "again 1 1 first \n"
+
+
+def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = shell(
+        "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; sleep 0.3; [ $k -ge 3 ] && exit 0",
+        "echo torn > a.txt; kill -9 $$",
+    )
+    said = ran(tmp_path, "--retries", 5, "--", *solver)
+    assert said.count("the command ended with status 137; try 1 of 5 in 1 s") == 2
+    assert given_back(tmp_path) == (3, True) and (tmp_path / "a.txt").read_text() == "3\n"
+
+
+def test_a_set_from_which_the_command_fails_at_once_is_put_aside_after_three_times(tmp_path: Path) -> None:
+    """The same bad set restored for ever would be a crash loop; each try may be a job of its own."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    ran(tmp_path, "--", *shell("for k in good bad; do echo $k > a.txt; sleep 0.3; done; exit 1"), status=1)
+    assert sets(tmp_path) == [1, 2]
+    solver = shell("read what < a.txt; [ $what = good ] || exit 7; echo done > a.txt")
+    for _ in range(3):
+        ran(tmp_path, "--", *solver, status=7)
+    said = ran(tmp_path, "--", *solver)
+    assert "failed at once 3 times in a row: it is put aside" in said and "failed-00000002" in said
+    assert (tmp_path / "a.txt").read_text() == "done\n"
+
+
+@pytest.mark.parametrize("until", ["3", "enough", "grep -q 3 a.txt"])
+def test_a_program_that_runs_in_pieces_is_run_until_it_is_done(tmp_path: Path, until: str) -> None:
+    """Killed in the third piece, it begins that piece again; a file that it never closes is whole at the end."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = shell(
+        "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k >> pieces",
+        "echo torn > a.txt; [ $(grep -c 3 pieces) = 1 ] && echo 3 >> pieces && kill -9 $$",
+        "exec 3> a.txt; echo $k >&3; [ $k = 3 ] && touch enough; exit 0",
+    )
+    ran(tmp_path, "--until", until, "--", *solver, status=137)
+    assert given_back(tmp_path) == (2, False)
+    ran(tmp_path, "--until", until, "--", *solver)
+    assert given_back(tmp_path) == (3, True) and (tmp_path / "a.txt").read_text() == "3\n"
+
+
+def test_a_finished_run_is_not_started_again_unless_asked(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    ran(tmp_path, "--", *shell("echo 1 > a.txt"))
+    (tmp_path / "a.txt").write_text("looked at, and corrected by hand\n")
+    said = ran(tmp_path, "--", *shell("echo 2 > a.txt"))
+    assert "the run was finished at step 1" in said and "--again" in said
+    assert (tmp_path / "a.txt").read_text() == "looked at, and corrected by hand\n"
+    ran(tmp_path, "--again", "--", *shell("cat a.txt > before; echo 2 > a.txt"))
+    assert (tmp_path / "before").read_text() == "looked at, and corrected by hand\n"
+
+
+def test_initial_files_are_the_first_set(tmp_path: Path) -> None:
+    """They are rewritten in place: killed in the first iteration, nothing else would be whole."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "a.txt").write_text("initial\n")
+    ran(tmp_path, "--", *shell("exec > a.txt; printf to; kill -9 $$"), status=137)
+    assert given_back(tmp_path) == (0, False) and (tmp_path / "a.txt").read_text() == "initial\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_the_command_and_its_status_is_ours(tmp_path: Path, number: int) -> None:
+    """It may save what it has and end well: that is a set, but not the end of the run."""
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    (tmp_path / "b.txt").write_text("only written at other times")
+    solver = shell(
+        "trap 'echo saved > a.txt; exit 0' TERM INT", "trap 'echo told > a.txt; exit 5' USR1", "touch ready",
+        "while :; do sleep 0.05; done",
+    )  # fmt: skip
+    with run(tmp_path, "--tolerate", "all", "--retries", 3, "--", *solver) as program:
+        wait_for((tmp_path / "ready").exists)
+        program.send_signal(number)
+        if number == signal.SIGUSR1:
+            wait_for(lambda: (tmp_path / "a.txt").exists())
+            program.send_signal(signal.SIGTERM)  # it is about to be tried again
+        said = program.communicate(timeout=30)[1]
+    assert program.returncode == (5 if number == signal.SIGUSR1 else 0), said
+    assert given_back(tmp_path)[1] is False
+    if number != signal.SIGUSR1:
+        assert (tmp_path / "a.txt").read_text() == "saved\n"
+
+
+def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:
+    """Our own death kills the first process of the command; what else it had started keeps the lock."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    program = run(tmp_path, "--", *shell("setsid sleep 60 & echo $! > orphan; touch ready; wait"))
+    wait_for((tmp_path / "ready").exists)
+    leader = command_of(program)
+    orphan = int((tmp_path / "orphan").read_text())
+    try:
+        kill(program.pid)
+        program.wait()  # what it said is still open in the orphan
+        assert leader is not None
+        wait_for(lambda: not Path(f"/proc/{leader}").exists() or leader not in processes_of(leader))
+        said = ran(tmp_path, "--", "true", status=13)
+        assert f"process {program.pid}" in said and "which is gone, but what it had started is not" in said, said
+        assert f"process {orphan} (sleep)" in said
+    finally:
+        kill(orphan)
+        program.communicate()
+    wait_for(lambda: not Path(f"/proc/{orphan}").exists())
+    ran(tmp_path, "--", *shell("echo 1 > a.txt"))
+
+
+def test_a_command_that_cannot_be_started_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    assert "cannot start no-such-program: No such file" in ran(tmp_path, "--", "no-such-program", status=10)
+
+
+def test_a_save_that_fails_is_said_loudly_and_the_command_goes_on(tmp_path: Path) -> None:
+    """G7: its computation may be worth more than what is lost if it is killed now; the set before is intact."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    side = tmp_path / ".safepoint.d/rank-00000"
+    solver = shell(
+        "echo 1 > a.txt; sleep 0.4",
+        f"for n in 2 3 4; do rm -rf {side}/set-0000000$n; echo in the way > {side}/set-0000000$n; done",
+        "echo 2 > a.txt; sleep 0.4; exit 1",
+    )
+    said = ran(tmp_path, "--", *solver, status=1)
+    assert "NOT SAVED: set 2" in said, said
+    for path in side.glob("set-*"):
+        if path.is_file():
+            path.unlink()
+    assert given_back(tmp_path) == (1, False)
+
+
+def test_under_mpiexec_all_ranks_stand_still_for_a_look(tmp_path: Path) -> None:
+    """mpiexec makes process groups of its own; a killed rank is noticed all the same."""
+    mpiexec = shutil.which("mpiexec") or str(Path(sys.executable).with_name("mpiexec"))
+    if not os.path.exists(mpiexec):
+        pytest.skip("needs mpiexec")
+    (tmp_path / ".safepoint").write_text("part-*.txt\nlast.txt mark\n")
+    (tmp_path / "solver.py").write_text(
+        "import time\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
+        "for k in range(1, 200):\n"
+        "    open(f'part-{comm.rank}.txt', 'w').write(f'{k} ' * 1000)\n    comm.Barrier()\n"
+        "    if comm.rank == 0: open('last.txt', 'w').write(str(k))\n    comm.Barrier(); time.sleep(0.05)\n"
+    )
+    with run(tmp_path, "--", mpiexec, "-n", "2", sys.executable, tmp_path / "solver.py") as program:
+        wait_for(lambda: len(sets(tmp_path)) == 2)
+        leader = command_of(program)
+        assert leader is not None
+        ranks = subprocess.run(["pgrep", "-f", f"{tmp_path}/solver.py"], capture_output=True, text=True).stdout.split()
+        own = [int(pid) for pid in ranks if int(pid) not in (program.pid, leader)]
+        kill(own[-1])
+        program.communicate(timeout=60)
+    assert program.returncode != 0
+    step, _ = given_back(tmp_path)
+    texts = {path.read_text() for path in tmp_path.glob("part-*.txt")}
+    assert step and len(texts) == 1, "one step, on all ranks"
+    assert texts == {f"{(tmp_path / 'last.txt').read_text()} " * 1000}
