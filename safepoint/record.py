@@ -98,8 +98,8 @@ class Root:
 
     def unknown(self, disk: Disk) -> list[str]:
         """The names in this root that are none of the library's."""
-        known = {os.path.basename(name) for name in (self.lock, self.owner, self.baseline, self.log, self.stage)}
-        known |= {os.path.basename(self.discarded), os.path.basename(self.baseline) + ".new"}
+        ours = (self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts)
+        known = {os.path.basename(name) + end for name in ours for end in ("", ".new")}
         return [name for name in disk.listdir(self.path) if name not in known and not _STATES.fullmatch(name)]
 
     def beyond(self, disk: Disk) -> list[Root]:

@@ -456,7 +456,7 @@ def extract(
 
     def bring(file: StoredFile) -> None:
         path, target = root.where(record.number, file), os.path.join(top, file.path)
-        # Of a file that only grows the first bytes, as if it were a bundle that begins with them.
+        # Of a file that only grows the first bytes, as if it were a bundle: a reflink would bring what came after them.
         part = file._replace(kept="tar") if file.kind == "append" else file
         _read_out(disk, path, part, target, progress)
         disk.dress(target, file.mode, file.mtime_ns)

@@ -663,12 +663,13 @@ def test_while_a_command_holds_the_directory_it_is_named_to_a_run(work: Path) ->
     with subprocess.Popen(
         [sys.executable, "-m", "safepoint", "drop", "1", str(work)], stdin=its, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert running.stderr
-        assert running.stderr.read(6) == "Remove"
-        with pytest.raises(safepoint.LockedError, match=rf"process {running.pid} .* drop 1"):
-            safepoint.Session(work)
-        os.write(mine, b"n\n")
-        running.communicate(timeout=60)
+        try:
+            assert running.stderr and running.stderr.read(6) == "Remove"
+            with pytest.raises(safepoint.LockedError, match=rf"process {running.pid} .* drop 1"):
+                safepoint.Session(work)
+        finally:
+            os.write(mine, b"n\n")
+            running.communicate(timeout=60)
     assert running.returncode == 10 and [s["number"] for s in answer("status", work)["sets"]] == [3, 2, 1]
 
 

@@ -268,6 +268,34 @@ def test_what_a_dying_process_closed_is_not_taken(tmp_path: Path, torn: str, tak
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == f"{taken} whole\n"
 
 
+@pytest.mark.parametrize("manifest", ["a.txt\nb.txt\n", "a.txt\nb.txt\nlast.txt mark\n"], ids=["counted", "marked"])
+def test_a_good_end_does_not_make_good_what_was_torn_on_the_way(tmp_path: Path, manifest: str) -> None:
+    """A look had noticed it, and the script, which did not, ends with status 0, without having written a.txt anew."""
+    (tmp_path / ".safepoint").write_text(manifest)
+    put = "{ echo $k > a.txt; echo $k > b.txt; echo $k > last.txt; }"
+    solver = shell(
+        f"for k in 1 2; do {put}; sleep 0.3; done",
+        "sh -c 'exec > a.txt; printf to; kill -9 $$'; echo 3 > b.txt; echo 3 > last.txt; sleep 0.5",
+        "echo 4 > b.txt; echo 4 > last.txt; sleep 0.5; exit 0",
+    )
+    said = ran(tmp_path, "--", *solver)
+    assert "the last files are not taken" in said, said
+    assert given_back(tmp_path) == (2, False)
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == "2\n"
+
+
+def test_a_segment_that_could_not_be_saved_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    side = tmp_path / ".safepoint.d/rank-00000"
+    (tmp_path / "block").write_text(
+        f"for n in 1 2 3 4; do [ -e {side}/set-0000000$n/record.json ] || {{ rm -rf {side}/set-0000000$n; "
+        f"echo in the way > {side}/set-0000000$n; }}; done\n"
+    )
+    segment = "k=0; [ -f a.txt ] && read k < a.txt; echo $((k + 1)) > a.txt; echo x >> pieces; [ -e go ] || sh block"
+    said = ran(tmp_path, "--until", "2", "--", *shell(segment), status=16)
+    assert "NOT SAVED" in said and (tmp_path / "pieces").read_text() == "x\n"
+
+
 def test_where_the_kernel_does_not_tell_how_processes_end_every_end_is_a_bad_one(tmp_path: Path) -> None:
     """An older kernel, or a container: then only what the command writes by itself, without children, is taken."""
     (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")

@@ -297,8 +297,7 @@ class Supervisor:
             status = _status(child)
             troubles = family.troubles(self._at_end) if family and family.told else []
             if status == 0 and self._good(troubles):
-                self._take("segment", wait=True)
-                return 0
+                return 0 if self._take("segment", wait=True) else SaveError.code
             return status or 1
         finally:
             if family:
@@ -321,7 +320,10 @@ class Supervisor:
             self._until_all_ended(child, family, watch)
             status = _status(child)
             watch.read()
-            troubles = family.troubles(self._at_end)
+            troubles = [
+                *family.troubles(self._at_end),
+                *(f"{path} was not written again after a process had died" for path in watch.suspects()),
+            ]
             if status or (self.asked_to_stop and not watch.touched):
                 return status
             if self._good(troubles):

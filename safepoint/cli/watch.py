@@ -78,17 +78,22 @@ class Watch:
         self._marked = self.touched = False
 
     def distrust(self) -> None:
-        """What was written until now may be torn: each file must be written again."""
+        """What was written since the last set may be torn: each of these files must be written again."""
         self._floor, self._marked = dict(self._counts), False
 
     @property
     def ready(self) -> bool:
         """Whether all of a set is written, as far as one can tell from what was closed."""
         if self._mark:
-            return self._marked
+            return self._marked and not self.suspects()
         counts = {self._counts.get(path, 0) for path in self._required}
         anew = all(self._counts.get(path, 0) > self._floor.get(path, 0) for path in self._required)
         return anew and len(counts) == 1 and not self._lost
+
+    def suspects(self) -> list[str]:
+        """The files that may be torn: written before something died, and not since."""
+        old = [path for path, count in self._floor.items() if self._counts[path] <= count]
+        return [path for path in old if os.path.lexists(os.path.join(self._work, path))]
 
     @property
     def lost(self) -> bool:
@@ -136,7 +141,7 @@ class Watch:
         if kind is None or not mask & TOUCHED:
             return
         self.touched = True
-        if mask & WRITTEN and not mask & flags.ISDIR:
+        if mask & WRITTEN and not mask & flags.ISDIR and kind != "append":
             self._counts[path] = self._counts.get(path, 0) + 1
         if path == self._mark:
             self._marked = bool(mask & WRITTEN)

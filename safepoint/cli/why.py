@@ -209,9 +209,9 @@ def _sentences(seen: Overview, forecast: Forecast, quick: bool) -> list[str]:
         forecast.error = forecast.error or seen.manifest_error
         found.append("A program cannot start here, as there is no good manifest. With one:")
     if seen.running:
-        found.append(f"A run is at work here ({seen.who}), so no other can start. If it were killed now:")
+        found.append(f"A run is at work here, so no other can start ({seen.who}). If it were killed now:")
     elif seen.who != "not running":
-        found.append(f"Here a run was {seen.who}. If it is no longer at work:")
+        found.append(f"Here a run was {seen.who}. If it does not:")
     found.append(forecast.sentence)
     if forecast.chosen:
         found.append("Its checksums were not read." if quick else "All its checksums hold.")
