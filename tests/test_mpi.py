@@ -194,10 +194,9 @@ def killed_in_rank_1(how: list[str], *, gate: str, restart: bool, inline: str) -
             job.until("gate", range(1, 2))
             pid = job.pids()[1]
             thread = int(job.lines(1)[-1].split()[1])
-            tracer = subprocess.Popen(
-                ["strace", "-qq", "-p", str(thread), *how], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-            )
-            wait_until_attached(thread, pid, tracer)
+            command = ["strace", "--quiet=personality,exit", "-p", str(thread), *how]
+            tracer = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            wait_until_attached(tracer)
             os.write(pipe, b"!")
             while alive(pid) and job.process.poll() is None:
                 job.check_time("rank 1")

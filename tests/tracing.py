@@ -26,10 +26,10 @@ def tracer(program: Running, gate: str, *how: str) -> Iterator[subprocess.Popen[
     """strace at one thread of a life that waits at a gate: the main one at `start`, the saver at `saver`."""
     threads = program.until(f"gate {gate} ").split()[2:]
     thread = threads[0] if gate == "start" else threads[1]
-    arguments = ["strace", "-qq", "-p", thread, *how]
+    arguments = ["strace", "--quiet=personality,exit", "-p", thread, *how]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as strace:
         try:
-            wait_until_attached(int(thread), int(threads[0]), strace)
+            wait_until_attached(strace)
             with contextlib.suppress(BrokenPipeError):  # killed in the very read that waits for this byte
                 program.go()
             yield strace
@@ -37,14 +37,12 @@ def tracer(program: Running, gate: str, *how: str) -> Iterator[subprocess.Popen[
             program.kill()  # then the tracer ends too
 
 
-def wait_until_attached(thread: int, pid: int, strace: subprocess.Popen[str]) -> None:
-    """Until the thread has a tracer, or was killed by it."""
-    status = Path(f"/proc/{pid}/task/{thread}/status")
-    while strace.poll() is None:
-        text = status.read_text()
-        if "TracerPid:\t0\n" not in text or "State:\tZ" in text:
+def wait_until_attached(strace: subprocess.Popen[str]) -> None:
+    """Until it says so, or has ended. The kernel names the tracer a moment before: what is called then is not seen."""
+    assert strace.stderr is not None
+    for line in strace.stderr:
+        if line.rstrip().endswith("attached"):
             return
-        time.sleep(0.001)
 
 
 def calls_of(directory: Path, gate: str, *arguments: object, end_after: str = "") -> list[Call]:
@@ -93,13 +91,30 @@ def stopped_at(directory: Path, gate: str, call: Call, *arguments: object) -> It
     how = at(call, "SIGSTOP")
     with Running(directory, *arguments, f"gate-{gate}") as program, tracer(program, gate, *how) as strace:
         assert strace.stderr is not None
-        yield program, any("stopped by SIGSTOP" in line for line in strace.stderr)
+        stopped = any("stopped by SIGSTOP" in line for line in strace.stderr)
+        if stopped:
+            wait_until_still(program)
+        yield program, stopped
 
 
 def stop(program: Running) -> None:
     """Let it stand still now, if it has not ended."""
-    stat = Path(f"/proc/{program.pid}/stat")
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+    with contextlib.suppress(ProcessLookupError):
         os.kill(program.pid, signal.SIGSTOP)
-        while stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
-            time.sleep(0.0005)
+        wait_until_still(program)
+
+
+def wait_until_still(program: Running) -> None:
+    """Until no thread of it runs. One that waits for the disk (D) will stop before it sees what it has waited for."""
+    end = time.monotonic() + 30
+    while any(state not in "TtZXD" for state in _states(program)):
+        assert time.monotonic() < end, f"it does not stop: {_states(program)}"
+        time.sleep(0.0005)
+
+
+def _states(program: Running) -> list[str]:
+    found = []
+    for path in Path(f"/proc/{program.pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found.append(path.read_text().rpartition(")")[2].split()[0])
+    return found

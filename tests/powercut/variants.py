@@ -94,7 +94,7 @@ def record_not_checked(put: Set) -> None:
 def restore_by_rename_instead_of_copy(put: Set) -> None:
     read_out = restore._read_out
 
-    def moves(disk: Any, path: str, file: Any, target: str = "", tick: Any = None) -> None:
+    def moves(disk: Any, path: str, file: Any, target: str = "", tick: Any = None, **_: Any) -> None:
         read_out(disk, path, file, "", tick)
         if target and file.kept == "raw":
             disk.rename(path, target)
