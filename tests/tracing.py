@@ -87,13 +87,15 @@ def killed_at(directory: Path, gate: str, call: Call, *arguments: object) -> Lif
 
 @contextmanager
 def stopped_at(directory: Path, gate: str, call: Call, *arguments: object) -> Iterator[tuple[Running, bool]]:
-    """A life that stands still after this call, all its threads; whether it got there, else it has ended."""
+    """A life that stands still, all its threads; whether after this call, else where it was as this thread ended."""
     how = at(call, "SIGSTOP")
     with Running(directory, *arguments, f"gate-{gate}") as program, tracer(program, gate, *how) as strace:
         assert strace.stderr is not None
         stopped = any("stopped by SIGSTOP" in line for line in strace.stderr)
         if stopped:
             wait_until_still(program)
+        else:  # the thread has ended, and others may go on
+            stop(program)
         yield program, stopped
 
 
