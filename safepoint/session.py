@@ -473,6 +473,11 @@ class Session:
         self._prune(record, agreed if self._peers.size > 1 else record.number, prepare=True)
         return record
 
+    @property
+    def saving(self) -> bool:
+        """Whether a set is in flight, so that the next `hide` would wait for it."""
+        return self._flight is not None and not self._flight.done()
+
     @_verb
     def wait(self) -> None:
         """Return when everything hidden so far is durable. Raises the `SaveError` of the set in flight if it failed.

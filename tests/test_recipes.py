@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import shutil
@@ -41,12 +42,14 @@ def in_the_write(*command: str, file: str, at: int) -> list[str]:
 
 
 def kill_all(leader: int, *protector: int) -> None:
-    """Until nothing is left that keeps the lock; strace last, or what it holds up would go on."""
+    """Until nothing is left that keeps the lock."""
     for pid in protector:
         kill(pid)
-    while members := processes_of(leader):
-        for pid in reversed(members):
-            kill(pid)
+    for _ in range(3):  # one that was just being forked is seen a moment later
+        while members := processes_of(leader):
+            for pid in reversed(members):
+                kill(pid)
+        time.sleep(0.05)
 
 
 def thermo(output: str) -> list[str]:
@@ -118,13 +121,13 @@ def beam(tmp_path: Path) -> Path:
     return work
 
 
-SLOW = "renameat2,rename,renameat"  # what gives the new restart file its name; held up, to be hit for sure
-
-
-def held_up(beam: Path) -> list[str]:
-    """A first start in which the restart file is away for a third of a second each time."""
-    inject = f"inject={SLOW}:delay_enter=300000"
-    return [program("strace"), "-f", "-qq", "-o", "/dev/null", "-e", f"trace={SLOW}", "-e", inject, "sh", "first.sh"]
+def held_up(beam: Path) -> str:
+    """A PATH on which the new restart file gets its name a third of a second late, so that a kill is sure to hit."""
+    late = beam.parent / "late"
+    late.mkdir()
+    (late / "mv").write_text(f'#!/bin/sh\nsleep 0.3\nexec {program("mv")} "$@"\n')
+    (late / "mv").chmod(0o755)
+    return f"{late}{os.pathsep}{os.environ['PATH']}"
 
 
 def last_displacements(beam: Path) -> list[str]:
@@ -134,7 +137,10 @@ def last_displacements(beam: Path) -> list[str]:
 def test_calculix_killed_between_removing_and_renaming_has_no_restart_file(beam: Path) -> None:
     """What we protect from."""
     program("ccx")
-    done = subprocess.Popen(held_up(beam), cwd=beam, stdout=subprocess.DEVNULL, start_new_session=True)
+    environment = {**os.environ, "PATH": held_up(beam)}
+    done = subprocess.Popen(
+        ["sh", "first.sh"], cwd=beam, stdout=subprocess.DEVNULL, start_new_session=True, env=environment
+    )
     wait_for((beam / "beam.rout").exists)
     wait_for(lambda: not (beam / "beam.rout").exists())
     kill_all(done.pid)
@@ -153,11 +159,11 @@ def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
     shutil.copytree(EXAMPLES / "calculix", undisturbed)
     subprocess.run(["sh", "first.sh"], cwd=undisturbed, check=True, stdout=subprocess.DEVNULL)
     rng = random.Random(10)
-    away = 0
+    away, late = 0, held_up(beam)
     for number in range(KILLS):
-        command = held_up(beam) if number == 0 else ["sh", "first.sh"]
-        options = {"stdout": subprocess.DEVNULL}
-        with run(beam, "--resume-command", "sh again.sh", "--", *command, **options) as protected:
+        environment = {**os.environ, "PATH": late} if number == 0 else dict(os.environ)
+        options = {"stdout": subprocess.DEVNULL, "env": environment}
+        with run(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh", **options) as protected:
             wait_for(lambda: command_of(protected) or protected.poll() is not None)
             leader = command_of(protected)
             assert leader, protected.communicate()[1]

@@ -17,11 +17,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from lives import LONG
 
 from safepoint import Session
+from safepoint.disk import Disk
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify, /proc and the process connector"),
@@ -78,6 +80,24 @@ while [ $k -lt $1 ]; do
     echo "$k" > done.txt
 done
 """.replace("ROWS", str(ROWS))
+
+THREADS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *write_half(void *none) {
+    FILE *file = fopen("a.txt", "w");
+    fputs("half", file);
+    fflush(file);
+    sleep(60);
+    return none;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, write_half, NULL);
+    pthread_exit(NULL);
+}
+"""
 
 TWO = "a.txt\nb.txt\nlog.txt append\n"
 
@@ -274,7 +294,7 @@ def test_a_good_end_does_not_make_good_what_was_torn_on_the_way(tmp_path: Path, 
     (tmp_path / ".safepoint").write_text(manifest)
     put = "{ echo $k > a.txt; echo $k > b.txt; echo $k > last.txt; }"
     solver = shell(
-        f"for k in 1 2; do {put}; sleep 0.3; done",
+        f"for k in 1 2; do {put}; sleep 0.6; done",
         "sh -c 'exec > a.txt; printf to; kill -9 $$'; echo 3 > b.txt; echo 3 > last.txt; sleep 0.5",
         "echo 4 > b.txt; echo 4 > last.txt; sleep 0.5; exit 0",
     )
@@ -294,6 +314,112 @@ def test_a_segment_that_could_not_be_saved_is_run_again(tmp_path: Path) -> None:
     segment = "k=0; [ -f a.txt ] && read k < a.txt; echo $((k + 1)) > a.txt; echo x >> pieces; [ -e go ] || sh block"
     said = ran(tmp_path, "--until", "2", "--", *shell(segment), status=16)
     assert "NOT SAVED" in said and (tmp_path / "pieces").read_text() == "x\n"
+
+
+NEVER_MIXED = {  # scripts that are not as the rules ask, or in which something died: no set, or a whole one
+    "a writer was killed before it began": "for k in 1 2 3 4 5; do sleep 0.15; if [ $k = 3 ]; "
+    "then sh -c 'kill -9 $$'; else echo $k > a.txt; fi; echo $k > b.txt; done",
+    "one file is written twice": "for k in 1 2 3; do echo $k > a.txt; echo $k > b.txt; sleep 0.15; "
+    "echo $k > b.txt; done; echo 4 > a.txt; sleep 0.6",
+    "in another order": "for k in 1 2 3; do echo $k > b.txt; echo $k > a.txt; sleep 0.15; "
+    "done; echo 4 > b.txt; sleep 0.6",
+    "a file is away for a while": "echo 1 > a.txt; echo 1 > b.txt; rm a.txt; sleep 0.6; echo 2 > a.txt; "
+    "echo 2 > b.txt; sleep 0.6; echo 3 > a.txt; sleep 0.6",
+    "a link comes into place": "echo 1 > a.txt; echo 1 > b.txt; sleep 0.6; ln -s b.txt t; mv t a.txt; echo 2 > b.txt; "
+    "sleep 0.6; rm a.txt; echo 2 > a.txt; echo 3 > a.txt; sleep 0.6",
+    "a pipe goes on after its source was killed": "echo 1 > a.txt; echo 1 > b.txt; sleep 0.6; "
+    "sh -c 'echo half; sleep 0.6; kill -9 $$' | { cat; sleep 0.5; } > a.txt; echo 2 > b.txt; sleep 0.6",
+}
+
+
+@pytest.mark.parametrize("case", NEVER_MIXED)
+def test_whatever_a_script_does_no_mixed_set_is_given_back_and_the_script_is_left_alone(
+    tmp_path: Path, case: str
+) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    ran(tmp_path, "--", *shell(NEVER_MIXED[case], "exit 77"), status=77)
+    step, _ = given_back(tmp_path)
+    if step is not None:
+        assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() != "half\n"
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_directory_made_later_or_anew_is_watched(tmp_path: Path, renamed: bool) -> None:
+    (tmp_path / ".safepoint").write_text("out/ copy\nlast.txt mark\n")
+    put = "echo $k > out/a; sleep 0.05; echo $k > out/b; echo $k > last.txt; sleep 0.2"
+    solver = shell(
+        f"mkdir out; for k in 1 2; do {put}; done",
+        "mv out out.bak; mkdir out" if renamed else ":",
+        f"for k in 3 4; do {put}; done; echo 5 > out/a; sleep 0.6; exit 77",
+    )
+    ran(tmp_path, "--", *solver, status=77)
+    step, _ = given_back(tmp_path)
+    assert step and step >= 2
+    texts = {(tmp_path / name).read_text() for name in ("out/a", "out/b", "last.txt")}
+    assert texts == {"4\n"}
+
+
+def test_a_writer_that_fails_just_before_a_good_end_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    solver = shell(
+        "echo 1 > a.txt; echo 1 > b.txt; sleep 0.6", "sh -c 'exec > a.txt; printf to; exit 3'; echo 2 > b.txt; exit 0"
+    )
+    assert "not taken" in ran(tmp_path, "--", *solver)
+    assert given_back(tmp_path) == (1, False) and (tmp_path / "a.txt").read_text() == "1\n"
+
+
+def test_a_new_run_in_a_finished_directory_does_not_pass_its_torn_files_for_the_result(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    ran(tmp_path, "--", *shell("echo 1 > a.txt"))
+    (tmp_path / "a.txt").unlink()
+    ran(tmp_path, "--again", "--", *shell("exec > a.txt; printf to; kill -9 $$"), status=137)
+    assert given_back(tmp_path) == (None, False) and not (tmp_path / "a.txt").exists()
+
+
+def test_half_a_snapshot_of_a_directory_is_not_completed_from_what_was_written_since(tmp_path: Path) -> None:
+    """Killed in the snapshot, while what was stopped for it goes on: neither its time nor its inode would tell."""
+
+    class Dies(Disk):
+        def duplicate(self, source: BinaryIO, target: BinaryIO) -> None:
+            if source.name.endswith("out/b"):
+                os._exit(9)
+            super().duplicate(source, target)
+
+    (tmp_path / ".safepoint").write_text("out/\n")
+    (tmp_path / "out").mkdir()
+    if os.fork() == 0:
+        with Session(tmp_path, in_place=True) as session:
+            session.restore()
+            for step in (1, 2):
+                for name in "ab":
+                    (tmp_path / "out" / name).write_text(f"{step}")
+                if step == 2:
+                    session._disk = Dies()
+                session.hide(step, wait=True)
+    os.wait()
+    (tmp_path / "out/a").write_text("3")
+    assert given_back(tmp_path) == (1, False)
+    assert (tmp_path / "out/a").read_text() == (tmp_path / "out/b").read_text() == "1"
+
+
+def test_a_process_whose_first_thread_has_ended_is_still_one(tmp_path: Path) -> None:
+    """It is stopped for a look, and its death is noticed."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "z.c").write_text(THREADS)
+    subprocess.run([compiler, "-pthread", "-o", tmp_path / "z", tmp_path / "z.c"], check=True)
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    solver = shell(
+        "echo 1 > a.txt; echo 1 > b.txt; until [ -e go ]; do :; done",
+        "./z & sleep 0.4; kill -9 $!; sleep 0.2; echo 2 > b.txt; sleep 1.5; exit 77",
+    )
+    with run(tmp_path, "--", *solver) as program:
+        wait_for(lambda: sets(tmp_path) == [1])
+        (tmp_path / "go").touch()
+        said = program.communicate(timeout=60)[1]
+    assert "was killed by SIGKILL" in said
+    assert given_back(tmp_path) == (1, False) and (tmp_path / "a.txt").read_text() == "1\n"
 
 
 def test_where_the_kernel_does_not_tell_how_processes_end_every_end_is_a_bad_one(tmp_path: Path) -> None:
@@ -366,7 +492,7 @@ def test_all_of_the_command_stand_still_for_the_look_and_go_on_after_it(tmp_path
     solver = shell(
         "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.02; done' &",
         "(setsid sh -c 'echo $$ >> pids; exec sleep 9' &)",  # whose parent has ended
-        "echo $$ >> pids; sleep 0.3; echo 1 > a.txt; sleep 0.5; cat $(sed 's:.*:/proc/&/stat:' pids) > after; kill 0",
+        "echo $$ >> pids; sleep 0.6; echo 1 > a.txt; sleep 0.5; cat $(sed 's:.*:/proc/&/stat:' pids) > after; kill 0",
     )
     with run(tmp_path, "--check", "sh look", "--", *solver) as program:
         wait_for((tmp_path / "after").exists)
@@ -381,7 +507,7 @@ def test_all_of_the_command_stand_still_for_the_look_and_go_on_after_it(tmp_path
 
 def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("a.txt\n")
-    solver = shell("for k in 1 2 3; do echo $k > a.txt; sleep 0.3; done", "exit 1")
+    solver = shell("for k in 1 2 3; do echo $k > a.txt; sleep 0.6; done", "exit 1")
     said = ran(tmp_path, "--check", "grep -q 2 a.txt", "--", *solver, status=1)
     assert "not taken: grep -q 2 a.txt ended with status 1" in said
     given_back(tmp_path)
@@ -412,7 +538,7 @@ def test_a_manifest_from_which_nobody_could_tell_when_a_set_is_complete_is_refus
 
 def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("a.txt\n")
-    (tmp_path / "first").write_text('echo "first $SAFEPOINT_STEP" > a.txt; sleep 0.3; exit 4\n')
+    (tmp_path / "first").write_text('echo "first $SAFEPOINT_STEP" > a.txt; sleep 0.6; exit 4\n')
     (tmp_path / "again").write_text('echo "again $SAFEPOINT_STEP $SAFEPOINT_SET $(cat a.txt)" > told; exit 0\n')
     ran(tmp_path, "--resume-command", "sh again", "--", "sh", "first", status=4)
     ran(tmp_path, "--resume-command", "sh again", "--", "sh", "first")
@@ -422,7 +548,7 @@ def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path:
 def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
-        "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; sleep 0.3; [ $k -ge 3 ] && exit 0",
+        "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; sleep 0.6; [ $k -ge 3 ] && exit 0",
         "echo torn > a.txt; kill -9 $$",
     )
     said = ran(tmp_path, "--retries", 5, "--", *solver)
@@ -433,7 +559,7 @@ def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> 
 def test_a_set_from_which_the_command_fails_at_once_is_put_aside_after_three_times(tmp_path: Path) -> None:
     """The same bad set restored for ever would be a crash loop; each try may be a job of its own."""
     (tmp_path / ".safepoint").write_text("a.txt\n")
-    ran(tmp_path, "--", *shell("for k in good bad; do echo $k > a.txt; sleep 0.3; done; exit 1"), status=1)
+    ran(tmp_path, "--", *shell("for k in good bad; do echo $k > a.txt; sleep 0.6; done; exit 1"), status=1)
     assert sets(tmp_path) == [1, 2]
     solver = shell("read what < a.txt; [ $what = good ] || exit 7; echo done > a.txt")
     for _ in range(3):
@@ -480,8 +606,7 @@ def test_initial_files_are_the_first_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_signals_reach_the_command_and_its_status_is_ours(tmp_path: Path, number: int) -> None:
     """It may save what it has and end well: that is a set, but not the end of the run."""
-    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
-    (tmp_path / "b.txt").write_text("only written at other times")
+    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
         "trap 'echo saved > a.txt; exit 0' TERM INT", "trap 'echo told > a.txt; exit 5' USR1", "touch ready",
         "while :; do sleep 0.05; done",
@@ -497,6 +622,43 @@ def test_signals_reach_the_command_and_its_status_is_ours(tmp_path: Path, number
     assert given_back(tmp_path)[1] is False
     if number != signal.SIGUSR1:
         assert (tmp_path / "a.txt").read_text() == "saved\n"
+
+
+def test_who_was_asked_to_stop_may_have_stopped_between_two_files(tmp_path: Path) -> None:
+    """Status 0 says that it stopped in order, not that what lies there is one set."""
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
+    solver = shell(
+        "trap 'exit 0' TERM",
+        "for k in 1 2; do echo $k > a.txt; touch half$k; sleep 0.4; echo $k > b.txt; until [ -e go ]; do :; done; done",
+    )
+    with run(tmp_path, "--tolerate", "all", "--", *solver) as program:
+        wait_for(lambda: sets(tmp_path) == [1])
+        (tmp_path / "go").touch()
+        wait_for((tmp_path / "half2").exists)
+        program.send_signal(signal.SIGTERM)
+        said = program.communicate(timeout=30)[1]
+    assert program.returncode == 0 and "between two sets" in said
+    assert given_back(tmp_path) == (1, False)
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == "1\n"
+
+
+def test_an_heir_that_has_closed_the_lock_is_found_all_the_same(tmp_path: Path) -> None:
+    """As what Python's subprocess starts, by default."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    code = (
+        "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
+    )
+    program = run(tmp_path, "--", sys.executable, "-c", code)
+    wait_for((tmp_path / "ready").exists)
+    orphan = int((tmp_path / "orphan").read_text())
+    try:
+        kill(program.pid)
+        program.wait()
+        said = ran(tmp_path, "--", "touch", "started", status=13)
+        assert f"process {orphan} (sh)" in said and not (tmp_path / "started").exists()
+    finally:
+        kill(orphan)
+        program.communicate()
 
 
 def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:

@@ -24,11 +24,13 @@ from typing import NamedTuple
 
 CONNECTOR, PROCESSES = 11, 1  # NETLINK_CONNECTOR, linux/netlink.h; CN_IDX_PROC, linux/connector.h
 LISTEN = 1  # PROC_CN_MCAST_LISTEN, linux/cn_proc.h; there the events too
-FORK, EXIT = 0x00000001, 0x80000000
+FORK, EXEC, EXIT = 0x00000001, 0x00000002, 0x80000000
 HEADERS, EVENT = 16 + 20, 16  # bytes: of netlink and connector; of an event, before what it tells
 RECEIVE = 4 << 20  # bytes of events that may wait: all forks and exits of the machine are in them
+SO_RCVBUFFORCE = 33  # asm-generic/socket.h; beyond the limit, for root
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 PATIENCE = 2.0  # seconds until all stand still; one that waits for a disk may take long
+ATTEMPT = 0.03  # seconds after which all go on for a moment: a parent in vfork waits for its child, which stands still
 DELAY = 0.5  # seconds that the word of an exit may come after it
 
 
@@ -81,14 +83,22 @@ class Family:
             if what == FORK and thread_group in self._members and rest[0] == rest[1]:
                 self._members.add(rest[0])
                 self._ended.discard(rest[0])  # the number is used again
-            elif what == EXIT and pid == thread_group and pid in self._members:
-                self._members.discard(pid)
-                self._ended.add(pid)
-                if rest[0]:
-                    self._troubles.append((rest[0], f"{self._name(pid)} {_ended(rest[0])}"))
+            elif what == EXEC and thread_group in self._members | self._ended:
+                self._members.add(thread_group)  # another thread has taken the place of the first one, which has ended
+                self._ended.discard(thread_group)
+            elif what == EXIT and thread_group in self._members:
+                self._note_exit(thread_group, pid, rest[0])
         if self._told and self._told.lost:
             self._told.lost = False
             self._troubles.append((-1, "so many processes end that the kernel could not tell of all"))
+
+    def _note_exit(self, process: int, thread: int, code: int) -> None:
+        """A process has ended with its last thread, whichever that is; all threads of a killed one are killed."""
+        if code and (thread == process or code & 0x7F):
+            self._troubles.append((code, f"{self._name(process)} {_ended(code)}"))
+        if not any(state not in "ZX" for state in _threads(process)):
+            self._members.discard(process)
+            self._ended.add(process)
 
     def living(self) -> list[Process]:
         """Those that are there now, zombies too."""
@@ -98,7 +108,7 @@ class Family:
         while found:
             found = False
             for process in every.values():
-                belongs = process.parent in mine or process.session == self._first
+                belongs = process.parent in mine or process.parent == me or process.session == self._first
                 if process.pid not in mine and process.pid != me and belongs:
                     mine.add(process.pid)
                     found = True
@@ -111,32 +121,42 @@ class Family:
     def stop(self) -> str:
         """Hold all of them still, rule (2). Empty, or what prevented it; then they go on."""
         deadline = time.monotonic() + PATIENCE
-        held: set[int] = set()
-        while time.monotonic() < deadline:
-            self.update()
-            moving = [process for process in self.living() if process.state not in "TtZX"]
-            if not moving:
+        while True:
+            hindrance = self._try_to_stop(min(time.monotonic() + ATTEMPT, deadline))
+            if not hindrance:
                 return ""
+            self.go()
+            if time.monotonic() >= deadline or hindrance.endswith("by this user"):
+                return hindrance
+            time.sleep(ATTEMPT / 5)
+
+    def _try_to_stop(self, deadline: float) -> str:
+        held: set[int] = set()
+        still = 0
+        while still < 2:  # twice, as one that was about to fork stands still before its child is looked at
+            self.update()
+            moving = [process for process in self.living() if _moves(process)]
+            still = 0 if moving else still + 1
             for process in moving:
-                if process.pid in held:
-                    continue
-                try:
-                    os.kill(process.pid, signal.SIGSTOP)
-                except ProcessLookupError:
-                    continue
-                except PermissionError:
-                    self.go()
-                    return f"{self._name(process.pid)} cannot be stopped by this user"
-                held.add(process.pid)
-                self._stopped.append(process.pid)
-            time.sleep(0.0002)
-        slow = ", ".join(self._name(process.pid) for process in self.living() if process.state not in "TtZX")
-        self.go()
-        return f"did not stop within {PATIENCE:.0f} s: {slow}"
+                if process.pid not in held:
+                    try:
+                        os.kill(process.pid, signal.SIGSTOP)
+                    except ProcessLookupError:
+                        continue
+                    except PermissionError:
+                        return f"{self._name(process.pid)} cannot be stopped by this user"
+                    held.add(process.pid)
+                    self._stopped.append(process.pid)
+            if moving:
+                if time.monotonic() > deadline:
+                    names = ", ".join(self._name(process.pid) for process in moving)
+                    return f"did not stop within {PATIENCE:.0f} s: {names}"
+                time.sleep(0.0002)
+        return ""
 
     def go(self) -> None:
-        """Let those go on that we have stopped."""
-        for pid in self._stopped:
+        """Let those go on that we have stopped; children first, since a shell looks whether its child is stopped."""
+        for pid in reversed(self._stopped):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGCONT)
         self._stopped = []
@@ -160,8 +180,7 @@ class Family:
         deadline = time.monotonic() + DELAY
         while self._told:
             self.update()
-            alive = {process.pid for process in _processes() if process.state not in "ZX"}
-            silent = self._members - alive
+            silent = {pid for pid in self._members if not any(state not in "ZX" for state in _threads(pid))}
             if not silent:
                 return
             if time.monotonic() > deadline:
@@ -208,6 +227,32 @@ def _processes() -> Iterator[Process]:
                 yield Process(int(name), state, numbers[0], numbers[2], numbers[18], numbers[7] + numbers[9])
 
 
+def _threads(pid: int) -> list[str]:
+    """The state of each thread; none if there is no such process."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{name}/stat", errors="replace") as file:
+                found.append(file.read().rpartition(")")[2].split()[0])
+    return found
+
+
+def _moves(process: Process) -> bool:
+    """Whether any of its threads may still do something, in the kernel too."""
+    return any(state not in "TtZX" for state in _threads(process.pid))
+
+
+def of_run(mark: str) -> list[str]:
+    """The processes that have this in their environment, as all that a run has started does; not this one."""
+    wanted, found = mark.encode(errors="surrogateescape"), []
+    for process in _processes():
+        if process.pid != os.getpid() and process.state not in "ZX":
+            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(f"process {process.pid} ({_comm(process.pid)})")
+    return found
+
+
 class _Exits:
     """The kernel's process connector (Documentation/driver-api/connector.rst)."""
 
@@ -223,7 +268,10 @@ class _Exits:
         except (AttributeError, OSError):
             return None
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE)
+            try:
+                listening.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE)
+            except PermissionError:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE)
             listening.bind((0, PROCESSES))
             body = struct.pack("=IIIIHHI", PROCESSES, PROCESSES, 0, 0, 4, 0, LISTEN)
             listening.send(struct.pack("=IHHII", HEADERS - 20 + len(body), 3, 0, 0, 0) + body)
@@ -247,7 +295,7 @@ class _Exits:
                 continue
             if sender == 0 and len(data) >= HEADERS + EVENT + 16:
                 (what,) = struct.unpack_from("=I", data, HEADERS)
-                if what in (FORK, EXIT):
+                if what in (FORK, EXEC, EXIT):
                     pid, group, first, second = struct.unpack_from("=IIII", data, HEADERS + EVENT)
                     yield what, pid, group, (first, second)
 

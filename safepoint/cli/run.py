@@ -33,9 +33,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safepoint import save
-from safepoint.cli.processes import Family, Process, die_with
+from safepoint.cli.processes import Family, Process, die_with, of_run
 from safepoint.disk import Disk
-from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError, UsageError
+from safepoint.errors import (
+    LockedError,
+    MissingFilesError,
+    RefusedFileError,
+    SafepointError,
+    SaveError,
+    UsageError,
+)
 from safepoint.record import Root
 from safepoint.session import SavePoint, Session
 
@@ -46,6 +53,9 @@ logger = logging.getLogger("safepoint")
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 AT_ONCE = 60.0  # seconds: a command that fails so soon, and saves nothing, may have been given a bad set
 IN_A_ROW = 3  # times
+LONGEST_REST = 0.2  # seconds
+MARK = "SAFEPOINT_RUN"  # in the environment of all that the command starts: the working directory
+REST = 10  # times as long as a look that came to nothing the command is left alone then
 SLOWEST = 60.0  # seconds between two starts, at most
 TICK = 0.5  # seconds: how often to look for what no event tells
 NEVER_CLOSED = 20.0  # seconds that a file is written and not closed before it is said
@@ -122,7 +132,8 @@ def _speak(verbose: bool) -> None:
 
 
 def say(text: str) -> None:
-    print(f"safepoint: {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody listens any more: no reason to stop a computation
+        print(f"safepoint: {text}", file=sys.stderr, flush=True)
 
 
 class Attempts:
@@ -154,12 +165,23 @@ class Supervisor:
         self.work, self.disk, self.root = self.session._root.work, self.session._disk, self.session._root
         self.manifest = self.session._manifest
         self._lock = self.disk.share_lock(self.root.lock)  # rule (3)
+        self._refuse_heirs()
         self.step = 0
         self.saved: SavePoint | None = None  # the newest set
         self.signals: list[int] = []
         self.asked_to_stop = False
         self._said: set[str] = set()
         self._opened_since: dict[str, float] = {}
+
+    def _refuse_heirs(self) -> None:
+        """Rule (3), for what has closed the lock's descriptor: it still has the name of this run in its environment."""
+        heirs = of_run(f"{MARK}={self.work}") if sys.platform == "linux" else []
+        if heirs:
+            self.session.close()
+            raise LockedError(
+                f"{self.work} is in use: an earlier safepoint run is gone, but what it had started is not: "
+                f"{', '.join(heirs)}; nothing was changed"
+            )
 
     def run(self) -> int:
         """The exit status of the command."""
@@ -173,8 +195,10 @@ class Supervisor:
             with self._listening():
                 return self._lives()
         finally:
-            with contextlib.suppress(SafepointError):
+            try:
                 self.session.close()
+            except SaveError as error:
+                self._loud(error)
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -193,7 +217,7 @@ class Supervisor:
         failures, wait = 0, 1.0
         resumed = self._give_back()
         while resumed is not None:
-            last, begin = self.saved, time.monotonic()
+            last, begin = self._newest(), time.monotonic()
             if self.options.until and self.step and self._done():
                 self.session.finish(self.step)
                 return 0
@@ -203,9 +227,10 @@ class Supervisor:
                 continue
             if status == 0:
                 return 0
-            anew = self.saved is not last
+            self._wait()
+            anew = self._newest() != last
             at_once = not anew and time.monotonic() - begin < AT_ONCE and not self.asked_to_stop
-            Attempts(self.disk, self.root).note(self.saved.number if self.saved else 0, failed_at_once=at_once)
+            Attempts(self.disk, self.root).note(self._newest(), failed_at_once=at_once)
             failures, wait = (1, 1.0) if anew else (failures + 1, wait)
             if self.asked_to_stop or failures > self.options.retries:
                 return status
@@ -215,6 +240,18 @@ class Supervisor:
             wait = min(2 * wait, SLOWEST)
             resumed = self._give_back()
         return 0
+
+    def _newest(self) -> int:
+        """The number of the newest committed set; 0 if there is none."""
+        numbers = self.root.numbers(self.disk, "set")
+        return max((n for n in numbers if self.disk.exists(self.root.record(n))), default=0)
+
+    def _wait(self) -> None:
+        """For the set in flight; what it failed with is said."""
+        try:
+            self.session.wait()
+        except SaveError as error:
+            self._loud(error)
 
     def _sleep(self, seconds: float) -> bool:
         """Whether a signal came."""
@@ -231,15 +268,29 @@ class Supervisor:
             if not self.options.again:
                 say(f"the run was finished at step {point.step}; its files are in place; to start from them: --again")
                 return None
-            self.step, point = point.step or 0, None
+            point = None
         if point is not None:
             self.step, self.saved = point.step or 0, point
             say(f"goes on from set {point.number} (step {point.step})")
             return True
-        with contextlib.suppress(MissingFilesError):  # then this is a start from nothing
-            if not self._open():
-                self._take("what was there at the start", wait=True)
+        self.step, self.saved = 0, None
+        self._first_set()
         return False
+
+    def _first_set(self) -> None:
+        """What is there before the command first starts: it may be rewritten in place, and then be nowhere else."""
+        taken = False
+        with contextlib.suppress(MissingFilesError):  # some of them are not there: a start from nothing too
+            opened = self._open()
+            if opened:
+                who = ", ".join(self._holders(opened))
+                raise UsageError(f"not started: {', '.join(opened)} open for writing by {who}")
+            taken = self._take("what was there at the start", wait=True)
+        if not taken and self.disk.exists(self.root.finished):
+            # Of the run before: what is torn from now on must not pass for its result.
+            with self.root.reporting(SaveError, "not started", "the files are as they were"):
+                self.disk.remove(self.root.finished)
+                self.disk.sync_dir(self.root.side)
 
     def _quarantine(self) -> None:
         attempts = Attempts(self.disk, self.root)
@@ -266,6 +317,7 @@ class Supervisor:
         }
         if self.saved is not None:
             environment |= {"SAFEPOINT_STEP": str(self.step), "SAFEPOINT_SET": str(self.saved.number)}
+        environment[MARK] = self.work
         me = os.getpid()
         more: dict[str, Any] = {}
         if sys.platform == "linux":
@@ -295,18 +347,14 @@ class Supervisor:
         try:
             self._until_all_ended(child, family, None)
             status = _status(child)
-            troubles = family.troubles(self._at_end) if family and family.told else []
+            # It has seen how those ended that it waited for; but not all kills are seen by everybody.
+            troubles = family.troubles(self.options.tolerate or "status") if family and family.told else []
             if status == 0 and self._good(troubles):
                 return 0 if self._take("segment", wait=True) else SaveError.code
             return status or 1
         finally:
             if family:
                 family.close()
-
-    @property
-    def _at_end(self) -> str:
-        """What to tolerate when the command has ended with status 0: it has seen how what it waited for had ended."""
-        return self.options.tolerate or "status"
 
     def _watched(self, resumed: bool) -> int:
         """Run the command to its end, and take a set whenever there is one."""
@@ -317,24 +365,34 @@ class Supervisor:
         child = self._start(resumed)
         family.begin(child.pid)
         try:
-            self._until_all_ended(child, family, watch)
+            try:
+                self._until_all_ended(child, family, watch)
+            except Exception as error:  # of ours: no reason to kill a computation, nor to let go of the lock
+                say(f"NOT PROTECTED any more, until the next start: {type(error).__name__}: {error}")
+                self._until_all_ended(child, family, None)
+                return _status(child)
             status = _status(child)
             watch.read()
-            troubles = [
-                *family.troubles(self._at_end),
-                *(f"{path} was not written again after a process had died" for path in watch.suspects()),
-            ]
-            if status or (self.asked_to_stop and not watch.touched):
-                return status
-            if self._good(troubles):
-                if watch.touched:
-                    self._take("the end")
-                if not self.asked_to_stop:
-                    self.session.finish(self.step)
+            if not status:
+                self._at_good_end(family, watch)
             return status
         finally:
             watch.close()
             family.close()
+
+    def _at_good_end(self, family: Family, watch: Watch) -> None:
+        """Status 0: all is whole, unless something had died; but who was asked to stop may have stopped anywhere."""
+        self._wait()
+        if watch.touched:
+            if self.asked_to_stop and not watch.ready:
+                say("stopped by a signal between two sets: what was written since the last one is not taken")
+                return
+            suspects = [f"{path} was not written again after a process had died" for path in watch.suspects()]
+            if not self._good([*family.troubles(self.options.tolerate), *suspects]):
+                return
+            self._take("the end", wait=True)
+        if not self.asked_to_stop:
+            self.session.finish(self.step)
 
     def _good(self, troubles: Sequence[str]) -> bool:
         """At a good end: whether what lies there can be taken for whole."""
@@ -369,18 +427,23 @@ class Supervisor:
         self, child: subprocess.Popen[bytes], family: Family | None, watch: Watch | None,
         selector: selectors.BaseSelector, wakes: int,
     ) -> None:  # fmt: skip
-        ended = 0.0
+        ended = look_from = 0.0
         quiet_since = time.monotonic()
         while True:
             self._forward(child)
             _reap(child)
             if family:
                 family.update()
-            if watch:
-                watch.read()
-                if watch.ready and self._look(family, watch):
-                    quiet_since = time.monotonic()
-                elif time.monotonic() - quiet_since > NEVER_CLOSED:
+            if watch and family:
+                watch.read(1)
+                begin = time.monotonic()
+                if watch.ready and begin >= look_from and not self.session.saving:
+                    taken = self._look(family, watch)
+                    spent = time.monotonic() - begin
+                    quiet_since, look_from = (
+                        (begin, 0.0) if taken else (quiet_since, begin + spent + min(REST * spent, LONGEST_REST))
+                    )
+                elif begin - quiet_since > NEVER_CLOSED:
                     self._explain_silence(watch)
             if child.returncode is not None:
                 left = [p for p in family.living() if p.state not in "ZX"] if family else []
@@ -389,61 +452,73 @@ class Supervisor:
                 ended = ended or time.monotonic()
                 if time.monotonic() - ended > LEFT_BEHIND:
                     self._once(f"the command has ended, and waits for what it left behind: {_names(left)}")
-            selector.select(0.02 if ended else TICK)
+            selector.select(0.02 if ended or (watch and watch.ready) else TICK)
             with contextlib.suppress(BlockingIOError):
                 os.read(wakes, 4096)
 
-    def _look(self, family: Family | None, watch: Watch) -> bool:
-        """Rule (1). Whether a set was taken."""
-        if family is None:
-            return False
+    def _look(self, family: Family, watch: Watch) -> bool:
+        """Rule (1). Whether a set was taken. Whatever fails here, the command goes on."""
+        self._wait()
         try:
-            self.session.wait()  # before anybody is stopped
-        except SaveError as error:
-            self._loud(error)
-        hindrance = family.stop()
-        if hindrance:
-            self._once(f"no set can be taken: {hindrance}")
+            hindrance = family.stop()
+            if hindrance:
+                self._once(f"no set can be taken: {hindrance}")
+                return False
+            return self._look_at_still(family, watch)
+        except (SafepointError, OSError) as error:
+            self._once(f"no set can be taken: {error}")
             return False
-        try:
-            watch.read()
-            troubles = family.troubles(self.options.tolerate)
-            if troubles:
-                watch.distrust()
-                self._once(
-                    f"what lies there is not taken, as it may be torn: {'; '.join(troubles[:3])} (see --tolerate)"
-                )
-            if not watch.ready:
-                return False
-            opened = self._open()
-            if opened:
-                self._opened_too_long(opened)
-                return False
-            if not self._checked():
-                watch.distrust()
-                return False
-            self._opened_since.clear()
-            taken = self._take("")
-            watch.begin_anew()
-            return taken
         finally:
             family.go()
+
+    def _look_at_still(self, family: Family, watch: Watch) -> bool:
+        """While all of the command stand still."""
+        watch.read()
+        if self._died(family, watch) or not watch.ready:
+            return False
+        opened = self._open()
+        if self._died(family, watch):  # in that moment: and so what it had open was closed
+            return False
+        if opened:
+            self._opened_too_long(opened)
+            return False
+        if not self._checked():
+            watch.refuse()
+            return False
+        self._opened_since.clear()
+        taken = self._take("")
+        watch.begin_anew()
+        return taken
+
+    def _died(self, family: Family, watch: Watch) -> bool:
+        troubles = family.troubles(self.options.tolerate)
+        if troubles:
+            watch.distrust()
+            what = "; ".join(troubles[:3])
+            self._once(f"what lies there is not taken, as it may be torn: {what} (see --tolerate)")
+        return bool(troubles)
 
     def _take(self, why: str, *, wait: bool = False) -> bool:
         """A snapshot of all that is listed, as the next step."""
         first = self.saved is None and why.startswith("what was")
         step = self.step if first else self.step + 1
         try:
-            self.saved = self.session.hide(step, wait=wait)
+            point = self.session.hide(step, wait=wait)
         except (MissingFilesError, RefusedFileError) as error:
             if why:
                 raise
             self._once(f"no set can be taken: {error}")
             return False
         except SaveError as error:
+            if first:
+                raise  # what is there would be rewritten without a set behind it
             self._loud(error)
             return False
-        self.step = step
+        if point is None:
+            if not first:
+                self._once("no set can be taken: none of the listed files is there")
+            return False
+        self.step, self.saved = step, point
         return True
 
     def _loud(self, error: SaveError) -> None:
@@ -494,8 +569,8 @@ class Supervisor:
             self._never_closed(path)
         if watch.uneven:
             self._once(
-                f"no set is taken: {watch.uneven}. Without a mark each listed file must be written once for each set: "
-                f"give the one that is written last the attribute mark"
+                f"no set is taken: {watch.uneven}. Without a mark each listed file must be written once for each set, "
+                f"in the order of the list: give the one that is written last the attribute mark"
             )
 
     def _checked(self) -> bool:

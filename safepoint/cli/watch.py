@@ -1,19 +1,19 @@
 """When is there a complete set of files that a program writes in place? Told by inotify; nothing here stops anybody.
 
 With a `mark`, the file written last: when it was closed after writing and no other listed file was touched since.
-Without one: when every listed file was closed after writing equally often since the last set, at least once. A program
-that writes each of them once in an iteration is then between two of them, wherever one begins to count; one that does
-not is never mistaken for it, but in the rarest case, and needs a mark.
+Without one: when every listed file was closed after writing equally often since the last set, at least once, and the
+one that is listed last was the last of them. So they are to be listed in the order in which they are written, each once
+for a set. What is written otherwise is never taken for a set: if counting has once gone wrong it stays wrong.
 
 Files that only grow, and optional ones, have no say. Whether something is still open is asked of the kernel, by `run`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fnmatch
 import os
-import stat
 
 from inotify_simple import INotify, flags
 
@@ -62,7 +62,10 @@ class Watch:
         self._inotify = INotify(nonblocking=True)
         self._counts: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # what was written before something died counts for nothing
+        self._gone: set[str] = set()  # removed, and not yet written anew
+        self._last = ""  # of the required files, the one written last
         self._marked = self._lost = False
+        self._miscounted = False
         self.touched = False  # anything at all since the last set
         self._cover()
 
@@ -77,9 +80,17 @@ class Watch:
         self._counts, self._floor = {}, {}
         self._marked = self.touched = False
 
+    def refuse(self) -> None:
+        """Somebody says that this is no set: wait for the next one."""
+        self._floor, self._marked = {**self._floor, **self._counts}, False
+
     def distrust(self) -> None:
-        """What was written since the last set may be torn: each of these files must be written again."""
-        self._floor, self._marked = dict(self._counts), False
+        """What was written since the last set may be torn, and what is being written too: each of these files must be
+        written anew twice, since the first time may have begun before. Counting several files is of no use any more."""
+        waiting = [self._mark] if self._mark else self._required
+        self._floor = {path: self._counts.get(path, 0) + 1 for path in {*self._counts, *waiting}}
+        self._marked = False
+        self._miscounted = self._miscounted or (not self._mark and len(self._required) > 1)
 
     @property
     def ready(self) -> bool:
@@ -88,17 +99,18 @@ class Watch:
             return self._marked and not self.suspects()
         counts = {self._counts.get(path, 0) for path in self._required}
         anew = all(self._counts.get(path, 0) > self._floor.get(path, 0) for path in self._required)
-        return anew and len(counts) == 1 and not self._lost
+        in_order = self._last == self._required[-1] and not self._gone.intersection(self._required)
+        return anew and len(counts) == 1 and in_order and not self.lost
 
     def suspects(self) -> list[str]:
-        """The files that may be torn: written before something died, and not since."""
-        old = [path for path, count in self._floor.items() if self._counts[path] <= count]
+        """The files that may be torn: written before something had died, and not twice since."""
+        old = [path for path, count in self._floor.items() if self._counts.get(path, 0) <= count]
         return [path for path in old if os.path.lexists(os.path.join(self._work, path))]
 
     @property
     def lost(self) -> bool:
-        """Without a mark nothing can be told any more: the kernel has dropped events."""
-        return self._lost and not self._mark
+        """Without a mark nothing can be told any more: the kernel has dropped events, or something has died."""
+        return (self._lost or self._miscounted) and not self._mark
 
     @property
     def uneven(self) -> str:
@@ -113,28 +125,37 @@ class Watch:
         waiting = [self._mark] if self._mark else self._required
         return [path for path in waiting if self._counts.get(path, 0) <= self._floor.get(path, 0)]
 
-    def read(self) -> None:
-        """Take up all that has happened."""
-        events = True
-        while events:
-            events = self._read()
+    def read(self, at_most: int = 1000) -> None:
+        """Take up all that has happened; `at_most`: in so many portions, as others may write faster than this reads."""
+        while at_most and self._read():
+            at_most -= 1
 
     def _read(self) -> bool:
         made = False
         events = self._inotify.read(timeout=0)
         for watch, mask, _, name in events:
             if mask & flags.Q_OVERFLOW:
-                self._lost, self._marked, made = True, False, True
+                self._lost, self._marked, self.touched, made = True, False, True, True
             elif mask & GONE:
                 self._directories.pop(watch, None)
             elif watch in self._directories and name:
                 path = os.path.join(self._directories[watch], name)
                 if mask & flags.ISDIR:
-                    made = made or bool(mask & (flags.CREATE | flags.MOVED_TO))
+                    made = True
+                    if mask & (flags.DELETE | flags.MOVED_FROM):
+                        self._forget(path)
                 self._note(path, mask)
         if made:
             self._cover()
         return bool(events)
+
+    def _forget(self, path: str) -> None:
+        """A directory is gone, or has another name: what happens in it is nothing of ours."""
+        for watch, name in list(self._directories.items()):
+            if name == path or name.startswith(path + "/"):
+                del self._directories[watch]
+                with contextlib.suppress(OSError):  # it went with its directory
+                    self._inotify.rm_watch(watch)
 
     def _note(self, path: str, mask: int) -> None:
         kind = self._kind(path)
@@ -143,6 +164,10 @@ class Watch:
         self.touched = True
         if mask & WRITTEN and not mask & flags.ISDIR and kind != "append":
             self._counts[path] = self._counts.get(path, 0) + 1
+            self._last = path if path in self._required else self._last
+            self._gone.discard(path)
+        elif mask & (flags.DELETE | flags.MOVED_FROM):
+            self._gone.add(path)
         if path == self._mark:
             self._marked = bool(mask & WRITTEN)
         elif kind != "append":
@@ -155,29 +180,20 @@ class Watch:
 
     def _cover(self) -> None:
         """Watch every directory in which a listed file is, or may be."""
-        known = set(self._directories.values())
+        first = not self._directories
         for path in sorted(self._wanted("", [e.filled(0, 1).split("/") for e in self._manifest.entries])):
-            if path in known:
-                continue
             full = os.path.join(self._work, path) if path else self._work
             try:
-                watch = self._inotify.add_watch(full, TOUCHED | flags.ONLYDIR)
+                watch = self._inotify.add_watch(full, TOUCHED | flags.ONLYDIR)  # the same number for the same directory
             except OSError as error:
                 if error.errno in (errno.ENOENT, errno.ENOTDIR):
                     continue
                 error.filename = full
                 raise
-            self._directories[watch] = path
-            if known:  # it is new: what was written into it before nobody has told
-                self._look_into(path, full)
-
-    def _look_into(self, path: str, full: str) -> None:
-        try:
-            names = os.listdir(full)
-        except OSError:
-            return
-        for name in names:
-            self._note(os.path.join(path, name), int(flags.MOVED_TO))
+            if self._directories.get(watch) != path:
+                self._directories[watch] = path
+                if not first:  # what was written into it before nobody has told: the next mark will
+                    self._marked, self.touched = False, True
 
     def _wanted(self, path: str, patterns: list[list[str]], whole: bool = False) -> set[str]:
         """The directories from `path` down in which a file of these patterns may be. `whole`: any file below."""
@@ -191,16 +207,13 @@ class Watch:
             if not path and name in (SIDE, NAME):
                 continue
             below = f"{path}/{name}" if path else name
+            full = os.path.join(self._work, below)
             inside = whole or any(entry.means(below, 0, 1) for entry in trees)
             rest = [p[1:] for p in patterns if len(p) > 1 and p[0] != "**" and fnmatch.fnmatchcase(name, p[0])]
             rest += [p for p in patterns if p[0] == "**"] + [p[2:] for p in patterns if p[0] == "**" and len(p) > 2]
-            if (inside or rest) and _is_directory(os.path.join(self._work, below)):
+            named = any(len(p) > 1 and p[0] == name for p in patterns)
+            if os.path.islink(full) and not (named and not inside):
+                continue  # as the library does: only a link that is named on the way to a file is followed
+            if (inside or rest) and os.path.isdir(full):
                 found |= self._wanted(below, [p for p in rest if p], inside)
         return found
-
-
-def _is_directory(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
