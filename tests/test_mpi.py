@@ -141,16 +141,19 @@ provable = pytest.mark.skipif(
 )
 
 
+ROUNDS = 200 if ALL else 120 if LONG else 20  # kills at random instants
+
+
 @provable
 @pytest.mark.timeout(1200 if LONG else 600)
 def test_a_random_rank_killed_at_a_random_instant_again_and_again() -> None:
     """G5, G2, G2k, G1, G3: after every restart all are at one step, not older than what `hide` had returned for."""
     rng = random.Random(1989)
     rounds, inside, starts, finished = 0, 0, 0, 0
-    while rounds < (200 if LONG else 20):
+    while rounds < ROUNDS:
         with place() as (work, said):
             least = -1
-            while rounds < (200 if LONG else 20):
+            while rounds < ROUNDS:
                 job = Job(work, said, 120)
                 job.until("pid")
                 time.sleep(rng.choice((0.02, 0.15, 0.6)) * rng.random())
