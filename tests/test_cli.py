@@ -101,6 +101,12 @@ def make(work: Path, *, sets: int = 3, torn: bool = True, finish: bool = False) 
     return work
 
 
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a pipe; some environments say how wide a terminal would be."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("pristine") / "work")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from lives import LONG
-from test_run import command_of, kill, processes_of, ran, run, wait_for
+from test_run import command_of, kill, processes_of, ran, run, sets, wait_for
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 KILLS = 20 if LONG else 5
@@ -96,8 +96,11 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
             writes += 1
         else:
             with run(melt, "--resume-command", again, "--", *first) as protected:
-                wait_for(lambda: command_of(protected))
-                time.sleep(rng.uniform(0.2, 0.8))
+                before = max(sets(melt), default=0)
+                wait_for(
+                    lambda before=before: max(sets(melt), default=0) > before
+                )  # it gets on, however busy the machine
+                time.sleep(rng.uniform(0, 0.4))
                 kill_all(command_of(protected) or protected.pid, protected.pid)
         note()
     ran(melt, "--resume-command", again, "--", *first)
