@@ -20,6 +20,7 @@ from safepoint.disk import Disk
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 KILLS = 20 if LONG else 5
+LAST = 300 * KILLS  # steps of LAMMPS: enough for so many kills
 
 
 def program(name: str) -> str:
@@ -73,8 +74,8 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
     """Killed at random and in the write; its last thermodynamic output is that of LAMMPS restarted undisturbed at the
     same steps."""
     lmp = program("lmp")
-    again = f"sh -c 'exec {lmp} -in in.again >> out'"
-    first = ["sh", "-c", f"exec {lmp} -in in.melt >> out"]
+    again = f"sh -c 'exec {lmp} -in in.again -var last {LAST} >> out'"
+    first = ["sh", "-c", f"exec {lmp} -in in.melt -var last {LAST} >> out"]
     rng = random.Random(9)
     begun: list[int] = []
     writes = 0
@@ -91,8 +92,12 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
         (melt / "out").unlink(missing_ok=True)
         if number % 3 == 2:
             at = rng.randrange(1, 87)
-            command = in_the_write(lmp, "-in", "in.melt", file=str(melt / "melt.restart"), at=at)
-            resumed = " ".join(in_the_write(lmp, "-in", "in.again", file=str(melt / "melt.restart"), at=at))
+            command = in_the_write(
+                lmp, "-in", "in.melt", "-var", "last", str(LAST), file=str(melt / "melt.restart"), at=at
+            )
+            resumed = " ".join(
+                in_the_write(lmp, "-in", "in.again", "-var", "last", str(LAST), file=str(melt / "melt.restart"), at=at)
+            )
             with run(melt, "--resume-command", f"sh -c 'exec {resumed} >> out'", "--", *command) as protected:
                 said = protected.communicate(timeout=60)[1]
             assert "goes on from set" in said or not begun
@@ -112,11 +117,11 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
     shutil.copytree(EXAMPLES / "lammps", undisturbed)
     assert begun == sorted(begun) and len({*begun}) > 2, begun
     text, script = "", "in.melt"
-    for last in [*(step for step in sorted({*begun}) if step), 2000]:
+    for last in [*(step for step in sorted({*begun}) if step), LAST]:
         command = [lmp, "-in", script, "-var", "last", str(last)]
         text = subprocess.run(command, cwd=undisturbed, capture_output=True, text=True, check=True).stdout
         script = "in.again"
-    assert thermo((melt / "out").read_text())[-1] == thermo(text)[-1] and thermo(text)[-1].split()[0] == "2000"
+    assert thermo((melt / "out").read_text())[-1] == thermo(text)[-1] and thermo(text)[-1].split()[0] == str(LAST)
     print(f"LAMMPS: {KILLS} kills, {writes} of them in the write; restarted at steps {begun}")
 
 
