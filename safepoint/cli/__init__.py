@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-NEEDED = ("click", "inotify_simple", "psutil", "rich")
+NEEDED = ("click", "inotify_simple", "rich")
 
 
 def main() -> None:

@@ -303,6 +303,7 @@ class Supervisor:
             return
         with self.root.reporting(SaveError, f"set {attempts.set} cannot be put aside", "nothing was changed"):
             save.fail(self.disk, self.root, attempts.set)
+            # The name before the command starts from the older set: else a power cut would bring back the bad one.
             self.disk.sync_dir(self.root.path)
         say(
             f"from set {attempts.set} the command has failed at once {attempts.times} times in a row: it is put aside, "
