@@ -72,8 +72,8 @@ class Root:
         return os.path.join(self.set(number), "record.json")
 
     def stored(self, number: int, path: str) -> str:
-        """Where a set has the file with this path as it was taken."""
-        return f"{self.set(number)}/files/{path}"
+        """Where a set has the file with this path as it was taken; without one, all of them."""
+        return f"{self.set(number)}/files/{path}" if path else f"{self.set(number)}/files"
 
     def packed(self, number: int, path: str) -> str:
         return f"{self.set(number)}/packed/{path}.zst"

@@ -158,13 +158,21 @@ def take(
 
 
 def prepare(disk: Disk, root: Root, number: int) -> None:
-    """Make the empty directory that the next set will be: the saver does it ahead, as `hide` would pay for it."""
-    disk.mkdir(root.set(number))
+    """Make the empty directory that the next set will be: the saver does it ahead, as `hide` would pay for it.
+
+    On error nothing of it is left, if that can be removed; else the next try goes on with it.
+    """
+    top, kept = root.set(number), root.stored(number, "")
+    if disk.exists(top) and (set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept))):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), top)
     try:
-        disk.mkdir(os.path.join(root.set(number), "files"))
+        for directory in (top, kept):
+            if not disk.exists(directory):
+                disk.mkdir(directory)
         disk.write(root.taken(number), b"")
     except OSError:
-        disk.remove_tree(root.set(number))
+        with contextlib.suppress(OSError):  # the first error is the one to see
+            disk.remove_tree(top)
         raise
 
 

@@ -377,11 +377,12 @@ class Image:
 
 
 def policies(
-    effects: list[Effect], since: int, ops: int, rng: random.Random, singles: int
+    effects: list[Effect], since: int, ops: int, rng: random.Random, singles: int, most: int
 ) -> Iterator[tuple[str, Keep, str]]:
     """Which effects that are not guaranteed a cut keeps: the name of the choice, the choice, and what is torn.
 
-    Single ones are, if `singles` is not 0, each that is there since operation `since`, and so many others by chance.
+    Single ones are, if `singles` is not 0, each that is there since operation `since` (or `most` of them, by chance),
+    and so many others by chance.
     """
     open_effects = [effect for effect in effects if effect.op < ops and not effect.durable(ops)]
     yield "all kept", lambda effect: True, ""
@@ -393,6 +394,7 @@ def policies(
     yield "contents kept, names gone", lambda effect: effect.name is None, ""
     yield "new names kept, old ones too", lambda effect: effect.name is None or effect.target is not None, ""
     older, newer = ([e for e in open_effects if (e.op < since) is old] for old in (True, False))
+    newer = rng.sample(newer, most) if len(newer) > most else newer
     for one in [*rng.sample(older, min(singles, len(older))), *newer * bool(singles)]:
         yield f"all but {one}", lambda effect, one=one: effect is not one, ""  # type: ignore[misc]
         yield f"only {one}", lambda effect, one=one: effect is one, ""  # type: ignore[misc]
@@ -404,7 +406,7 @@ def policies(
 
 
 def images(
-    record: Recorder, into: str, *, seed: int = 0, singles: int = 3, at: list[int] | None = None,
+    record: Recorder, into: str, *, seed: int = 0, singles: int = 3, most: int = 10_000, at: list[int] | None = None,
     promised: Callable[[int], int] = lambda ops: 0,
 ) -> Iterator[Image]:  # fmt: skip
     """The states that cuts of a recorded run could leave, each as a new directory below `into`, without repetitions.
@@ -415,7 +417,7 @@ def images(
     seen: set[int] = set()
     points = at if at is not None else [*record.changing, len(record.ops)]
     for since, ops in zip([0, *points], points, strict=False):
-        for policy, keep, torn in policies(record.effects, since, ops, rng, singles):
+        for policy, keep, torn in policies(record.effects, since, ops, rng, singles, most):
             tree = _replay(record, ops, keep, torn)
             key = hash(
                 (

@@ -1287,6 +1287,51 @@ class Failing(Disk):
             super().sync_files([path])
 
 
+class ReadOnlyFrom(Disk):
+    """The file system becomes read-only before a certain directory is made, and stays so until it is repaired."""
+
+    def __init__(self, ending: str) -> None:
+        self.ending, self.broken = ending, False
+
+    def _refuse(self, path: str) -> None:
+        if self.broken:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def mkdir(self, path: str) -> None:
+        self.broken = self.broken or bool(self.ending and path.endswith(self.ending))
+        if os.path.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)  # the kernel looks for this first
+        self._refuse(path)
+        super().mkdir(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._refuse(path)
+        super().write(path, data)
+
+    def rmdir(self, path: str) -> None:
+        self._refuse(path)
+        super().rmdir(path)
+
+
+def test_what_is_left_of_a_set_that_could_not_be_prepared_hides_no_error_and_is_no_obstacle_later(
+    start: Start, work: Path
+) -> None:
+    """G7: the cause is named, not that something exists already; and after the repair the same session goes on."""
+    disk = ReadOnlyFrom("set-00000002/files")
+    session = start("u.dat\n", disk=disk)
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    for _ in range(2):
+        with pytest.raises(SaveError, match=r"set \d .*: Read-only file system"):
+            session.hide(1)
+    assert os.listdir(work / ".safepoint.d/rank-00000/set-00000002") == [] and contents(work) == {"u.dat": "1"}
+    disk.ending, disk.broken = "", False
+    session.hide(1, wait=True)
+    session.close()
+    assert (work / ".safepoint.d/rank-00000/set-00000004/record.json").exists()
+
+
 def failed_in_the_background(start: Start, work: Path) -> Session:
     """Set 1 (step 0) is whole; the fsync of sub/v.dat of set 2 (step 1) failed, and nobody has asked yet."""
     session = start("u.dat\nsub/v.dat\n", disk=Failing("set-00000002/files/sub/v.dat"))

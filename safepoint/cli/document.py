@@ -23,7 +23,8 @@ from safepoint.record import Record, Root, Taken, dump, parse_record, parse_take
 from safepoint.store import How
 
 ELSEWHERE = ("run", "report")  # commands with pages of their own
-COLUMNS = 80
+COLUMNS, WIDE = 80, 140
+SHOWN_FIRST = ("status", "why", "verify")
 SHOWN = "/scratch/flow"  # instead of the example's real directory
 DISK = Disk()
 
@@ -160,7 +161,7 @@ def example(work: str) -> None:
         file.write("300, 0.333333\n")
     for rank in range(4):
         for number in (1, 2, 3):
-            _set_back(Root(work, rank, 4), number, (3.5 - number) * 3630)
+            _set_back(Root(work, rank, 4), number, (4.5 - number) * 3610)
 
 
 def _set_back(root: Root, number: int, seconds: float) -> None:
@@ -171,9 +172,9 @@ def _set_back(root: Root, number: int, seconds: float) -> None:
             Path(path).write_bytes(dump(what._replace(time=time.time() - seconds)))
 
 
-def captured(work: str, *arguments: str) -> str:
-    """What a command prints in a terminal of 80 columns, with times and paths that stay the same."""
-    environment = {**os.environ, "COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8"}
+def captured(work: str, *arguments: str, columns: int = COLUMNS) -> str:
+    """What a command prints in a terminal so wide, with times and paths that stay the same."""
+    environment = {**os.environ, "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-m", "safepoint", *arguments, work], capture_output=True, text=True, env=environment,
         encoding="utf-8", stdin=subprocess.DEVNULL,
@@ -189,7 +190,9 @@ def page() -> str:
         work = os.path.join(os.path.realpath(top), "flow")
         os.mkdir(work)
         example(work)
-        parts += [f"```\n{captured(work, name)}```\n" for name in ("status", "why", "verify")]
+        parts += [f"```\n{captured(work, name)}```\n" for name in SHOWN_FIRST]
+        parts.append(f"In a terminal of {WIDE} columns:\n")
+        parts += [f"```\n{captured(work, name, columns=WIDE)}```\n" for name in SHOWN_FIRST]
     parts.append("## Commands\n")
     context = click.Context(program, info_name="safepoint", terminal_width=COLUMNS, **program.context_settings)
     for name in COMMANDS:
