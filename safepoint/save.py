@@ -261,6 +261,7 @@ def secure(
     try:
         record = store(disk, root, taken, how)
         commit(disk, root, number)
+        confirm(disk, root, number)
         how.prefixes = dict(how.stored)
     except BaseException as error:
         state = "set"
@@ -316,6 +317,17 @@ def commit(disk: Disk, root: Root, number: int) -> None:
     # The record's name, and that of the set itself: a new directory is not durable with what it holds, and older sets
     # go after this. Either may come first, since a record that cannot be reached is none.
     disk.sync((), [root.set(number), root.path])
+
+
+def confirm(disk: Disk, root: Root, number: int) -> None:
+    """Raise `SyncFailed` if the file system has gone down meanwhile: then an fsync that was under way may have returned 0
+    for a record that is lost (docs/guarantees.md). What tells is a new name, since that needs the journal: the directory
+    of the next set, which is to be made anyway; that it cannot be made for any other reason does not matter here."""
+    try:
+        prepare(disk, root, number + 1)
+    except OSError as error:
+        if error.errno in (errno.EROFS, errno.EIO):
+            raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
 def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
@@ -374,6 +386,7 @@ def finish(disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step
         mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks}
         try:
             write_durably(disk, root.finished, seal({**mark, "files": rows}))
+            confirm(disk, root, number + 1)  # the one after `number` may have been made ahead; both go with the sets
         except OSError:
             with contextlib.suppress(OSError):  # a mark that is not durable must not end the sets
                 disk.remove(root.finished)

@@ -465,12 +465,12 @@ class Session:
             peers.fail_together(failure)
         self._committed, self._agreed, self._hidden = record, number, number
         if record:
-            self._prune(record, number, prepare=True)
+            self._prune(record, number)
 
     def _save(self, taken: Taken, agreed: int) -> Record:
         """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""
         record = self._secure(taken)
-        self._prune(record, agreed if self._peers.size > 1 else record.number, prepare=True)
+        self._prune(record, agreed if self._peers.size > 1 else record.number)
         return record
 
     @property
@@ -643,11 +643,9 @@ class Session:
         self._note("saved", set=record.number, step=record.step, **what)
         return record
 
-    def _prune(self, record: Record, agreed: int, *, prepare: bool = False) -> None:
+    def _prune(self, record: Record, agreed: int) -> None:
         try:
             save.prune(self._disk, self._root, record, self._keep, agreed)
-            if prepare:
-                save.prepare(self._disk, self._root, record.number + 1)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 

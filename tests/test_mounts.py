@@ -400,3 +400,27 @@ def test_a_file_that_cannot_be_compressed_for_want_of_room_is_kept_as_it_is(volu
     session.restore()
     assert listed(volume.work) == {"u.dat": data}
     session.close()
+
+
+@on_each
+def test_what_is_extracted_of_a_file_that_grows_is_its_beginning_and_shares_nothing_with_it(volume: Volume) -> None:
+    """By hand, beside the run: a reflink of the whole file would bring the rows that came after the set."""
+    rows = b"".join(b"%07d\n" % n for n in range(400_000))  # 3.2 MB: enough for a reflink
+    log, other = volume.work / "log.csv", volume.work / "u.dat"
+    log.write_bytes(rows[: 2 << 20])
+    other.write_bytes(rows)
+    session = begin(volume, "log.csv append\nu.dat\n")
+    session.hide(1, wait=True)
+    with log.open("ab") as file:
+        file.write(rows[2 << 20 :])
+    other.write_bytes(b"next")
+    forget(log)
+    done = subprocess.run(
+        [sys.executable, "-m", "safepoint", "restore", "--to", volume.path / "there", volume.work],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (volume.path / "there/log.csv").read_bytes() == rows[: 2 << 20]
+    assert (volume.path / "there/u.dat").read_bytes() == rows
+    assert log.read_bytes() == rows and other.read_bytes() == b"next"
+    session.close()

@@ -1287,15 +1287,15 @@ class Failing(Disk):
             super().sync_files([path])
 
 
-class ReadOnlyFrom(Disk):
-    """The file system becomes read-only before a certain directory is made, and stays so until it is repaired."""
+class FullFrom(Disk):
+    """The disk is full from a certain directory on, so full that nothing can be removed either, as btrfs may be."""
 
     def __init__(self, ending: str) -> None:
         self.ending, self.broken = ending, False
 
     def _refuse(self, path: str) -> None:
         if self.broken:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def mkdir(self, path: str) -> None:
         self.broken = self.broken or bool(self.ending and path.endswith(self.ending))
@@ -1316,20 +1316,62 @@ class ReadOnlyFrom(Disk):
 def test_what_is_left_of_a_set_that_could_not_be_prepared_hides_no_error_and_is_no_obstacle_later(
     start: Start, work: Path
 ) -> None:
-    """G7: the cause is named, not that something exists already; and after the repair the same session goes on."""
-    disk = ReadOnlyFrom("set-00000002/files")
+    """G7: the cause is named, not that something exists already; and when there is room again the same session goes on."""
+    disk = FullFrom("set-00000002/files")
     session = start("u.dat\n", disk=disk)
     write(work, u_dat="0")
     session.hide(0)
     write(work, u_dat="1")
     for _ in range(2):
-        with pytest.raises(SaveError, match=r"set \d .*: Read-only file system"):
+        with pytest.raises(SaveError, match=r"set \d .*: No space left on device"):
             session.hide(1)
     assert os.listdir(work / ".safepoint.d/rank-00000/set-00000002") == [] and contents(work) == {"u.dat": "1"}
     disk.ending, disk.broken = "", False
     session.hide(1, wait=True)
     session.close()
     assert (work / ".safepoint.d/rank-00000/set-00000004/record.json").exists()
+
+
+class Lying(Disk):
+    """The file system has gone down while an fsync of this directory was under way, which returned 0 all the same, as
+    ext4 does; whatever changes it after that is refused."""
+
+    def __init__(self, ending: str) -> None:
+        self.ending, self.down = ending, False
+
+    def sync_dir(self, path: str) -> None:
+        self.down = self.down or path.endswith(self.ending)
+        super().sync_dir(path)
+
+    def mkdir(self, path: str) -> None:
+        if self.down:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        super().mkdir(path)
+
+
+def test_an_fsync_that_returned_0_while_the_file_system_went_down_is_no_success(start: Start, work: Path) -> None:
+    """G2, G7; tests/powercut/test_full.py does it for real."""
+    session = start("u.dat\n", disk=Lying("set-00000002"))
+    for step in range(3):
+        write(work, u_dat=str(step))
+        if step < 2:
+            session.hide(step)
+    with pytest.raises(SaveError, match=r"set 2 \(step 1\) not stored: .*Read-only file system"):
+        session.hide(2)
+    session.close()
+
+
+def test_a_finish_mark_whose_fsync_lied_is_no_success(start: Start, work: Path) -> None:
+    disk = Lying("none")
+    session = start("u.dat\n", disk=disk)
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    disk.ending = ".safepoint.d"
+    with pytest.raises(SaveError, match=r"not finished: .*Read-only file system"):
+        session.finish(1)
+    assert not (work / ".safepoint.d/finished.json").exists()
+    session.close()
 
 
 def failed_in_the_background(start: Start, work: Path) -> Session:
