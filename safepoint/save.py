@@ -320,9 +320,9 @@ def commit(disk: Disk, root: Root, number: int) -> None:
 
 
 def confirm(disk: Disk, root: Root, number: int) -> None:
-    """Raise `SyncFailed` if the file system has gone down meanwhile: then an fsync that was under way may have returned 0
-    for a record that is lost (docs/guarantees.md). What tells is a new name, since that needs the journal: the directory
-    of the next set, which is to be made anyway; that it cannot be made for any other reason does not matter here."""
+    """Raise `SyncFailed` if the file system has gone down meanwhile: then an fsync that was under way may have returned
+    0 for a record that is lost (docs/guarantees.md). What tells is a new name, since that needs the journal: the
+    directory of the next set, to be made anyway; that it cannot be made for any other reason does not matter here."""
     try:
         prepare(disk, root, number + 1)
     except OSError as error:

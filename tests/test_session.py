@@ -1316,7 +1316,7 @@ class FullFrom(Disk):
 def test_what_is_left_of_a_set_that_could_not_be_prepared_hides_no_error_and_is_no_obstacle_later(
     start: Start, work: Path
 ) -> None:
-    """G7: the cause is named, not that something exists already; and when there is room again the same session goes on."""
+    """G7: the cause is named, not that something exists already; with room again the same session goes on."""
     disk = FullFrom("set-00000002/files")
     session = start("u.dat\n", disk=disk)
     write(work, u_dat="0")

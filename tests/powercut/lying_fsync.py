@@ -1,4 +1,4 @@
-"""Does an fsync ever return 0 for a name that is lost? `python tests/powercut/lying_fsync.py [ROUNDS]`, as root; no test.
+"""Does an fsync ever return 0 for a name that is lost? As root: `python tests/powercut/lying_fsync.py [ROUNDS]`.
 
 Four threads replace files and fsync their directories on ext4 until it finds an error in itself and aborts its journal.
 What an fsync had vouched for must be there when the file system was repaired. It is not always; but no name is lost
