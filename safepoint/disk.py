@@ -380,7 +380,7 @@ class Disk:
         By a look at the kernel's list, never by trying: that could make a run that begins just now fail.
         """
         try:
-            with open("/proc/locks", encoding="ascii", errors="replace") as file:
+            with open("/proc/locks", encoding="utf-8", errors="replace") as file:
                 rows = [line.split() for line in file]
         except OSError:
             return [None] * len(paths)

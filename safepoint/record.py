@@ -54,8 +54,8 @@ class Root:
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
-        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json")
-        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts = (
+        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json")
+        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost = (
             os.path.join(self.path, name) for name in names
         )
 
@@ -98,7 +98,7 @@ class Root:
 
     def unknown(self, disk: Disk) -> list[str]:
         """The names in this root that are none of the library's."""
-        ours = (self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts)
+        ours = (self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost)
         known = {os.path.basename(name) + end for name in ours for end in ("", ".new")}
         return [name for name in disk.listdir(self.path) if name not in known and not _STATES.fullmatch(name)]
 

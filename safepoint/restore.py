@@ -459,6 +459,9 @@ def extract(
         path, target = root.where(record.number, file), os.path.join(top, file.path)
         # Of a file that only grows the first bytes, as if it were a bundle: a reflink would bring what came after them.
         part = file._replace(kept="tar") if file.kind == "append" else file
+        # The records of several ranks, each right by itself, may lead out of `top` together, by links.
+        if not f"{os.path.realpath(os.path.dirname(target))}/".startswith(f"{os.path.realpath(top)}/"):
+            raise Damaged(f"{file.path} would be written outside, through a symbolic link")
         _read_out(disk, path, part, target, progress)
         disk.dress(target, file.mode, file.mtime_ns)
 
@@ -578,6 +581,8 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
         for path in strays:
             if disk.exists(os.path.join(root.work, path)):  # else it went aside with its directory
                 set_aside(disk, root, path)
+        if disk.exists(root.lost):  # it spoke of what was in W before
+            disk.remove(root.lost)
         disk.remove_tree(root.stage)
     return strays
 

@@ -31,7 +31,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar, cast
 
-from safepoint import codec, restore, save
+from safepoint import codec, restore, save, store
 from safepoint.choose import choose
 from safepoint.disk import Disk
 from safepoint.errors import (
@@ -104,6 +104,7 @@ class Session:
         self._hidden = 0  # the newest set whose files are not in W
         self._warned: set[str] = set()
         self._closed, self._left = "", False
+        self._adopted = False
         self._began = time.time()  # until the first line of the log has said so
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
         # Bounded, for a program that goes on and on although no set can be taken.
@@ -287,6 +288,15 @@ class Session:
             mark = restore.finish_mark(self._disk, self._root)
             finished = mark["number"] if mark else 0
             found = restore.survey(self._disk, self._root, after=finished)
+            newest = max((c.number for c in found if c.record), default=0)
+            begun = [c for c in found if c.number > newest]
+            if begun or self._disk.exists(self._root.stage):
+                what = "a restore was killed here"
+                if begun:
+                    what = f"set {begun[0].number} is not whole: {begun[0].reason}"
+                raise UsageError(f"{what}; call restore first (safepoint restore), nothing was changed")
+            self._how.lost.update(store.read_lost(self._disk, self._root))
+        self._adopted = True
         self._number = max((candidate.number for candidate in found), default=finished)
         record = next((candidate.record for candidate in found if candidate.record), None)
         self._committed, self._past = record, False
@@ -633,6 +643,8 @@ class Session:
             record = save.secure(disk, root, taken, self._committed, self._how, give_back=give_back)
         except SaveError as error:
             seconds = round(time.perf_counter() - begin, 6)
+            if self._adopted:  # the next hide is another process
+                store.keep_lost(self._disk, self._root, self._how)
             self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=seconds)
             raise
         seconds = time.perf_counter() - begin
@@ -654,8 +666,9 @@ class Session:
         try:
             for state in ("set", "failed"):
                 save.drop(self._disk, self._root, self._root.numbers(self._disk, state), state)
-            if self._disk.exists(self._root.baseline):
-                self._disk.remove(self._root.baseline)
+            for path in (self._root.baseline, self._root.lost):
+                if self._disk.exists(path):
+                    self._disk.remove(path)
         except OSError as error:
             logger.warning("finished, but sets not removed: %s", error)
 

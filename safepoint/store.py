@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 import time
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, SyncFailed
-from safepoint.errors import RefusedFileError, SaveError
+from safepoint.errors import DamagedError, RefusedFileError, SaveError
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
@@ -298,6 +299,26 @@ def remember_lost(how: How, items: Iterable[Item]) -> None:
     for item in items:
         # A file that moves is written anew, from its beginning: with another time it is another file, on any inode.
         how.lost[item.path] = item.inode, item.mtime_ns if item.kind == "move" and not item.tree else None
+
+
+def keep_lost(disk: Disk, root: Root, how: How) -> None:
+    """Rule (4) for a program whose next save is another process; as far as a disk that fails lets us."""
+    with contextlib.suppress(OSError):
+        if disk.exists(root.lost):
+            disk.remove(root.lost)
+        if how.lost:
+            disk.write(root.lost, json.dumps(how.lost).encode())
+            disk.sync([root.lost], [root.path])
+
+
+def read_lost(disk: Disk, root: Root) -> dict[str, tuple[int, int | None]]:
+    """What `keep_lost` kept."""
+    if not disk.exists(root.lost):
+        return {}
+    try:
+        return {str(path): (int(row[0]), row[1]) for path, row in json.loads(disk.read(root.lost)).items()}
+    except (ValueError, TypeError, AttributeError, IndexError):  # torn: it cannot be said of which files
+        raise DamagedError(f"{root.shown(root.lost)} is torn: call restore first") from None
 
 
 def ancestors(paths: Iterable[str]) -> list[str]:

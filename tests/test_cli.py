@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import pty
@@ -24,9 +26,10 @@ import safepoint
 from safepoint import errors
 from safepoint.cli import contents, document
 from safepoint.cli.group import COMMANDS, program
-from safepoint.disk import Disk
+from safepoint.disk import Disk, SyncFailed
 from safepoint.manifest import load
-from safepoint.record import Root, dump, parse_taken, seal, unseal
+from safepoint.record import Root, dump, parse_record, parse_taken, seal, unseal
+from safepoint.restore import Damaged, extract
 
 HOUSE = Path(__file__).parents[1]
 MANIFEST = "u.npy\nbig.dat compress\nhistory.csv append\nrun.zarr/\nfields/*.vtk\nkeep = 3\n"
@@ -910,3 +913,161 @@ def test_every_command_answers_soon_for_64_ranks(tmp_path: Path) -> None:
     )
     ratios = {c: least("-m", "safepoint", *c.split(), str(tmp_path)) / start for c in commands}
     assert max(ratios.values()) < 7, ratios
+
+
+# What a second reader found.
+
+
+@damages
+@pytest.mark.parametrize("command", [("hide", "--step", 50), ("finish",)])
+def test_a_job_script_that_goes_on_after_a_killed_hide_or_restore_is_asked_to_restore_first(
+    work: Path, command: Sequence[object]
+) -> None:
+    """Else the only copy of the newest files would go, or a mixture pass for a set."""
+    unrecorded(work, 3, boot=Disk().place(str(work)).boot)
+    for path in work.iterdir():
+        if not path.name.startswith(".safepoint"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = snapshot(work / ".safepoint.d/rank-00000/set-00000003")
+    result = cli(*command, work)
+    assert result.exit_code == 10 and "set 3 is not whole" in result.stderr and "restore first" in result.stderr
+    assert snapshot(work / ".safepoint.d/rank-00000/set-00000003") == before
+
+
+@pytest.mark.parametrize("command", [("hide", "--step", 50), ("finish",)])
+def test_in_the_middle_of_a_killed_swap_nothing_passes_for_a_set(work: Path, command: Sequence[object]) -> None:
+    (work / ".safepoint.d/rank-00000/stage").mkdir()
+    before = snapshot(work)
+    result = cli(*command, work)
+    assert result.exit_code == 10 and "a restore was killed here" in result.stderr
+    after = {name: data for name, data in snapshot(work).items() if not name.endswith(("log.jsonl", "owner.json"))}
+    assert after.items() <= before.items()
+
+
+def test_a_failed_fsync_is_not_forgotten_by_the_next_hide_of_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G7: the pages are clean then, so a second fsync would succeed over nothing."""
+    work = make(tmp_path / "work", sets=1, torn=False)
+    write(work, 10)
+
+    def fail(self: Disk, paths: Any) -> None:
+        for path in paths:
+            if path.endswith("u.npy"):
+                raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "sync_files", fail)
+        assert cli("hide", "--step", 10, work).exit_code == 16
+    result = cli("hide", "--step", 10, work)
+    assert result.exit_code == 16 and "u.npy" in result.stderr, result.output
+    assert answer("status", work)["restart"]["set"] == 1
+    assert cli("restore", "-y", work).exit_code == 0
+    write(work, 10)
+    assert cli("hide", "--step", 10, work).exit_code == 0
+
+
+@damages
+def test_drop_reads_what_would_be_left_before_it_removes_a_good_set(work: Path) -> None:
+    hurt(work, 1)
+    hurt(work, 2)
+    result = cli("drop", 3, work, "-y")
+    assert result.exit_code == 10 and "no whole set would be left" in result.stderr
+    assert cli("drop", 2, work, "-y").exit_code == 0
+
+
+@damages
+@pytest.mark.parametrize("left", [None, b"0, 0"])
+def test_a_file_that_grows_and_was_cut_or_removed_is_seen_without_reading_it(work: Path, left: bytes | None) -> None:
+    history = work / "history.csv"
+    history.unlink()
+    if left is not None:
+        history.write_bytes(left)
+    said = answer("status", work, code=18)
+    assert said["restart"]["set"] is None and {s["state"] for s in said["sets"]} == {"damaged"}
+    assert "history.csv" in cli("status", work).stdout
+
+
+@damages
+def test_verify_names_a_rank_whose_directory_is_not_there(ranked: Path) -> None:
+    shutil.rmtree(ranked / ".safepoint.d/rank-00001")
+    result = cli("verify", ranked, "--set", 2)
+    assert result.exit_code == 18 and "no directory of this rank" in result.stdout
+    assert answer("verify", ranked, "--set", 2, code=18)["damaged"] == [2]
+
+
+def test_diff_compares_symbolic_links_by_what_they_point_to(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "out").mkdir(parents=True)
+    (work / ".safepoint").write_text("out/ copy\n")
+    with contextlib.closing(safepoint.Session(work)) as session:
+        session.restore()
+        for n in (1, 2):
+            (work / f"out/{n}.dat").write_text("x")
+            (work / "out/latest").unlink(missing_ok=True)
+            (work / "out/latest").symlink_to(f"{n}.dat")
+            session.hide(n, wait=True)
+    rows = {row["path"]: row for row in answer("diff", 1, 2, work, code=1)["files"]}
+    assert rows["out/latest"]["state"] == "differ" and "1.dat" in rows["out/latest"]["text"]
+    assert answer("diff", 2, "now", work)["equal"]
+
+
+def test_diff_says_nothing_of_a_set_of_which_a_rank_is_lacking(ranked: Path) -> None:
+    result = cli("diff", 2, 3, ranked)
+    assert result.exit_code == 20 and "not whole" in result.stderr and "rank 2" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["u.npz", "u.h5"])
+def test_diff_of_a_torn_file_compares_bytes(tmp_path: Path, name: str) -> None:
+    whole, torn = tmp_path / "whole", tmp_path / "torn"
+    if name == "u.npz":
+        numpy.savez(tmp_path / name, a=numpy.arange(10))
+        (tmp_path / name).rename(whole)
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(whole, "w") as file:
+            file["a"] = numpy.arange(10)
+    torn.write_bytes(whole.read_bytes()[:-60])
+    found = contents.compare(str(whole), str(torn), name)
+    assert found.kind == "bytes" and "cannot be read" in found.text and not found.equal
+
+
+def test_init_does_not_replace_a_manifest_by_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u.npy\n")
+    result = cli("init", "--force", tmp_path)
+    assert result.exit_code == 10 and (tmp_path / ".safepoint").read_text() == "u.npy\n"
+
+
+def test_clean_prints_one_object_or_none(tmp_path: Path) -> None:
+    work = make(tmp_path / "work", sets=1)
+    (work / ".safepoint.d/rank-00000/gone-00000001").mkdir()
+    result = cli("clean", "--json", work)
+    assert result.exit_code == 10 and result.stdout == ""
+    finished = make(tmp_path / "finished", sets=1, finish=True)
+    assert answer("clean", "--dry-run", finished)["dry_run"]
+
+
+def test_a_set_of_two_steps_is_not_extracted(ranked: Path, tmp_path: Path) -> None:
+    """A number that means one step on one rank and another on the next is no set."""
+    path = Path(Root(str(ranked), 1).record(2))
+    path.write_bytes(dump(parse_record(path.read_bytes())._replace(step=999)))
+    said = answer("restore", "--to", tmp_path / "there", ranked)
+    assert said["set"] == 1
+
+
+def test_what_is_extracted_stays_below_the_directory_whatever_the_records_say(tmp_path: Path) -> None:
+    """Each rank's record is right by itself: links of one, and a file through them of the other."""
+    top, outside = tmp_path / "there", tmp_path / "evil"
+    (top / "a").mkdir(parents=True)
+    (top / "l").symlink_to("..")
+    work = make(tmp_path / "work", sets=1)
+    root = Root(os.path.realpath(work))
+    record = parse_record(Path(root.record(1)).read_bytes())
+    file = next(file for file in record.files if file.path == "u.npy")
+    moved = file._replace(path="l/evil")
+    os.makedirs(f"{root.set(1)}/files/l")
+    os.rename(root.stored(1, "u.npy"), root.stored(1, "l/evil"))
+    with pytest.raises(Damaged, match="outside"):
+        extract(Disk(), root, record._replace(files=(moved,)), str(top))
+    assert not outside.exists()
+    os.rename(root.stored(1, "l/evil"), root.stored(1, "u.npy"))

@@ -522,6 +522,8 @@ def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
         ("u-{rank}.dat\n", r"does not know the ranks of the command"),
         ("log append\n", r"no file is rewritten for each set"),
         ("*.dat mark\n", r"a mark is one file"),
+        ("a.txt\nout/ optional\n", r":2: out/ can be any number of files"),
+        ("a.txt\nb.txt optional\n", r":2: b.txt may or may not be written.*attribute mark"),
     ],
 )
 def test_a_manifest_from_which_nobody_could_tell_when_a_set_is_complete_is_refused(
@@ -533,7 +535,99 @@ def test_a_manifest_from_which_nobody_could_tell_when_a_set_is_complete_is_refus
     assert not (tmp_path / "started").exists()
 
 
+def test_a_no_of_the_check_makes_no_file_suspect_that_is_written_only_once(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\nmesh.txt\ndone.txt mark\n")
+    solver = shell(
+        "echo mesh > mesh.txt; for k in 1 2 3; do echo $k > a.txt; echo > done.txt; sleep 0.6; done", "exit 1"
+    )
+    ran(tmp_path, "--check", "grep -q [23] a.txt", "--", *solver, status=1)
+    assert given_back(tmp_path)[1] is False
+    assert (tmp_path / "a.txt").read_text() == "3\n" and (tmp_path / "mesh.txt").read_text() == "mesh\n"
+
+
 # Starts, ends and restarts.
+
+
+def test_a_start_from_the_initial_files_is_no_resume_however_often_it_is_made(tmp_path: Path) -> None:
+    """Another program resumes, and would go on from what an older run had left here."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "a.txt").write_text("of an older run\n")
+    first = shell("echo first $SAFEPOINT_STEP $SAFEPOINT_SET >> told; kill -9 $$")
+    for _ in range(2):
+        ran(tmp_path, "--resume-command", "touch resumed", "--", *first, status=137)
+    assert (tmp_path / "told").read_text() == "first\nfirst\n" and not (tmp_path / "resumed").exists()
+
+
+def test_where_the_kernel_tells_nothing_a_good_end_of_the_command_itself_is_one(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    code = (
+        "from safepoint.cli import processes; processes._Exits.open = classmethod(lambda cls: None)\n"
+        "from safepoint.cli.run import run; run()"
+    )
+    solver = "import time; time.sleep(0.7); open('a.txt', 'w').write('end')"
+    command = [sys.executable, "-c", code, "--dir", tmp_path, "--", sys.executable, "-c", solver]
+    subprocess.run(command, check=True)
+    assert given_back(tmp_path) == (1, True) and (tmp_path / "a.txt").read_text() == "end"
+
+
+def test_who_saves_and_ends_at_a_user_signal_is_not_finished(tmp_path: Path) -> None:
+    """As a scheduler asks for it before the time limit."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = shell("trap 'echo half > a.txt; exit 0' USR1", "touch ready", "while :; do sleep 0.05; done")
+    with run(tmp_path, "--tolerate", "all", "--", *solver) as program:
+        wait_for((tmp_path / "ready").exists)
+        program.send_signal(signal.SIGUSR1)
+        said = program.communicate(timeout=30)[1]
+    assert program.returncode == 0 and "not marked as finished" in said
+    assert given_back(tmp_path) == (1, False) and (tmp_path / "a.txt").read_text() == "half\n"
+
+
+def test_signals_that_are_ignored_stay_so_in_the_command(tmp_path: Path) -> None:
+    """nohup"""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = shell("kill -HUP $$; kill -HUP $PPID; sleep 0.3; echo alive > a.txt")
+    words = ["nohup", sys.executable, "-m", "safepoint", "run", "--dir", str(tmp_path), "--", *solver]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.txt").read_text() == "alive\n"
+
+
+def test_what_a_daemon_started_for_the_command_stands_still_too_and_counts(tmp_path: Path) -> None:
+    """As srun does on one host: the ranks are no children of it, but have its environment."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "daemon.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "while not os.path.exists('ask'): time.sleep(0.01)\n"
+        "environment = dict(line.split('=', 1) for line in open('ask').read().split('\\0') if line)\n"
+        'rank = \'import time; f = open("a.txt", "w"); f.write("torn"); f.flush(); time.sleep(60)\'\n'
+        "rank = subprocess.Popen([sys.executable, '-c', rank], env=environment, start_new_session=True)\n"
+        "time.sleep(1.0); rank.kill(); rank.wait(); open('ended', 'w')\n"
+    )
+    daemon = subprocess.Popen([sys.executable, "daemon.py"], cwd=tmp_path)
+    try:
+        ask = "cp /proc/$$/environ ask.new; mv ask.new ask"
+        command = shell(ask, "while [ ! -f ended ]; do sleep 0.05; done; sleep 0.5; exit 1")
+        said = ran(tmp_path, "--tolerate", "status", "--", *command, status=1)
+    finally:
+        assert daemon.wait(30) == 0
+    assert "was killed by SIGKILL" in said
+    assert sets(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", [("restore", "-y"), ("finish",), ("hide",), ("clean", "-y")])
+def test_no_command_touches_what_an_heir_of_a_killed_run_may_still_write(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    ran(tmp_path, "--", *shell("echo 1 > a.txt; sleep 0.6; exit 1"), status=1)
+    heir = subprocess.Popen(["sleep", "60"], env={**os.environ, "SAFEPOINT_RUN": os.path.realpath(tmp_path)})
+    try:
+        words = [sys.executable, "-m", "safepoint", *command, str(tmp_path)]
+        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    finally:
+        heir.kill()
+        heir.wait()
+    assert done.returncode == 13 and f"process {heir.pid} (sleep)" in done.stderr, done
 
 
 def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path: Path) -> None:

@@ -29,12 +29,13 @@ def clean(directory: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """
     if dry_run:
         seen = look(DISK, directory)
-        seen.raise_if_empty()
+        if not seen.side:
+            seen.raise_if_empty()
         _report(seen, _removable(seen), "would be removed", as_json, dry_run=True)
         return
     with alone_in(directory) as seen:
         found = _removable(seen)
-        if found and not yes:
+        if found and not yes and not as_json:
             _list(seen, found)
         total = terminal.size(sum(each.size for each in found))
         if found and not terminal.agreed(f"Remove {terminal.places(len(found))}, {total}?", yes=yes):

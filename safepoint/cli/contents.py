@@ -11,6 +11,7 @@ import itertools
 import math
 import os
 import re
+import zipfile
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -89,7 +90,7 @@ def compare(path_a: str, path_b: str, name: str) -> Difference:
             {"npy": _npy, "npz": _npz, "hdf5": _hdf5, "text": _text}[kind](path_a, path_b, tally)
         except ModuleNotFoundError as error:
             return _bytes(path_a, path_b, offset, f" (values not compared: {error.name} is not installed)")
-        except (ValueError, KeyError, EOFError, UnicodeDecodeError):
+        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
             return _bytes(path_a, path_b, offset, " (values not compared: it cannot be read as what it seems to be)")
         if tally.values or tally.notes:
             return _told(kind, tally, offset)
@@ -169,7 +170,8 @@ def _npy(path_a: str, path_b: str, tally: _Tally) -> None:
 def _npz(path_a: str, path_b: str, tally: _Tally) -> None:
     import numpy
 
-    with numpy.load(path_a) as a, numpy.load(path_b) as b:
+    # numpy leaves a file open that it opened and cannot read.
+    with open(path_a, "rb") as one, open(path_b, "rb") as other, numpy.load(one) as a, numpy.load(other) as b:
         for name in _common(set(a), set(b), tally):
             _arrays(a[name], b[name], name, tally)
 

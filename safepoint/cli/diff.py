@@ -92,11 +92,14 @@ def _side(seen: Overview, which: str, other: str) -> dict[str, Kept]:
         raise NothingSavedError(
             f"{chosen.label} has no record ({chosen.why or chosen.state}): there is nothing to compare"
         )
+    if lacking := set(chosen.needed) - records.keys():
+        names = terminal.ranks(sorted(lacking))
+        raise NothingSavedError(f"{chosen.label} is not whole ({chosen.why}): what rank {names} has is not known")
     return {
         file.path: Kept(file.size, seen.root(rank, chosen), record, file)
         for rank, record in records.items()
         for file in record.files
-        if file.has_bytes
+        if file.has_bytes or file.kind == "link"
     }
 
 
@@ -117,6 +120,10 @@ def _in_place(seen: Overview, other: str) -> dict[str, Kept]:
 def _row(path: str, a: Kept | None, b: Kept | None, names: tuple[str, str]) -> Row:
     if a is None or b is None:
         return Row(path, f"only in {names[a is None]}")
+    links = _target(path, a), _target(path, b)
+    if links != (None, None):
+        text = " and ".join(f"-> {link}" if link is not None else "a file" for link in links)
+        return Row(path, "equal") if links[0] == links[1] else Row(path, "differ", text)
     try:
         if a.size == b.size and _checksum(path, a) == _checksum(path, b):
             return Row(path, "equal")
@@ -129,6 +136,14 @@ def _row(path: str, a: Kept | None, b: Kept | None, names: tuple[str, str]) -> R
     except Damaged as error:
         return Row(path, "damaged", str(error))
     return Row(path, "differ", found.text, found)
+
+
+def _target(path: str, kept: Kept) -> str | None:
+    """What a symbolic link points to; None if it is none."""
+    if kept.file:
+        return kept.file.target if kept.file.kind == "link" else None
+    full = os.path.join(kept.root.work, path)
+    return os.readlink(full) if os.path.islink(full) else None
 
 
 def _checksum(path: str, kept: Kept) -> str:

@@ -41,7 +41,8 @@ With several ranks a set counts as a restart would count it, one that coordinate
 set. (Of a run with `coordinate=False` each rank restores its own newest set: the table shows which ranks have it.)
 
 In a pipe lines are not cut to the width of a terminal; `COLUMNS` sets a width. `--json` prints one JSON object, and
-nothing else, on stdout; the exit code is the same as without.
+nothing else, on stdout; the exit code is the same as without. Where a command fails, stdout is empty, and the reason on
+stderr.
 """
 
 ABSOLUTE = "absolute path"
@@ -60,7 +61,7 @@ KEYS = {
     },
     "verify": {
         "directory": ABSOLUTE,
-        "sets": "number, step, and of each of its ranks: rank, state (ok, damaged, uncommitted, gone), reason",
+        "sets": "number, step, and of each of its ranks: rank, state (ok, damaged, uncommitted, gone, missing), reason",
         "damaged": "numbers of the damaged sets",
     },
     "show": {

@@ -7,6 +7,8 @@ import click
 from safepoint import save
 from safepoint.cli import terminal
 from safepoint.cli.holding import alone_in
+from safepoint.cli.overview import Overview, Set
+from safepoint.cli.verify import read_all
 from safepoint.errors import SaveError, UsageError
 
 
@@ -25,8 +27,10 @@ def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> 
     with alone_in(directory) as seen:
         seen.raise_if_empty()
         chosen = seen.find(number)
-        takes = next((s for s in seen.sets if s.usable and s.number != number), None)
-        if takes is None and chosen.state != "ended" and not force:
+        others = (s for s in seen.sets if s.usable and s.number != number)
+        ended = chosen.state == "ended"
+        takes = next((s for s in others if ended or _is_whole(seen, s)), None)
+        if takes is None and not ended and not force:
             raise UsageError(f"{chosen.label} is not removed: no whole set would be left (--force removes it)")
         after = f"a restart then takes {takes.label}" if takes else "no whole set is left then, and its files are lost"
         _, _, stored = chosen.totals
@@ -41,3 +45,8 @@ def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> 
             terminal.put({"directory": seen.work, "removed": number, "freed": stored, "restart": restart})
         else:
             terminal.say(f"removed {chosen.label}, {terminal.size(stored)}; {after}")
+
+
+def _is_whole(seen: Overview, kept: Set) -> bool:
+    """By its checksums: what may be all that is left is looked at before the other one goes."""
+    return all(state != "damaged" for state, _ in read_all(seen, [kept]).values())

@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.holding import heirs_in
 from safepoint.session import Session
 
 
@@ -21,6 +22,7 @@ def finish(directory: str, step: int | None, as_json: bool) -> None:
     leaves the files alone.
     """
     with closing(Session(directory)) as session:
+        heirs_in(session._root.work)
         session.adopt()
         session.finish(step)
     if as_json:

@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.holding import heirs_in
 from safepoint.session import Session
 
 
@@ -22,6 +23,7 @@ def hide(directory: str, step: int | None, as_json: bool) -> None:
     restore` gives back the last set. Serial programs only.
     """
     with closing(Session(directory)) as session:
+        heirs_in(session._root.work)
         session.adopt()
         point = session.hide(step, wait=True)
     if as_json:

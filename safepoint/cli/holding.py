@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -12,6 +13,21 @@ from safepoint.cli.terminal import DISK
 from safepoint.disk import NO_LOCKS
 from safepoint.errors import DamagedError, LockedError
 from safepoint.opening import describe_owner, read_owner, write_owner
+
+
+def heirs_in(work: str) -> None:
+    """Raise `LockedError` if what an earlier `safepoint run` had started is still at work, though it let go of the
+    lock: it has the name of that run in its environment."""
+    if sys.platform != "linux":
+        return
+    from safepoint.cli.processes import MARK, of_run
+
+    heirs = of_run(f"{MARK}={work}")
+    if heirs:
+        raise LockedError(
+            f"{work} is in use: an earlier safepoint run is gone, but what it had started is not: {', '.join(heirs)}; "
+            f"nothing was changed"
+        )
 
 
 @contextmanager
@@ -26,6 +42,7 @@ def alone_in(directory: str) -> Iterator[Overview]:
         seen.raise_if_empty()
     if seen.manifest_error:
         raise seen.manifest_error
+    heirs_in(seen.work)
     with ExitStack() as stack:
         for rank in seen.ranks:
             root = rank.root

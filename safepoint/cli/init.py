@@ -73,9 +73,12 @@ def init(directory: str, force: bool, show: bool, as_json: bool) -> None:
     text = HEAD + "\n" + ("\n".join(proposals) if proposals else "# (no file here looks like data yet)") + "\n" + TAIL
     if proposals:
         parse(text, path)  # what we propose must be a manifest
-    if not show:
-        if DISK.exists(path):
-            DISK.remove(path)
+    if DISK.exists(path) and not show:
+        if not proposals:
+            raise UsageError(f"{path} is not replaced: no file here looks like data (hide moves it away)")
+        DISK.write(f"{path}.new", os.fsencode(text))
+        DISK.rename(f"{path}.new", path)
+    elif not show:
         DISK.write(path, os.fsencode(text))
     if as_json:
         terminal.put({"path": None if show else path, "text": text, "proposals": len(proposals)})

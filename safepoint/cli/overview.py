@@ -297,7 +297,9 @@ def _parts(disk: Disk, root: Root, place: Place, finished: int, read: bool) -> d
         parts: dict[int, Part] = {}
         for candidate in candidates:
             number = candidate.number
-            if candidate.record:
+            if candidate.record and (fault := _cut_off(disk, root, candidate.record)):
+                parts[number] = Part(number, "damaged", fault, record=candidate.record)
+            elif candidate.record:
                 parts[number] = Part(number, "committed", record=candidate.record)
             elif recorded.get(number):
                 parts[number] = Part(number, "damaged", candidate.reason, taken=_taken(disk, root, number))
@@ -312,6 +314,18 @@ def _parts(disk: Disk, root: Root, place: Place, finished: int, read: bool) -> d
         if settled and (seen or not parts):
             break
     return seen
+
+
+def _cut_off(disk: Disk, root: Root, record: Record) -> str:
+    """Which file that only grows has less than the set needs of it; empty: none, as far as its length tells."""
+    for file in record.files:
+        if file.kind == "append":
+            path = os.path.join(root.work, file.path)
+            size = disk.stat(path).st_size if disk.exists(path) else -1
+            if size < file.size:
+                has = "is missing" if size < 0 else f"has {size} bytes"
+                return f"{file.path} {has}, and the set needs its first {file.size}"
+    return ""
 
 
 def _recorded(disk: Disk, root: Root) -> dict[int, bool]:

@@ -31,6 +31,8 @@ SO_RCVBUFFORCE = 33  # asm-generic/socket.h; beyond the limit, for root
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 PATIENCE = 2.0  # seconds until all stand still; one that waits for a disk may take long
 ATTEMPT = 0.03  # seconds after which all go on for a moment: a parent in vfork waits for its child, which stands still
+MARK = "SAFEPOINT_RUN"  # in the environment of all that a run starts: the working directory
+YOUNG = 5.0  # seconds; an older process does not get another environment
 DELAY = 0.5  # seconds that the word of an exit may come after it
 
 
@@ -48,8 +50,11 @@ class Process(NamedTuple):
 class Family:
     """All processes of one command. `begin` it with its first one, right after that was started."""
 
-    def __init__(self) -> None:
+    def __init__(self, work: str = "") -> None:
+        """`work`: what has this in its environment as `MARK` belongs to it too, such as what a daemon started."""
         self._told = _Exits.open()
+        self._mark = f"{MARK}={work}" if work else ""
+        self._strangers = set[tuple[int, int]]()  # pid and start of those that have not
         self._first, self._members = 0, set[int]()
         self._ended = set[int]()  # of which the kernel has told; they may be zombies for a while
         self._seen: dict[int, Process] = {}
@@ -86,6 +91,8 @@ class Family:
             elif what == EXEC and thread_group in self._members | self._ended:
                 self._members.add(thread_group)  # another thread has taken the place of the first one, which has ended
                 self._ended.discard(thread_group)
+            elif what == EXEC and self._mark and _has(thread_group, self._mark):
+                self._members.add(thread_group)  # of no parent here: a daemon has started it for the command
             elif what == EXIT and thread_group in self._members:
                 self._note_exit(thread_group, pid, rest[0])
         if self._told and self._told.lost:
@@ -109,7 +116,7 @@ class Family:
             found = False
             for process in every.values():
                 belongs = process.parent in mine or process.parent == me or process.session == self._first
-                if process.pid not in mine and process.pid != me and belongs:
+                if process.pid not in mine and process.pid != me and (belongs or self._is_marked(process)):
                     mine.add(process.pid)
                     found = True
         for pid in mine & every.keys():
@@ -117,6 +124,16 @@ class Family:
                 self._names[pid] = _comm(pid)
         self._members |= (mine & every.keys()) - self._ended
         return [every[pid] for pid in sorted(mine & every.keys())]
+
+    def _is_marked(self, process: Process) -> bool:
+        if not self._mark or (process.pid, process.started) in self._strangers:
+            return False
+        if _has(process.pid, self._mark):
+            return True
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+        if age > YOUNG:
+            self._strangers.add((process.pid, process.started))
+        return False
 
     def stop(self) -> str:
         """Hold all of them still, rule (2). Empty, or what prevented it; then they go on."""
@@ -161,16 +178,18 @@ class Family:
                 os.kill(pid, signal.SIGCONT)
         self._stopped = []
 
-    def troubles(self, tolerate: str = "") -> list[str]:
+    def troubles(self, tolerate: str = "", *, ended_well: bool = False) -> list[str]:
         """Why, by rule (1), what lies there may be torn: what has happened since the last call; empty: nothing has.
 
         `tolerate`: "status": processes that ended by themselves are no trouble, whatever their status; "all": nor are
-        killed ones.
+        killed ones. `ended_well`: the command's first process, whose status was 0, is none.
         """
         self._wait_for_word()
         told, self._troubles = self._troubles, []
         now = {process.pid: process for process in self.living()}
         if not self.told:
+            if ended_well:
+                self._seen.pop(self._first, None)
             told += [(signal.SIGKILL, text) for text in self._unexplained(now)]
         self._seen = now
         return [text for code, text in told if not (tolerate == "all" or (tolerate and code > 0 and not code & 0x7F))]
@@ -244,13 +263,15 @@ def _moves(process: Process) -> bool:
 
 def of_run(mark: str) -> list[str]:
     """The processes that have this in their environment, as all that a run has started does; not this one."""
-    wanted, found = mark.encode(errors="surrogateescape"), []
-    for process in _processes():
-        if process.pid != os.getpid() and process.state not in "ZX":
-            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    found.append(f"process {process.pid} ({_comm(process.pid)})")
-    return found
+    others = [p for p in _processes() if p.pid != os.getpid() and p.state not in "ZX" and _has(p.pid, mark)]
+    return [f"process {process.pid} ({_comm(process.pid)})" for process in others]
+
+
+def _has(pid: int, mark: str) -> bool:
+    """Whether this line is in the environment that a process was started with."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return mark.encode(errors="surrogateescape") in file.read().split(b"\0")
+    return False
 
 
 class _Exits:

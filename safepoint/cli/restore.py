@@ -218,7 +218,7 @@ def _extract(directory: str, number: int | None, to: str, as_json: bool) -> None
     passed = []
     for each in _candidates(seen, number):
         reason = each.why or each.state
-        if _records(each) and set(each.needed) <= set(_records(each)):
+        if set(each.needed) <= set(_records(each)) and (not each.reasons or each.state == "foreign"):
             reason = _copied(seen, each, top)
             if not reason:
                 break
@@ -247,6 +247,8 @@ def _copied(seen: Overview, each: Set, top: str) -> str:
                 try:
                     extract(DISK, seen.root(rank, each), record, top, advance)
                 except Damaged as error:
+                    if not DISK.exists(seen.root(rank, each).set(each.number)):
+                        return "a run at work has removed it meanwhile"
                     return f"rank {rank}: {error}" if len(each.needed) > 1 else str(error)
         on_error.pop_all()
     return ""

@@ -17,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import selectors
 import shlex
 import shutil
@@ -33,7 +34,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from safepoint import save
-from safepoint.cli.processes import Family, Process, die_with, of_run
+from safepoint.cli.holding import heirs_in
+from safepoint.cli.processes import MARK, Family, Process, die_with
 from safepoint.disk import Disk
 from safepoint.errors import (
     LockedError,
@@ -54,7 +56,6 @@ FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 AT_ONCE = 60.0  # seconds: a command that fails so soon, and saves nothing, may have been given a bad set
 IN_A_ROW = 3  # times
 LONGEST_REST = 0.2  # seconds
-MARK = "SAFEPOINT_RUN"  # in the environment of all that the command starts: the working directory
 REST = 10  # times as long as a look that came to nothing the command is left alone then
 SLOWEST = 60.0  # seconds between two starts, at most
 TICK = 0.5  # seconds: how often to look for what no event tells
@@ -169,19 +170,18 @@ class Supervisor:
         self.step = 0
         self.saved: SavePoint | None = None  # the newest set
         self.signals: list[int] = []
-        self.asked_to_stop = False
+        self.asked_to_stop = self.told = False  # told: by SIGUSR1 or SIGUSR2, which may mean that too
+        self._child: subprocess.Popen[bytes] | None = None
         self._said: set[str] = set()
         self._opened_since: dict[str, float] = {}
 
     def _refuse_heirs(self) -> None:
         """Rule (3), for what has closed the lock's descriptor: it still has the name of this run in its environment."""
-        heirs = of_run(f"{MARK}={self.work}") if sys.platform == "linux" else []
-        if heirs:
+        try:
+            heirs_in(self.work)
+        except LockedError:
             self.session.close()
-            raise LockedError(
-                f"{self.work} is in use: an earlier safepoint run is gone, but what it had started is not: "
-                f"{', '.join(heirs)}; nothing was changed"
-            )
+            raise
 
     def run(self) -> int:
         """The exit status of the command."""
@@ -205,7 +205,9 @@ class Supervisor:
         def note(number: int, _: FrameType | None) -> None:
             self.signals.append(number)
 
+        # What is ignored stays so, in the command too: nohup, and jobs in the background of a script.
         numbers = [getattr(signal, name) for name in FORWARDED if hasattr(signal, name)]
+        numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, note) for number in numbers}
         try:
             yield
@@ -271,6 +273,9 @@ class Supervisor:
             point = None
         if point is not None:
             self.step, self.saved = point.step or 0, point
+            if not self.step:
+                say(f"begins with what was there at the start, from set {point.number}")
+                return False
             say(f"goes on from set {point.number} (step {point.step})")
             return True
         self.step, self.saved = 0, None
@@ -312,11 +317,12 @@ class Supervisor:
         attempts.note(attempts.set, failed_at_once=False)
 
     def _start(self, resumed: bool) -> subprocess.Popen[bytes]:
+        self.told = False
         words = self.options.resume if resumed and self.options.resume else self.options.command
         environment = {
             name: text for name, text in os.environ.items() if name not in ("SAFEPOINT_STEP", "SAFEPOINT_SET")
         }
-        if self.saved is not None:
+        if resumed and self.saved is not None:
             environment |= {"SAFEPOINT_STEP": str(self.step), "SAFEPOINT_SET": str(self.saved.number)}
         environment[MARK] = self.work
         me = os.getpid()
@@ -334,14 +340,16 @@ class Supervisor:
         """To the command's first process and those in its group: a shell does not pass them on."""
         while self.signals:
             number = self.signals.pop(0)
-            if number not in (getattr(signal, "SIGUSR1", None), getattr(signal, "SIGUSR2", None)):
+            if number in (getattr(signal, "SIGUSR1", None), getattr(signal, "SIGUSR2", None)):
+                self.told = True
+            else:
                 self.asked_to_stop = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, number)
 
     def _segment(self, resumed: bool) -> int:
         """Run the command to its end, and take a set if that was good."""
-        family = Family() if sys.platform == "linux" else None
+        family = Family(self.work) if sys.platform == "linux" else None
         child = self._start(resumed)
         if family:
             family.begin(child.pid)
@@ -361,9 +369,9 @@ class Supervisor:
         """Run the command to its end, and take a set whenever there is one."""
         from safepoint.cli.watch import Watch
 
-        family = Family()
+        family = Family(self.work)
         watch = Watch(self.manifest, self.work)
-        child = self._start(resumed)
+        child = self._child = self._start(resumed)
         family.begin(child.pid)
         try:
             try:
@@ -384,16 +392,19 @@ class Supervisor:
     def _at_good_end(self, family: Family, watch: Watch) -> None:
         """Status 0: all is whole, unless something had died; but who was asked to stop may have stopped anywhere."""
         self._wait()
+        stopped = self.asked_to_stop or self.told
         if watch.touched:
-            if self.asked_to_stop and not watch.ready:
+            if stopped and not watch.ready:
                 say("stopped by a signal between two sets: what was written since the last one is not taken")
                 return
             suspects = [f"{path} was not written again after a process had died" for path in watch.suspects()]
-            if not self._good([*family.troubles(self.options.tolerate), *suspects]):
+            if not self._good([*family.troubles(self.options.tolerate, ended_well=True), *suspects]):
                 return
             self._take("the end", wait=True)
-        if not self.asked_to_stop:
+        if not stopped:
             self.session.finish(self.step)
+        elif self.told and not self.asked_to_stop:
+            say("a signal was sent to the command before it ended, so this is not marked as finished")
 
     def _good(self, troubles: Sequence[str]) -> bool:
         """At a good end: whether what lies there can be taken for whole."""
@@ -445,7 +456,8 @@ class Supervisor:
                         (begin, 0.0) if taken else (quiet_since, begin + spent + min(REST * spent, LONGEST_REST))
                     )
                 elif begin - quiet_since > NEVER_CLOSED:
-                    self._explain_silence(watch)
+                    with contextlib.suppress(OSError):  # a file that comes and goes
+                        self._explain_silence(watch)
             if child.returncode is not None:
                 left = [p for p in family.living() if p.state not in "ZX"] if family else []
                 if not left:
@@ -492,7 +504,8 @@ class Supervisor:
         return taken
 
     def _died(self, family: Family, watch: Watch) -> bool:
-        troubles = family.troubles(self.options.tolerate)
+        ended_well = self._child is not None and self._child.poll() == 0
+        troubles = family.troubles(self.options.tolerate, ended_well=ended_well)
         if troubles:
             watch.distrust()
             what = "; ".join(troubles[:3])
@@ -560,9 +573,7 @@ class Supervisor:
     def _explain_silence(self, watch: Watch) -> None:
         """No set for a while: that may be right, but not if files are written all the time."""
         if watch.lost:
-            self._once(
-                "the kernel has dropped events, so much was written: no more sets until the next start; use a mark"
-            )
+            self._once(f"{watch.why_lost}: no more sets until the next start; with a mark there would be")
         waiting = [os.path.join(self.work, path) for path in watch.unclosed()]
         there = [path for path in waiting if os.path.isfile(path)]
         recent = [path for path in there if time.time() - os.stat(path).st_mtime < NEVER_CLOSED]
@@ -595,7 +606,7 @@ class Supervisor:
         return os.path.exists(os.path.join(self.work, until))
 
     def _once(self, text: str) -> None:
-        begin = text.partition(":")[0]
+        begin = re.sub(r"\d+", "", text)  # other processes and sizes are nothing new
         if begin not in self._said:
             self._said.add(begin)
             say(text)

@@ -27,8 +27,8 @@ def verify(directory: str, number: int | None, as_json: bool) -> None:
     seen.raise_if_empty()
     sets = [seen.find(number)] if number is not None else list(seen.sets)
     found = read_all(seen, sets)
-    rows = [(s, rank, *found[s.number, rank]) for s in sets for rank in s.parts]
-    bad = [row for row in rows if row[2] == "damaged"]
+    rows = [(s, rank, *found[s.number, rank]) for s in sets for rank in _ranks(s)]
+    bad = [row for row in rows if row[2] in ("damaged", "missing")]
     if as_json:
         terminal.put(_content(seen, sets, found))
     else:
@@ -42,7 +42,7 @@ def verify(directory: str, number: int | None, as_json: bool) -> None:
 
 
 def read_all(seen: Overview, sets: list[Set]) -> dict[tuple[int, int], tuple[str, str]]:
-    """By number and rank what a part is, after its checksums: ok, damaged or uncommitted, and the reason."""
+    """By number and rank what a part is, after its checksums (ok, damaged, uncommitted, gone, missing), and why."""
     total = sum(file.size for each in sets for _, file in each.files)
     found: dict[tuple[int, int], tuple[str, str]] = {}
     lock = threading.Lock()
@@ -57,7 +57,19 @@ def read_all(seen: Overview, sets: list[Set]) -> dict[tuple[int, int], tuple[str
             states = read_sets(terminal.DISK, rank.root, tick, numbers) if numbers else {}
             for number in numbers:
                 found[number, rank.rank] = _judged(seen, rank.rank, number, states.get(number))
+    there = {rank.rank for rank in seen.ranks}
+    for each in sets:
+        for lacking in set(each.needed) - each.parts.keys():
+            # A rank may be behind with a set; but that it has no directory is no state that a run leaves.
+            nowhere = lacking not in there
+            found[each.number, lacking] = (
+                ("missing", "no directory of this rank") if nowhere else ("uncommitted", "does not have it")
+            )
     return found
+
+
+def _ranks(each: Set) -> list[int]:
+    return sorted({*each.parts, *each.needed})
 
 
 def _judged(seen: Overview, rank: int, number: int, state: str | None) -> tuple[str, str]:
@@ -86,11 +98,11 @@ def _together(rows: list[tuple[Set, int, str, str]]) -> list[list[str]]:
 
 def _content(seen: Overview, sets: list[Set], found: dict[tuple[int, int], tuple[str, str]]) -> dict[str, Any]:
     def parts(each: Set) -> list[dict[str, Any]]:
-        results = [(rank, *found[each.number, rank]) for rank in each.parts]
+        results = [(rank, *found[each.number, rank]) for rank in _ranks(each)]
         return [{"rank": rank, "state": state, "reason": reason} for rank, state, reason in results]
 
     return {
         "directory": seen.work,
         "sets": [{"number": each.number, "step": each.step, "ranks": parts(each)} for each in sets],
-        "damaged": sorted({number for (number, _), (state, _) in found.items() if state == "damaged"}),
+        "damaged": sorted({number for (number, _), (state, _) in found.items() if state in ("damaged", "missing")}),
     }

@@ -5,7 +5,8 @@ Without one: when every listed file was closed after writing equally often since
 one that is listed last was the last of them. So they are to be listed in the order in which they are written, each once
 for a set. What is written otherwise is never taken for a set: if counting has once gone wrong it stays wrong.
 
-Files that only grow, and optional ones, have no say. Whether something is still open is asked of the kernel, by `run`.
+Files that only grow have no say; optional ones, globs and directories need a mark. Whether something is still open is
+asked of the kernel, by `run`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ def check(manifest: Manifest) -> None:
         if entry.of_each:
             raise UsageError(f"{where}: safepoint run does not know the ranks of the command: list a glob instead")
         many = entry.tree or entry.literal(0, 1) is None
-        if many and not mark and entry.kind != "append" and not entry.optional:
+        if (many or entry.optional) and not mark and entry.kind != "append":
+            what = "can be any number of files" if many else "may or may not be written"
             raise UsageError(
-                f"{where} can be any number of files, so nobody can tell when all are written: give the file that is "
-                f"written last the attribute mark, or run the command in segments (--until)"
+                f"{where} {what}, so nobody can tell when all are written: give the file that is written last the "
+                f"attribute mark, or run the command in segments (--until)"
             )
     if mark and (mark.tree or mark.literal(0, 1) is None):
         raise UsageError(f"{manifest.path}:{mark.line}: {mark.text}: a mark is one file")
@@ -62,6 +64,7 @@ class Watch:
         self._inotify = INotify(nonblocking=True)
         self._counts: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # what was written before something died counts for nothing
+        self._refused: dict[str, int] = {}  # nor what was no set, as somebody said
         self._gone: set[str] = set()  # removed, and not yet written anew
         self._last = ""  # of the required files, the one written last
         self._marked = self._lost = False
@@ -77,12 +80,12 @@ class Watch:
 
     def begin_anew(self) -> None:
         """A set was taken, with all that is there."""
-        self._counts, self._floor = {}, {}
+        self._counts, self._floor, self._refused = {}, {}, {}
         self._marked = self.touched = False
 
     def refuse(self) -> None:
         """Somebody says that this is no set: wait for the next one."""
-        self._floor, self._marked = {**self._floor, **self._counts}, False
+        self._refused, self._marked = {path: self._counts.get(path, 0) for path in self._required}, False
 
     def distrust(self) -> None:
         """What was written since the last set may be torn, and what is being written too: each of these files must be
@@ -98,9 +101,13 @@ class Watch:
         if self._mark:
             return self._marked and not self.suspects()
         counts = {self._counts.get(path, 0) for path in self._required}
-        anew = all(self._counts.get(path, 0) > self._floor.get(path, 0) for path in self._required)
+        anew = all(self._counts.get(path, 0) > self._old(path) for path in self._required)
         in_order = self._last == self._required[-1] and not self._gone.intersection(self._required)
         return anew and len(counts) == 1 and in_order and not self.lost
+
+    def _old(self, path: str) -> int:
+        """So many times a file was written for nothing."""
+        return max(self._floor.get(path, 0), self._refused.get(path, 0))
 
     def suspects(self) -> list[str]:
         """The files that may be torn: written before something had died, and not twice since."""
@@ -113,6 +120,12 @@ class Watch:
         return (self._lost or self._miscounted) and not self._mark
 
     @property
+    def why_lost(self) -> str:
+        if self._lost:
+            return "the kernel has dropped events, so much was written"
+        return "something of the command has died, so that nobody can tell which files are of one set"
+
+    @property
     def uneven(self) -> str:
         """How often each file was written, if that will not become a set by waiting; else empty."""
         often = {path: self._counts.get(path, 0) for path in self._required}
@@ -123,7 +136,7 @@ class Watch:
     def unclosed(self) -> list[str]:
         """The files that a set still waits for."""
         waiting = [self._mark] if self._mark else self._required
-        return [path for path in waiting if self._counts.get(path, 0) <= self._floor.get(path, 0)]
+        return [path for path in waiting if self._counts.get(path, 0) <= self._old(path)]
 
     def read(self, at_most: int = 1000) -> None:
         """Take up all that has happened; `at_most`: in so many portions, as others may write faster than this reads."""

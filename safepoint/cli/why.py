@@ -182,6 +182,8 @@ def _of_the_set(root: Root, what: Record | Taken) -> list[Fate]:
 def _append(root: Root, path: str, now: int, then: int) -> Fate:
     if now > then:
         return Fate(path, root.rank, "cut back", f"cut back from {now} to {then} bytes")
+    if now < then:
+        return Fate(path, root.rank, "untouched", f"untouched: it has {now} of the {then} bytes that the set needs")
     return Fate(path, root.rank, "untouched", f"untouched: it has the {then} bytes of the set")
 
 
