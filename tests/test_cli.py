@@ -1071,3 +1071,19 @@ def test_what_is_extracted_stays_below_the_directory_whatever_the_records_say(tm
         extract(Disk(), root, record._replace(files=(moved,)), str(top))
     assert not outside.exists()
     os.rename(root.stored(1, "l/evil"), root.stored(1, "u.npy"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: it looks through /proc")
+@pytest.mark.parametrize("command", [("drop", 3, "-y"), ("clean", "-y"), ("restore", "-y")])
+def test_what_a_live_run_has_started_is_not_taken_for_what_a_killed_one_left(
+    work: Path, command: Sequence[object]
+) -> None:
+    with a_run(work) as running:
+        mark = {**os.environ, "SAFEPOINT_RUN": os.path.realpath(work)}
+        child = subprocess.Popen(["sleep", "60"], env=mark)
+        try:
+            result = cli(*command, work)
+        finally:
+            child.kill()
+            child.wait()
+    assert result.exit_code == 13 and f"process {running.pid}" in result.stderr and "is gone" not in result.stderr

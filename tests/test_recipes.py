@@ -50,7 +50,7 @@ def kill_all(leader: int, *protector: int) -> None:
         kill(pid)
     for _ in range(3):  # one that was just being forked is seen a moment later
         while members := processes_of(leader):
-            for pid in reversed(members):
+            for pid in members:  # parents first: a shell whose child was killed goes on to its next command
                 kill(pid)
         time.sleep(0.05)
 

@@ -200,6 +200,19 @@ def test_a_start_that_found_the_run_finished_is_neither_failed_nor_a_new_end(tmp
     assert "the files were left alone" in page(tmp_path)
 
 
+def test_a_restore_by_hand_is_no_start_of_the_program(tmp_path: Path) -> None:
+    begun = life(1000.0, 7, range(1, 4))
+    before = None
+    for lines in (
+        begun,
+        [*begun, {"time": 2000.0, "event": "restored", "pid": 9, "set": 3, "step": 3, "by_hand": True}],
+    ):
+        write(tmp_path, lines)
+        said = {key: value for key, value in numbers(tmp_path).items() if key not in ("events", "happened")}
+        assert before is None or len(said["lives"]) == len(before["lives"]) == 1
+        before = said
+
+
 def test_a_run_that_is_going_on_is_said_to_be(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("u.dat\n")
     code = SOLVER + "\nprint('there', flush=True)\nsys.stdin.read()"

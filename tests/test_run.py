@@ -154,10 +154,11 @@ def processes_of(leader: int) -> list[int]:
 
 
 def command_of(program: subprocess.Popen[str]) -> int | None:
-    """The first process of the command that this `safepoint run` protects."""
+    """The first process of the command that this `safepoint run` protects: it leads a session of its own, unlike what
+    Python starts to find its libraries."""
     with contextlib.suppress(OSError):
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
-        return int(children[0]) if children else None
+        return next((int(pid) for pid in children if os.getsid(int(pid)) == int(pid)), None)
     return None
 
 
@@ -580,6 +581,12 @@ def test_who_saves_and_ends_at_a_user_signal_is_not_finished(tmp_path: Path) -> 
         said = program.communicate(timeout=30)[1]
     assert program.returncode == 0 and "not marked as finished" in said
     assert given_back(tmp_path) == (1, False) and (tmp_path / "a.txt").read_text() == "half\n"
+
+
+def test_what_is_said_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    said = ran(tmp_path, "-v", "--", *shell("echo 1 > a.txt"))
+    assert said.count("saved set 1") == 1
 
 
 def test_signals_that_are_ignored_stay_so_in_the_command(tmp_path: Path) -> None:

@@ -242,6 +242,21 @@ def _lives(lines: list[dict[str, Any]], rank: int) -> tuple[list[Life], list[Hap
     for line in lines:
         before = clock.last
         now = clock(line["time"])
+        if line.get("by_hand"):  # `safepoint restore`: no start of the program
+            if lives:
+                events.append(
+                    Happening(
+                        now,
+                        line["time"],
+                        len(lives),
+                        rank,
+                        "restored",
+                        "restored by hand",
+                        label(line.get("set") or 0, line.get("step")),
+                        False,
+                    )
+                )
+            continue
         how = _begins(line, lives[-1] if lives else None)
         if how:
             if lives:
@@ -255,6 +270,8 @@ def _lives(lines: list[dict[str, Any]], rank: int) -> tuple[list[Life], list[Hap
         subject = label(line.get("set") or 0, line.get("step"))
         words, bad = _words(line, subject), line["event"] == "failed" or "error" in line
         events.append(Happening(now, line["time"], len(lives), rank, line["event"], words, subject, bad))
+    if not lives:
+        raise NothingSavedError("nothing to report: the log tells of no start of a program")
     _ended(lives[-1], "", rank)
     return lives, events, clock.jumped
 

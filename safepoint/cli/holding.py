@@ -42,7 +42,6 @@ def alone_in(directory: str) -> Iterator[Overview]:
         seen.raise_if_empty()
     if seen.manifest_error:
         raise seen.manifest_error
-    heirs_in(seen.work)
     with ExitStack() as stack:
         for rank in seen.ranks:
             root = rank.root
@@ -57,6 +56,7 @@ def alone_in(directory: str) -> Iterator[Overview]:
                 who = describe_owner(read_owner(DISK, root))
                 raise LockedError(f"{seen.work} is in use by another run: {who}; nothing was changed")
             stack.callback(release)
+        heirs_in(seen.work)  # only now: while a run is at work these are no heirs
         for rank in seen.ranks:
             write_owner(DISK, rank.root, DISK.place(rank.root.path).host)
         seen = look(DISK, directory, mine=True)

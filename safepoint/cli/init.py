@@ -70,12 +70,13 @@ def init(directory: str, force: bool, show: bool, as_json: bool) -> None:
     if DISK.exists(path) and not force and not show:
         raise UsageError(f"{path} is there already (--force replaces it); nothing was changed")
     proposals = propose(list(_files(work)))
+    if not proposals and not show:
+        kept = "; the manifest stays" if DISK.exists(path) else ""
+        raise UsageError(f"no file below {work} looks like data: run the program once, or to its first files{kept}")
     text = HEAD + "\n" + ("\n".join(proposals) if proposals else "# (no file here looks like data yet)") + "\n" + TAIL
     if proposals:
         parse(text, path)  # what we propose must be a manifest
     if DISK.exists(path) and not show:
-        if not proposals:
-            raise UsageError(f"{path} is not replaced: no file here looks like data (hide moves it away)")
         DISK.write(f"{path}.new", os.fsencode(text))
         DISK.rename(f"{path}.new", path)
     elif not show:

@@ -216,6 +216,10 @@ class Overview:
         """Raise `NothingSavedError` if there is no set."""
         if not self.side:
             raise NothingSavedError(f"nothing is saved here: {self.work} has no {manifest.SIDE}")
+        if not self.sets and self.mark:
+            raise NothingSavedError(
+                f"no set is left: the run in {self.work} was finished, its files in place are the result"
+            )
         if not self.sets:
             raise NothingSavedError(f"nothing is saved here: {self.work} has no set yet")
 

@@ -126,9 +126,7 @@ def run(
 
 
 def _speak(verbose: bool) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("safepoint: %(message)s"))
-    logger.addHandler(handler)
+    logging.basicConfig(format="safepoint: %(message)s")  # if nobody has yet
     logger.setLevel(logging.INFO if verbose else logging.WARNING)
 
 
