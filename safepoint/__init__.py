@@ -35,12 +35,13 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
+from safepoint.ledger import MODIFY
 from safepoint.session import SavePoint, Session, __version__
 
 __all__ = [
     "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
     "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session",
-    "UsageError", "__version__", "finish", "hide", "init", "restore", "wait",
+    "UsageError", "__version__", "finish", "hide", "init", "restore", "wait", "watch",
 ]  # fmt: skip
 
 _default: Session | None = None
@@ -85,11 +86,18 @@ def finish(step: SupportsIndex | None = None) -> None:
     _session("finish").finish(step)
 
 
+def watch(step: SupportsIndex, /, **values: Any) -> None:
+    if _default is None:
+        _session("watch")
+    elif _default._ledger.level >= MODIFY:
+        _default.watch(step, **values)
+
+
 def _session(verb: str) -> Session:
     if _default is None:
         raise UsageError(f"{verb} before init: call safepoint.init() first")
     return _default
 
 
-for _verb in (restore, hide, wait, finish):
+for _verb in (restore, hide, wait, watch, finish):
     _verb.__doc__ = getattr(Session, _verb.__name__).__doc__

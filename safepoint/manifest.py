@@ -36,6 +36,8 @@ EXAMPLE = """\
     keep = 2                # a setting"""
 ATTRIBUTES = ("append", "compress", "copy", "mark", "optional")
 LEVELS = range(1, 23)  # of zstd
+LEDGER = ("off", "minimal", "modify", "full")
+EVERY = 10**9  # sets: more than any run has
 DEFAULT_LEVEL = 3
 
 Stat = Callable[[str], os.stat_result]
@@ -66,8 +68,27 @@ def _bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
+def _keep(text: str) -> int:
+    return EVERY if text == "all" else _count(text)
+
+
+def level(text: str) -> int:
+    """How much the ledger notes, by its name."""
+    if text not in LEDGER:
+        raise ValueError(f"takes one of {', '.join(LEDGER)}")
+    return LEDGER.index(text)
+
+
+def number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise ValueError("takes a whole number from 0")
+    return int(text)
+
+
 SETTINGS: dict[str, tuple[Callable[[str], int], int]] = {
-    "keep": (_count, 2),  # how many committed sets stay
+    "keep": (_keep, 2),  # how many committed sets stay; all: they stay after finish too
+    "ledger": (level, 1),  # what log.jsonl tells of the contents of files and values
+    "edges": (number, 0),  # only so many first and last steps of watched values; 0: every step
     "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
     "pack_threads": (_threads, 1),  # that compress at the same time; 0: one for each core
     "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted

@@ -41,6 +41,8 @@ class Opening:
     root: Root
     manifest: manifest.Manifest  # the entries of this rank
     keep: int
+    level: int
+    edges: int
     active: bool  # this rank has a root
 
     def __init__(
@@ -146,6 +148,7 @@ class Opening:
             listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
             self.manifest = listed.owned_by(ranks.rank, ranks.size, saver)
             self.keep = listed.setting("keep") if keep is None else keep
+            self.level, self.edges = _of_ledger(listed)
             # A rank that has nothing to save, and never had, leaves the disk alone. Rank 0 always writes records, so
             # that a later run, of whatever number of ranks, finds what was saved.
             self.active = bool(opened or ranks.rank == 0 or self.manifest.entries or disk.exists(root.path))
@@ -165,8 +168,6 @@ class Opening:
             self.fresh = not disk.exists(root.baseline)
             self.past = bool(self._numbers or mark or not self.fresh)
             write_owner(disk, root, self.place.host)
-            if disk.exists(root.log) and not disk.read(root.log).endswith(b"\n"):
-                disk.append(root.log, b"\n")  # after a line that a power cut tore
 
     def _note(self, on_error: contextlib.ExitStack) -> None:
         """Before there is a set: make the way to it durable, and note what is there now."""
@@ -227,3 +228,16 @@ def check_format(text: bytes, root: Root) -> None:
     if int(number) > FORMAT:
         known = f"this safepoint knows {FORMAT}"
         raise FormatError(f"{root.side} is in format {number}, {known}: install a newer one; nothing was changed")
+
+
+def _of_ledger(listed: manifest.Manifest) -> tuple[int, int]:
+    """The settings; a variable of the environment is above them, so that a test run needs no other manifest."""
+    found = []
+    for name in ("ledger", "edges"):
+        variable = f"SAFEPOINT_{name.upper()}"
+        text = os.environ.get(variable, "")
+        try:
+            found.append(manifest.SETTINGS[name][0](text) if text else listed.setting(name))
+        except ValueError as error:
+            raise UsageError(f"{variable}={text} in the environment: {error}") from error
+    return found[0], found[1]

@@ -33,6 +33,7 @@ from safepoint.manifest import NAME, SIDE, of_each
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
 _ROOT = re.compile(r"rank-(\d{5,})")
+_APART = re.compile(r"log-(\d{5,})\.jsonl")
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
 
 
@@ -54,6 +55,7 @@ class Root:
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
+        self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
         names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json")
         self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost = (
             os.path.join(self.path, name) for name in names
@@ -135,7 +137,19 @@ def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     names = disk.listdir(os.path.join(work, SIDE))
     matches = {name: _ROOT.fullmatch(name) for name in names}
     found = sorted(int(match[1]) for match in matches.values() if match)
-    return [Root(work, rank) for rank in found], [name for name in names if name not in known and not matches[name]]
+    unknown = [name for name in names if name not in known and not matches[name] and not _APART.fullmatch(name)]
+    return [Root(work, rank) for rank in found], unknown
+
+
+def logs(disk: Disk, side: str) -> dict[int, str]:
+    """The log of each rank below a side directory."""
+    found = {}
+    for name in disk.listdir(side):
+        if match := _APART.fullmatch(name):
+            found[int(match[1])] = os.path.join(side, name)
+        elif (match := _ROOT.fullmatch(name)) and disk.exists(path := os.path.join(side, name, "log.jsonl")):
+            found[int(match[1])] = path
+    return found
 
 
 class Unsealed(Exception):

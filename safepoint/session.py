@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import json
 import logging
 import operator
 import os
@@ -31,7 +30,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar, cast
 
-from safepoint import codec, restore, save, store
+from safepoint import codec, ledger, restore, save, store
 from safepoint.choose import choose
 from safepoint.disk import Disk
 from safepoint.errors import (
@@ -42,7 +41,8 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
-from safepoint.manifest import Entry
+from safepoint.ledger import Ledger
+from safepoint.manifest import EVERY, Entry
 from safepoint.opening import Opening, check_same
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
 from safepoint.record import Item, Record, StoredFile, Taken, label
@@ -106,6 +106,7 @@ class Session:
         self._closed, self._left = "", False
         self._adopted = False
         self._began = time.time()  # until the first line of the log has said so
+        self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
         # Bounded, for a program that goes on and on although no set can be taken.
         self._blocked: deque[tuple[int, float]] = deque(maxlen=64)
@@ -125,10 +126,12 @@ class Session:
         self._peers = Serial() if options["coordinate"] is False else ranks  # who agree on every set
         opening = Opening(self._disk, ranks, directory, saver, keep)
         self._root, self._keep = opening.root, opening.keep
-        self._manifest = opening.manifest.in_place() if in_place else opening.manifest
+        self._manifest, self._sampled = opening.manifest.in_place() if in_place else opening.manifest, in_place
         self._active, self._lead, self._release = opening.active, opening.lead, opening.release
         self._place, self._fresh = opening.place, opening.fresh
         setting = opening.manifest.setting
+        log = self._root.log if self._active else self._root.apart
+        self._ledger = Ledger(self._disk, self._root, log, opening.level, opening.edges)
         self._how = How(__version__, setting("pack_threads"), setting("bundle_from"))
         self._number, self._past = opening.number, opening.past
 
@@ -272,6 +275,7 @@ class Session:
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
         text = "; ".join([f"restored {label(number, step)}: {what}", *reasons, *aside])
         self._say(logging.WARNING if reasons else logging.INFO, text)
+        self._ledger.begin()
         self._note("restored", set=number, step=step, taken=taken, passed_over=reasons, aside=strays)
         return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
 
@@ -338,6 +342,7 @@ class Session:
             self._check("hide")
             self._collect()
             wait = self._must_wait() or wait
+            self._at = self._ledger.place()
             if self._active:
                 find = save.find(self._disk, self._root, self._manifest)
             if find.items or (self._active and peers.size > 1 and not find.missing):
@@ -482,6 +487,18 @@ class Session:
         record = self._secure(taken)
         self._prune(record, agreed if self._peers.size > 1 else record.number)
         return record
+
+    def watch(self, step: SupportsIndex, /, **values: Any) -> None:
+        """Note digests of these values (numbers, arrays of numpy, what numpy makes arrays of) at `step`, in the ledger.
+
+        With `ledger = modify` in the manifest, or SAFEPOINT_LEDGER=modify in the environment: type, shape and xxh3-128;
+        with `full` also the smallest, largest and mean value and the root of the sum of squares. Otherwise nothing is
+        done, in less than a microsecond. On return the line is written, and survives the death of this process; what
+        hinders that is said in a warning. Not collective. Raises `UsageError` for what is no value.
+        """
+        if self._ledger.level >= ledger.MODIFY:
+            self._check("watch")
+            self._ledger.watch(operator.index(step), values)
 
     @property
     def saving(self) -> bool:
@@ -652,6 +669,10 @@ class Session:
         what: dict[str, Any] = {**_sizes(record.files), "seconds": round(seconds, 6)}
         if give_back:
             what["waited"] = True
+        if self._ledger.level > ledger.OFF:
+            what |= {"at": self._ledger.shown(self._at), "sums": ledger.sums(record.files)}
+        if self._sampled:  # which states of the program were caught is chance
+            what["snapshot"] = True
         self._note("saved", set=record.number, step=record.step, **what)
         return record
 
@@ -664,7 +685,7 @@ class Session:
     def _drop_sets(self) -> None:
         """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
         try:
-            for state in ("set", "failed"):
+            for state in ("set", "failed") if self._keep < EVERY else ():
                 save.drop(self._disk, self._root, self._root.numbers(self._disk, state), state)
             for path in (self._root.baseline, self._root.lost):
                 if self._disk.exists(path):
@@ -674,6 +695,7 @@ class Session:
 
     def _close(self, why: str) -> None:
         self._closed = why
+        self._ledger.end()
         if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
             if self._thread is not None:
                 self._thread.stop()
@@ -683,21 +705,17 @@ class Session:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""
         if not self._active:
             return
-        line = {"time": time.time(), "event": event, "pid": self._pid, **what}
         if self._began:
-            line["began"], self._began = self._began, 0.0
+            what["began"], self._began = self._began, 0.0
         blocked = []
         with contextlib.suppress(IndexError):  # two threads may be here, if a close was interrupted
             while self._blocked:
                 blocked.append(self._blocked.popleft())
         if blocked:
-            line["blocked"] = blocked
-        try:
-            if not self._disk.exists(self._root.log):
-                self._disk.write(self._root.log, b"")
-            self._disk.append(self._root.log, json.dumps(line).encode() + b"\n")
-        except OSError as error:
-            logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
+            what["blocked"] = blocked
+        if "sums" in what:  # last, where who compares them need not take the line apart
+            what["sums"] = what.pop("sums")
+        self._ledger.note(event, **what)
 
     def _note_end(self, error: BaseException | None) -> None:
         """The life ends without a result, but not by a kill: that leaves no such line."""

@@ -20,10 +20,10 @@ HOUSE = Path(__file__).parents[1]
 PACKAGE = HOUSE / "safepoint"
 LAYERS = (
     "errors", "disk", "codec", "manifest", "record", "ranks", "store", "save", "restore", "opening", "choose",
-    "session", "__init__", "__main__",
+    "ledger", "session", "__init__", "__main__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 3300  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 3500  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 COMMANDS = sorted(f"cli/{path.stem}" for path in (PACKAGE / "cli").glob("*.py"))
 

@@ -13,7 +13,7 @@ from safepoint.errors import NothingSavedError
 from safepoint.manifest import SIDE
 
 SHOWN = ("time", "event", "rank", "pid", "set", "step")
-FOR_REPORTS = ("began", "blocked")
+FOR_REPORTS = ("began", "blocked", "sums", "values")
 
 
 @click.command()
