@@ -129,8 +129,8 @@ def _row(path: str, a: Kept | None, b: Kept | None, names: tuple[str, str]) -> R
             return Row(path, "equal")
         with (
             tempfile.TemporaryDirectory(prefix="safepoint-") as top,
-            _file(path, a, top) as one,
-            _file(path, b, top) as two,
+            opened(path, a, top) as one,
+            opened(path, b, top) as two,
         ):
             found = compare(one, two, path)
     except Damaged as error:
@@ -154,7 +154,7 @@ def _checksum(path: str, kept: Kept) -> str:
 
 
 @contextmanager
-def _file(path: str, kept: Kept, top: str) -> Iterator[str]:
+def opened(path: str, kept: Kept, top: str) -> Iterator[str]:
     """A file with these bytes: the one that is there, or a copy, below `top`, if a set has them in another form."""
     if kept.file is None or kept.record is None:
         yield os.path.join(kept.root.work, path)

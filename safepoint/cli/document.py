@@ -22,7 +22,7 @@ from safepoint.manifest import load
 from safepoint.record import Record, Root, Taken, dump, parse_record, parse_taken
 from safepoint.store import How
 
-ELSEWHERE = ("run", "report")  # commands with pages of their own
+ELSEWHERE = ("run", "report", "crash-test", "compare")  # commands with pages of their own
 COLUMNS, WIDE = 80, 140
 SHOWN_FIRST = ("status", "why", "verify")
 SHOWN = "/scratch/flow"  # instead of the example's real directory

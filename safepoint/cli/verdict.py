@@ -1,0 +1,232 @@
+"""The comparison of two runs in words: what differs first, since when, and where to look for the reason."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import asdict
+from typing import Any
+
+from safepoint.cli import terminal
+from safepoint.cli.contents import Difference, compare
+from safepoint.cli.diff import Kept, opened
+from safepoint.cli.ledgers import SHOWN, Comparison, Item, Row, Rules, Side, find
+from safepoint.disk import Disk
+from safepoint.record import Root, StoredFile, Unsealed, parse_record
+from safepoint.restore import Damaged
+
+DISK = Disk()
+SMALL = 64 << 20  # bytes of a file that is looked through for lines that are there twice
+
+
+class Sets:
+    """What two runs still keep: there files can be compared by value."""
+
+    def __init__(self, a: Side, b: Side) -> None:
+        self._sides = (a, b)
+
+    def kept(self, which: int, name: str, row: Row) -> Kept | None:
+        """A file of the set that a row of the ledger speaks of; None if it is not there any more."""
+        work = self._sides[which].work
+        if work is None or not row.number:
+            return None
+        root = Root(work, row.rank)
+        try:
+            record = parse_record(DISK.read(root.record(row.number)))
+        except (OSError, Unsealed):
+            return None
+        file = next((file for file in record.files if file.path == name and file.has_bytes), None)
+        return Kept(file.size, root, record, file) if file else None
+
+    def __call__(self, step: int, name: str, a: Row, b: Row, rtol: float, atol: float) -> Difference | None:
+        """How a file of both differs; None if one of them is not there any more."""
+        one, other = self.kept(0, name, a), self.kept(1, name, b)
+        if one is None or other is None:
+            return None
+        with tempfile.TemporaryDirectory(prefix="safepoint-") as top:
+            try:
+                with opened(name, one, top) as path_a, opened(name, other, top) as path_b:
+                    return compare(path_a, path_b, name, rtol, atol)
+            except (Damaged, OSError):
+                return None
+
+    def read(self, which: int, name: str, row: Row, at_most: int) -> bytes | None:
+        kept = self.kept(which, name, row)
+        if kept is None or kept.size > at_most:
+            return None
+        with tempfile.TemporaryDirectory(prefix="safepoint-") as top:
+            try:
+                with opened(name, kept, top) as path:
+                    return DISK.read(path)[: kept.size]
+            except (Damaged, OSError):
+                return None
+
+    def file(self, name: str, row: Row) -> StoredFile | None:
+        kept = self.kept(1, name, row)
+        return kept.file if kept else None
+
+
+def explain(found: Comparison, rules: Rules, sets: Sets) -> None:
+    """Say of what differs first by how much, where the sets are still there."""
+    for item in found.first[:SHOWN]:
+        if not item.text and item.a and item.b:
+            tolerance = rules.tolerance(item.name)
+            item.difference = item.difference or sets(item.step, item.name, item.a, item.b, *tolerance)
+            item.text = item.difference.text if item.difference else _sizes(item)
+
+
+def _sizes(item: Item) -> str:
+    a, b = (each.sums.get(item.name, [None])[0] if each else None for each in (item.a, item.b))
+    if a == b:
+        return f"{a} bytes, which differ; the sets are not kept any more, so nobody can say by how much"
+    return f"{a} and {b} bytes"
+
+
+def told(found: Comparison, names: tuple[str, str] = ("A", "B")) -> list[str]:
+    """What differs first, in lines."""
+    step = found.first[0].step
+    lines = [f"first difference: step {step}"]
+    for item in found.first[:SHOWN]:
+        of = f" (rank {item.rank})" if item.what == "files" and found.ranks != (1, 1) else ""
+        kind = "value " if item.what == "values" else ""
+        lines.append(f"  {kind}{item.name}{of}: {item.text}")
+        places = [f"{name}: {row.at}" for name, row in zip(names, (item.a, item.b), strict=True) if row and row.at]
+        if places:
+            lines.append(f"    {', '.join(places)}")
+    if len(found.first) > SHOWN:
+        lines.append(f"  and {len(found.first) - SHOWN} more")
+    lines.append(f"  {_since(found.first[0], names)}")
+    never = sorted(found.compared - found.names.keys())
+    equal = f"until then equal: {terminal.count(found.before, 'step')}"
+    lines.append(
+        equal + (f"; equal throughout: {', '.join(never[:5])}{' …' if len(never) > 5 else ''}" if never else "")
+    )
+    return lines
+
+
+def _since(item: Item, names: tuple[str, str]) -> str:
+    since = item.since
+    if not since.restarts:
+        return f"{names[1]} had not been restarted before"
+    step = "" if since.step is None else f" (step {since.step})"
+    times = terminal.count(since.restarts, "time")
+    return f"{names[1]} had been restarted {times} before, the last time from set {since.set}{step}"
+
+
+def where_to_look(found: Comparison, a: Side, sets: Sets) -> str:
+    """From what was equal until then: what kind of mistake that is, in a sentence or two."""
+    first = found.first[0]
+    since = first.since
+    if not since.restarts:
+        return "The runs differ without a restart before: it is the program, its input or the machine, not the restart."
+    return _of_other_step_or_rank(found, a) or _twice(found, sets) or _alone(found) or _not_saved(found)
+
+
+def _of_other_step_or_rank(found: Comparison, a: Side) -> str:
+    """What B has at this step A has too, but at another one, or in another file."""
+    places = find(a, {item.checksums[1] for item in found.first})
+    shifts: dict[str, set[int]] = {}
+    for item in found.first:
+        base = item.name.partition(" (rank")[0]
+        for step, name, rank in places.get(item.checksums[1], []):
+            if (name, rank) == (base, item.rank):
+                shifts.setdefault(item.name, set()).add(step - item.step)
+            elif step == item.step and item.what == "files":
+                return (
+                    f"What {item.name} holds here is, in A, {name}{f' of rank {rank}' if rank != item.rank else ''}: "
+                    f"after the restart one was read, or computed, for the other. Look at how names of files are made."
+                )
+    if not shifts:
+        return ""
+    step, (name, of) = found.first[0].step, min(shifts.items())
+    common = set.intersection(*shifts.values()) & {-1, 1}
+    if common and len(shifts) == len(found.first):
+        return (
+            f"What the files hold at step {step} is, in A, that of step {step + min(common)}: after a restart steps "
+            f"are counted wrong by one. The files that are given back hold their step; go on with the one after it."
+        )
+    older = [shift for shift in of if shift < 0]
+    if not older:
+        return ""  # by chance
+    then = step + max(older)
+    return (
+        f"What {name} holds at step {step} is, in A, that of step {then}, and not so the rest: it was begun anew, or "
+        f"an older state of it was taken, such as that of a random number generator which was seeded again."
+    )
+
+
+def _twice(found: Comparison, sets: Sets) -> str:
+    """A file that only grows was not cut back: rows are there twice."""
+    for item in found.first:
+        if item.what == "files" and item.a and item.b:
+            one, other = (sets.read(n, item.name, row, SMALL) for n, row in ((0, item.a), (1, item.b)))
+            if look := twice(item.name, one, other):
+                return look
+    return ""
+
+
+def small(path: str) -> bytes | None:
+    """What a file holds, if it is not large."""
+    try:
+        return DISK.read(path) if os.path.getsize(path) <= SMALL else None
+    except OSError:
+        return None
+
+
+def twice(name: str, a: bytes | None, b: bytes | None) -> str:
+    """A sentence if a text has all the lines that the other one has, and some of them again; else nothing."""
+    if a is None or b is None or len(b) <= len(a) or b"\0" in a:
+        return ""
+    lines, more = a.splitlines(), b.splitlines()
+    if len(more) <= len(lines) or not set(more) <= set(lines):
+        return ""
+    return (
+        f"{name} has lines twice: those that were written after the set that was restored, and again after the "
+        f"restart. List it with the attribute append: then a restart cuts it back."
+    )
+
+
+def _alone(found: Comparison) -> str:
+    """Nothing else depends on what differs."""
+    others = found.compared - found.names.keys()
+    if len(found.names) != 1 or len(others) < 2:
+        return ""
+    names = ", ".join(sorted(found.names)[:4])
+    return (
+        f"Only {names} differs, to the end; all else stays equal ({', '.join(sorted(others)[:4])}). So it is something "
+        f"that the rest does not depend on, and that a restart begins anew or does not bring back: accumulated "
+        f"statistics, a counter, a time."
+    )
+
+
+def _not_saved(found: Comparison) -> str:
+    first = found.first[0]
+    step = "" if first.since.step is None else f" at step {first.since.step}"
+    begin = f"{first.name} is the first value that differs"
+    if first.what == "files":
+        begin = f"All that was given back{step} is equal to A, and step {first.step} is not"
+    ranks = ", or what another rank has" if max(found.ranks) > 1 else ""
+    return (
+        f"{begin}: so it is computed from something that is in none of the files, or is not read from them: a field of "
+        f"the step before, the state of a random number generator, a counter, a time step{ranks}. To come closer: "
+        f"safepoint.watch(step, name=value, …) on what the step uses."
+    )
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """For --json."""
+    return {
+        "steps": found.steps, "equal_steps": found.equal, "tolerated": found.tolerated,
+        "only_a": found.only[0], "only_b": found.only[1],
+        "first": [_item(item) for item in found.first],
+        "names": {name: asdict(trouble) for name, trouble in found.names.items()},
+    }  # fmt: skip
+
+
+def _item(item: Item) -> dict[str, Any]:
+    since = item.since
+    return {
+        "step": item.step, "name": item.name, "what": item.what, "rank": item.rank, "text": item.text,
+        "at_a": item.a.at if item.a else None, "at_b": item.b.at if item.b else None,
+        "restarts": since.restarts, "restored_set": since.set, "restored_step": since.step,
+    }  # fmt: skip
