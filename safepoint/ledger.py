@@ -59,6 +59,7 @@ class Ledger:
                 self._opened = True
             self._disk.append(self._log, lines)
         except OSError as error:
+            self._opened = False  # half of the line may be there
             logger.warning("cannot write to %s: %s", self._root.shown(error.filename), error.strerror)
 
     def _open(self) -> bytes:
@@ -86,7 +87,10 @@ class Ledger:
         if not file:
             return ""
         if file not in self._shown:
-            full = os.path.abspath(file)
+            try:
+                full = os.path.abspath(file)
+            except OSError:  # the directory where the program began is gone
+                full = file
             inside = full.startswith(self._root.work + os.sep)
             self._shown[file] = os.path.relpath(full, self._root.work).replace(os.sep, "/") if inside else full
         return f"{self._shown[file]}:{line}"
@@ -147,12 +151,16 @@ def digest(name: str, value: Any, *, full: bool) -> list[Any]:
         if numpy is None:
             view = memoryview(value)
             return [view.format, list(view.shape or ()), xxh3_128(view.tobytes()).hexdigest()]
-        array = numpy.asarray(value)
+        array = numpy.asanyarray(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"watch: {name} is neither a number nor an array, but {type(value).__name__}") from error
     if array.dtype.hasobject:
         raise UsageError(f"watch: {name} holds Python objects, not numbers ({type(value).__name__})")
-    row = [str(array.dtype), list(array.shape), _checksum(numpy, array)]
+    if isinstance(array, numpy.ma.MaskedArray):
+        mask = _checksum(numpy, numpy.ma.getmaskarray(array))
+        whole = digest(name, array.filled(0), full=full)
+        return [f"masked {whole[0]}", whole[1], xxh3_128(f"{whole[2]} {mask}".encode()).hexdigest(), *whole[3:]]
+    row = [str(array.dtype.newbyteorder("=")), list(array.shape), _checksum(numpy, array)]
     return [*row, *_statistics(numpy, array)] if full else row
 
 
@@ -189,6 +197,13 @@ def _checksum(numpy: Any, array: Any) -> str:
     """Of the values in the order of their indices, wherever they lie in memory; in the byte order of this machine."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.names:  # not the gaps between the fields
+        return str(xxh3_128("".join(_checksum(numpy, array[name]) for name in array.dtype.names).encode()).hexdigest())
+    if array.dtype.kind in "fc" and array.dtype.itemsize > (8 if array.dtype.kind == "f" else 16):
+        # A long double has bytes that mean nothing: what a double holds of it, and the rest.
+        short = array.astype("f8" if array.dtype.kind == "f" else "c16")
+        rest = (array - short).astype(short.dtype)
+        return str(xxh3_128((_checksum(numpy, short) + _checksum(numpy, rest)).encode()).hexdigest())
     if array.flags.c_contiguous:
         return str(xxh3_128(array.reshape(-1).view(numpy.uint8).data).hexdigest() if array.size else "")
     summed = xxh3_128()

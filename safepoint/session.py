@@ -685,8 +685,11 @@ class Session:
     def _drop_sets(self) -> None:
         """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
         try:
-            for state in ("set", "failed") if self._keep < EVERY else ():
-                save.drop(self._disk, self._root, self._root.numbers(self._disk, state), state)
+            for state in ("set", "failed"):
+                numbers = self._root.numbers(self._disk, state)
+                if self._keep >= EVERY:  # all stay, but what was only prepared, or never committed
+                    numbers = [n for n in numbers if not self._disk.exists(f"{self._root.state(state, n)}/record.json")]
+                save.drop(self._disk, self._root, numbers, state)
             for path in (self._root.baseline, self._root.lost):
                 if self._disk.exists(path):
                     self._disk.remove(path)
@@ -703,8 +706,8 @@ class Session:
 
     def _note(self, event: str, **what: Any) -> None:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""
-        if not self._active:
-            return
+        if not self._active and (self._ledger.level < ledger.MODIFY or event not in ("restored", "start")):
+            return  # else its watched values belong to this life
         if self._began:
             what["began"], self._began = self._began, 0.0
         blocked = []

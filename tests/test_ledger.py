@@ -15,6 +15,7 @@ import xxhash
 
 import safepoint
 from safepoint import ledger
+from safepoint.cli import contents
 from safepoint.cli.ledgers import Rules, Side, compare
 from safepoint.errors import UsageError
 
@@ -288,3 +289,86 @@ def test_ranks_that_have_no_files_have_a_ledger_too(work: Path) -> None:
 
     assert not look(Disk(), str(work)).unknown
     assert os.path.exists(apart)
+
+
+# What an adversary found.
+
+
+def values(tmp_path: Path, name: str, **watched: Any) -> Side:
+    told = {key: ledger.digest(key, value, full=True) for key, value in watched.items()}
+    return written(tmp_path / name, [{"event": "watch", "step": 1, "at": "s.py:1", "values": told}])
+
+
+LOOSE = Rules(tolerances=(("*", 0.1, 0.1),))
+TIGHT = Rules(tolerances=(("*", 1e-300, 0.0),))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "rules"),
+    [
+        (1 + 0j, -1 + 0j, LOOSE), (2**60, 2**60 + 1, Rules()), (float("nan"), float("inf"), LOOSE),
+        (10**400, 10**401, LOOSE), (np.array([1.0, np.nan]), np.array([9.0, np.nan]), LOOSE),
+        (np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0]), LOOSE), (np.arange(3.0), np.arange(3.0) * 2, TIGHT),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.array([1.0, 2.0], mask=[1, 0]), LOOSE),
+    ],
+)  # fmt: skip
+def test_what_differs_is_not_tolerated_because_a_float_cannot_show_it(
+    tmp_path: Path, a: Any, b: Any, rules: Rules
+) -> None:
+    assert compare(values(tmp_path, "a", u=a), values(tmp_path, "b", u=b), rules).differs
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (np.arange(3.0), np.arange(3.0).astype(">f8")),
+        (np.ma.array([1.0, 2.0], mask=[0, 1]), np.ma.array([1.0, 99.0], mask=[0, 1])),
+        (np.array([1.0, 0.1], "longdouble"), np.array([1.0, 0.1], "longdouble") * 1),
+    ],
+)
+def test_what_is_the_same_has_one_digest(a: Any, b: Any) -> None:
+    assert ledger.digest("u", a, full=False) == ledger.digest("u", b, full=False)
+
+
+def test_large_integers_in_files_are_not_compared_as_floats(tmp_path: Path) -> None:
+    for name, a, b in (("u.npy", 2**60, 2**60 + 1), ("u.txt", 2**60, 2**60 + 1), ("hash.txt", "12e45678", "13e45678")):
+        paths = [tmp_path / f"{side}-{name}" for side in "ab"]
+        for path, value in zip(paths, (a, b), strict=True):
+            if name.endswith(".npy"):
+                np.save(path, np.array([value]))
+            else:
+                path.write_text(f"{value}\n")
+        assert not contents.compare(str(paths[0]), str(paths[1]), name).equal, name
+
+
+def test_a_value_of_rank_0_is_compared_with_that_of_a_run_of_another_number_of_ranks(tmp_path: Path) -> None:
+    def several(name: str, ranks: int, total: float) -> Side:
+        for rank in range(ranks):
+            side = tmp_path / name / f".safepoint.d/rank-{rank:05d}"
+            side.mkdir(parents=True)
+            told = {"total": ledger.digest("total", total, full=True), "mine": ledger.digest("m", rank, full=True)}
+            row = {"time": 1.0, "event": "watch", "step": 1, "at": "s.py:1", "values": told}
+            (side / "log.jsonl").write_text(json.dumps(row) + "\n")
+        return Side(str(tmp_path / name))
+
+    four = several("four", 4, 1.0)
+    assert not compare(four, several("one", 1, 1.0)).differs
+    assert [item.name for item in compare(four, several("other", 1, 2.0)).first] == ["total"]
+
+
+def test_steps_that_go_back_without_a_restart_are_not_called_equal(tmp_path: Path) -> None:
+    rows = [
+        {"event": "watch", "step": n % 2000, "at": "s.py:1", "values": {"u": ["int", [], str(n)]}} for n in range(4000)
+    ]
+    assert compare(written(tmp_path / "a", rows), written(tmp_path / "b", rows)).late
+
+
+def test_after_the_end_what_was_only_prepared_goes_with_keep_all_too(work: Path) -> None:
+    (work / ".safepoint").write_text("u.dat\nkeep = all\n")
+    with safepoint.Session(work) as session:
+        session.restore()
+        (work / "u.dat").write_text("0")
+        session.hide(0)
+        (work / "u.dat").write_text("1")
+    left = sorted(path.name for path in (work / ".safepoint.d/rank-00000").glob("set-*"))
+    assert left == ["set-00000001"]

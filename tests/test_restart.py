@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,7 @@ def test_bad_calls_are_refused_and_change_nothing(tmp_path: Path) -> None:
     for arguments, text in (
         (("--tolerance", "u", "--", "x"), "must be NAME=RTOL"),
         (("--", str(directory / "solver.py")), "in copies of it"),
+        (("--", "x", f"--dir={directory}"), "in copies of it"),
         (("--", "no-such-program"), "cannot start no-such-program"),
         (("--work", str(directory / "runs"), "--", "x"), "name a place elsewhere"),
     ):
@@ -283,7 +285,8 @@ def test_a_rank_without_files_has_its_values_in_a_ledger_and_leaves_restarts_alo
     side = directory / ".safepoint.d"
     assert not (side / "rank-00001").exists()
     rows = [json.loads(line) for line in (side / "log-00001.jsonl").read_text().splitlines()]
-    assert {row["event"] for row in rows} == {"watch"} and max(row["step"] for row in rows) == 24
+    assert [row["event"] for row in rows if row["event"] != "watch"] == ["start", "restored"]
+    assert max(row["step"] for row in rows if row["event"] == "watch") == 24
     assert json.loads(safepoint(directory, "status", "--json").stdout)["foreign"] == []
 
 
@@ -302,6 +305,41 @@ def test_the_examples_are_equal(tmp_path: Path, name: str) -> None:
     }[name]
     said = try_out(directory, tmp_path, command=command)
     assert said["verdict"] == "equal" and said["restarts"] >= 1, said
+
+
+def test_a_manifest_that_is_a_link_stays_as_it_is(tmp_path: Path) -> None:
+    directory = planted(tmp_path / "w")
+    shared = tmp_path / "common"
+    (directory / ".safepoint").rename(shared)
+    (directory / ".safepoint").symlink_to(shared)
+    before = shared.read_text()
+    assert try_out(directory, tmp_path)["verdict"] == "equal"
+    assert shared.read_text() == before and (directory / ".safepoint").is_symlink()
+
+
+def test_an_unlisted_file_that_a_kill_has_cost_is_a_difference(tmp_path: Path) -> None:
+    """It is written once, beside the sets, by the life that is killed then or never."""
+    inside = 'time.sleep(0.01); saved or step > 12 or open(f"snap-{step}.txt", "w").write("x")'
+    said = try_out(planted(tmp_path / "w", inside=inside), tmp_path)
+    assert said["verdict"] == "differs" and all(f["path"].startswith("snap-") for f in said["files"]), said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: it dies with its parent")
+def test_a_test_that_is_ended_leaves_nothing_running_and_no_copies(tmp_path: Path) -> None:
+    directory = planted(tmp_path / "w", inside="time.sleep(0.5)")
+    environment = {**os.environ, "PYTHONPATH": str(HOUSE), "TMPDIR": str(tmp_path)}
+    words = [sys.executable, "-m", "safepoint", "crash-test", "--", sys.executable, "solver.py"]
+    with subprocess.Popen(words, cwd=directory, env=environment, stderr=subprocess.DEVNULL) as test:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("safepoint-crash-test-*/A/.safepoint.d/rank-00000/set-*/record.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        owner = json.loads(
+            next(tmp_path.glob("safepoint-crash-test-*/A/.safepoint.d/rank-00000/owner.json")).read_text()
+        )
+        test.terminate()
+        assert test.wait(30) == 143
+    assert not list(tmp_path.glob("safepoint-crash-test-*")) and not Path(f"/proc/{owner['pid']}").exists()
 
 
 def test_the_report_reads_well_and_what_is_equal_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import click
 
 from safepoint.cli import terminal, verdict
 from safepoint.cli.ledgers import Comparison, Rules, Side
 from safepoint.cli.ledgers import compare as compared
-from safepoint.errors import UsageError
+from safepoint.errors import ManifestError, UsageError
+from safepoint.manifest import load
 
 DIFFERENT, UNDECIDED = 1, 2  # exit codes
 rtol = click.option("--rtol", default=0.0, metavar="X", help="Relative difference that does not count.")
@@ -44,7 +48,13 @@ def compare(
     rules = make_rules(rtol, atol, tolerances, exclude)
     sides = Side(a), Side(b)
     sets = verdict.Sets(*sides)
+    if len(sides[0].logs) != len(sides[1].logs):  # a file of a rank has another part of the whole then
+        rules = replace(rules, exclude=(*rules.exclude, *files_of_ranks(sides)))
     found = compared(*sides, rules, sets)
+    if found.late and not found.differs:
+        text = "steps go back without a restart, so nobody can tell which belong together: number them through"
+        click.echo(f"safepoint: {text} ({terminal.count(found.late, 'line')})", err=True)
+        ctx.exit(UNDECIDED)
     if not found.steps:
         click.echo(f"safepoint: nothing to compare: no step is in both ledgers ({_counts(found)})", err=True)
         ctx.exit(UNDECIDED)
@@ -70,6 +80,17 @@ def make_rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Seq
         if not name:
             raise UsageError(f"--tolerance {text}: must be NAME=RTOL or NAME=RTOL,ATOL")
     return Rules(tuple(exclude), tuple(found))
+
+
+def files_of_ranks(sides: Sequence[Side]) -> set[str]:
+    """Globs for what is listed with {rank} in either run."""
+    found = set()
+    for side in sides:
+        with suppress(ManifestError):
+            listed = load(side.work) if side.work else None
+            of_ranks = [entry for entry in (listed.entries if listed else ()) if entry.of_each]
+            found |= {re.sub(r"\{(rank|size)[^}]*\}", "*", entry.pattern) for entry in of_ranks}
+    return found
 
 
 def _counts(found: Comparison) -> str:

@@ -273,7 +273,9 @@ def _differing(a: Any, b: Any, rtol: float, atol: float) -> tuple[int, float, fl
         apart = numpy.abs(one - other)
         apart[numpy.isnan(apart)] = numpy.inf
         scale = numpy.maximum(numpy.abs(one), numpy.abs(other))
-        beyond = ~(apart <= atol + rtol * scale) | numpy.isinf(apart)
+        if a.dtype.kind in "iu":
+            apart[apart == 0] = 1.0  # too large for a float to tell them apart
+        beyond = ~(apart <= atol + rtol * scale) | numpy.isinf(apart) | (not (rtol or atol))
         if not beyond.any():
             return None
         places, apart, scale = places[beyond], apart[beyond], scale[beyond]
@@ -314,6 +316,15 @@ def _cells(one: list[str], other: list[str], line: int, tally: _Tally) -> None:
             tally.note(f"line {line}: text differs")
         elif a != b and not (math.isnan(a) and math.isnan(b)):
             tally.pair(a, b, f"line {line}, column {column}")
+        elif _other_number(x, y, a):
+            tally.note(f"line {line}: text differs")
+
+
+def _other_number(x: str, y: str, value: float) -> bool:
+    """Whether two texts that are one float are not one number: large integers, and what is beyond all floats."""
+    if x.lstrip("+-").isdecimal() and y.lstrip("+-").isdecimal():
+        return int(x) != int(y)
+    return math.isinf(value) and not ("inf" in x.lower() and "inf" in y.lower())
 
 
 def _number(text: str) -> float | None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import click
@@ -22,7 +25,7 @@ from safepoint.cli.compare import DIFFERENT, UNDECIDED, atol, exclude, make_rule
 from safepoint.cli.contents import Difference
 from safepoint.cli.contents import compare as compare_files
 from safepoint.cli.ledgers import Comparison, Rules, Side, compare
-from safepoint.cli.trial import Ended, Trial, check_source
+from safepoint.cli.trial import Ended, Trial, check_source, links_outside
 from safepoint.errors import SafepointError
 
 SLOWER = 10  # times as long as the undisturbed run a life may take
@@ -88,6 +91,9 @@ def crash_test(
     with all their sets, for a closer look. Exit code 0: equal; 1: not; 2: could not tell, as A and C differ too, no
     restart ever found a set, or A does not come to its end.
     """
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)  # so that no run goes on, and no copy stays
     rules = make_rules(rtol, atol, tolerances, exclude)
     check_source(directory, work or tempfile.gettempdir(), command)
     seed = int(time.time_ns() % 1_000_000) if seed is None else seed
@@ -123,6 +129,8 @@ class CrashTest:
 
     def run(self, kills: int, seed: int, one: bool) -> Verdict:
         a, b, c = (self.trials[name] for name in "ABC")
+        for path in links_outside(self.source):
+            _say(f"{path} is a link to elsewhere: all runs share it, and what they write there")
         try:
             self._undisturbed(a, "undisturbed")
             self._side("A")
@@ -151,8 +159,12 @@ class CrashTest:
     def _unlisted(self, found: Result) -> None:
         """Files that nobody has listed, and that B has otherwise: they count if the control has them as A has."""
         a, b, c = (self.trials[name].others(self.more) for name in "ABC")
-        for path in sorted(a.keys() & b.keys() & c.keys()):
+        for path in sorted(a.keys() & c.keys()):
             if not self.rules.excluded(path) and compare_files(a[path], c[path], path).same_bytes:
+                if path not in b:
+                    found.files[path] = None
+                    found.unlisted.add(path)
+                    continue
                 difference = compare_files(a[path], b[path], path, *self.rules.tolerance(path))
                 if not difference.equal:
                     found.files[path] = difference
@@ -208,6 +220,9 @@ class CrashTest:
             )
         if not b.ledger.steps and not b.same and not b.files:
             return Verdict(UNDECIDED, "no run", "there is nothing to compare: no step and no file of both")
+        if b.ledger.late or (b.ledger.only[1] and not b.ledger.resumed):
+            text = "B has saved at other steps than A since its first restart, so nothing of it can be compared"
+            return Verdict(UNDECIDED, "no run", text, result=b)
         if not b.differs:
             within = ", within the tolerance" if b.ledger.tolerated else ""
             times = terminal.count(b.ledger.restarts[1], "time")
@@ -264,6 +279,10 @@ class CrashTest:
         if not b.differs:
             return "B happens to equal A."
         return "Nothing could be compared by value, so nobody can say whether B is further from A than that."
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _largest(difference: Difference | None) -> float | None:

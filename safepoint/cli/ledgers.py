@@ -110,6 +110,8 @@ class Comparison:
     equal: int = 0  # of these
     before: int = 0  # of these again, before the first difference
     tolerated: int = 0  # files and values whose bytes differ, but not the values, or only within the tolerance
+    resumed: int = 0  # steps that B has from after a restart
+    late: int = 0  # lines of steps that were over: their numbers went back without a restart
     only: list[int] = field(default_factory=lambda: [0, 0])  # steps that one side alone has
     first: list[Item] = field(default_factory=list)
     names: dict[str, Trouble] = field(default_factory=dict)
@@ -208,7 +210,8 @@ class _Steps:
         self._at, self._again = 0, None
 
     def restored(self, number: int | None) -> None:
-        self._at, self._again = self._last.get(number or 0, (self._at, None))
+        unsaid = (number or 0) > max(self._last, default=0)  # it was completed by the restart, which notes no "saved"
+        self._at, self._again = self._last.get(number or 0, (self._at + unsaid, None))
 
     def of(self, number: int, step: int | None, content: Any) -> int:
         if step is not None:
@@ -298,6 +301,7 @@ def compare(a: Side, b: Side, rules: Rules | None = None, contents: Contents | N
     pending: dict[int, tuple[Group, Group]] = {}
     sources = (a.rows(), b.rows())
     newest = [-math.inf, -math.inf]
+    judged = -math.inf
     while min(newest) < math.inf:
         which = 0 if newest[0] <= newest[1] else 1
         row = next(sources[which], None)
@@ -305,11 +309,15 @@ def compare(a: Side, b: Side, rules: Rules | None = None, contents: Contents | N
             newest[which] = math.inf
             continue
         newest[which] = max(newest[which], row.step)
+        if row.step <= judged:
+            found.late += 1
+            continue
         pending.setdefault(row.step, ({}, {}))[which].setdefault((row.what, row.rank), []).append(row)
         if len(pending) > 2 * WINDOW:
             done = [step for step in sorted(pending)[:WINDOW] if step < min(newest)]
             for step in done:
                 _judge(step, *pending.pop(step), found, rules, contents)
+                judged = step
     for step in sorted(pending):
         _judge(step, *pending[step], found, rules, contents)
     found.sampled, found.restarts = a.sampled or b.sampled, (a.restarts, b.restarts)
@@ -318,8 +326,10 @@ def compare(a: Side, b: Side, rules: Rules | None = None, contents: Contents | N
 
 def _judge(step: int, a: Group, b: Group, found: Comparison, rules: Rules, contents: Contents | None) -> None:
     """Take up what two runs say of one step."""
+    resumed = any(row.since.restarts for rows in b.values() for row in rows)
     if a.keys() == b.keys() and all(_same(rows, b[key]) for key, rows in a.items()):
         found.steps += 1
+        found.resumed += resumed
         found.same()
         if found.steps == 1:  # names seldom change: those of the first step, and of each that differs
             found.compared |= {name for what in ("files", "values") for group in (a, b) for name in _named(what, group)}
@@ -328,14 +338,20 @@ def _judge(step: int, a: Group, b: Group, found: Comparison, rules: Rules, conte
     if not both:
         found.only[not a] += 1
         return
-    found.steps += 1
     items: list[Item] = []
+    common = False
     for what in both:
         of_a, of_b = _named(what, a), _named(what, b)
+        common = common or bool(of_a.keys() & of_b.keys())
         for name in sorted(of_a.keys() | of_b.keys()):
             if not rules.excluded(name.partition(" (")[0] if what == "values" else name):
                 items += _pair(step, name, of_a.get(name, []), of_b.get(name, []), found, rules, contents)
         found.compared |= of_a.keys() | of_b.keys()
+    if not common and not items:
+        found.only[0], found.only[1] = found.only[0] + 1, found.only[1] + 1
+        return
+    found.steps += 1
+    found.resumed += resumed
     if items:
         found.add(sorted(items, key=lambda item: (item.b or item.a).moment))  # type: ignore[union-attr]
     else:
@@ -349,7 +365,6 @@ def _same(a: list[Row], b: list[Row]) -> bool:
 def _named(what: str, group: Group) -> dict[str, list[tuple[list[Any], Row]]]:
     """All that is said of each file, or value, of a step. Values of ranks, and repeated ones, have own names."""
     found: dict[str, list[tuple[list[Any], Row]]] = {}
-    ranks = sum(key[0] == "values" for key in group)
     for (kind, rank), rows in group.items():
         if kind != what:
             continue
@@ -359,7 +374,7 @@ def _named(what: str, group: Group) -> dict[str, list[tuple[list[Any], Row]]]:
             for name, told in pairs:
                 if what == "values":
                     again = times[name, row.since.restarts] = times.get((name, row.since.restarts), 0) + 1
-                    name += (f" (rank {rank})" if ranks > 1 or rank else "") + (f" ({again}.)" if again > 1 else "")
+                    name += (f" (rank {rank})" if rank else "") + (f" ({again}.)" if again > 1 else "")
                 found.setdefault(name, []).append((told, row))
     return found
 
@@ -412,17 +427,19 @@ def _values(a: list[Any], b: list[Any], rtol: float, atol: float) -> tuple[str, 
         return "the bytes differ" + (
             "; of no tolerance, as only level full notes how large it is" if rtol else ""
         ), False
+    tolerant = bool(rtol or atol) and None not in (*a[3:7], *b[3:7])
     if not a[1]:
-        return f"{_number(a[3])} and {_number(b[3])}", _close(a[3], b[3], rtol, atol)
+        # Of a complex number the ledger has only the magnitude, of a large integer what a float holds of it.
+        alike = tolerant and not a[0].startswith("complex") and _close(a[3], b[3], rtol, atol)
+        return f"{_number(a[3])} and {_number(b[3])}", alike
     apart = [(name, x, y) for name, x, y in zip(STATISTICS, a[3:7], b[3:7], strict=True) if x != y]
     text = ", ".join(f"{name} {_number(x)} and {_number(y)}" for name, x, y in apart)
-    within = bool(rtol or atol) and all(_close(x, y, rtol, atol) for _, x, y in apart)
+    # Equal statistics of other bytes are values in another order, which is no rounding.
+    within = tolerant and bool(apart) and all(_close(x, y, rtol, atol) for _, x, y in apart)
     return text or "the bytes differ; smallest, largest, mean value and L2 are the same", within
 
 
-def _close(x: float | None, y: float | None, rtol: float, atol: float) -> bool:
-    if x is None or y is None:
-        return x is y
+def _close(x: float, y: float, rtol: float, atol: float) -> bool:
     return abs(x - y) <= atol + rtol * max(abs(x), abs(y))
 
 

@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
 from safepoint import manifest
 from safepoint.cli.ledgers import Side
-from safepoint.cli.processes import Family, Process
+from safepoint.cli.processes import Family, Process, die_with
 from safepoint.disk import Disk
 from safepoint.errors import UsageError
 from safepoint.record import logs, roots
@@ -67,12 +67,14 @@ class Trial:
     def copy(self, source: str, keep: str) -> None:
         """All but the side directory, which begins anew, and keeps all sets."""
         leave = shutil.ignore_patterns(manifest.SIDE)
+        source = os.path.realpath(source)
         shutil.copytree(source, self.work, symlinks=True, ignore=lambda at, names: _left_out(at, names, source, leave))
         path = os.path.join(self.work, manifest.NAME)
         if not os.path.exists(path):  # the program will write it
             return
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             lines = ["#" if _KEEP.match(line) else line for line in file.read().splitlines()]
+        os.unlink(path)  # it may be a link to the one of the user
         with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("\n".join([*lines, f"keep = {keep}", ""]))
 
@@ -106,6 +108,9 @@ class Trial:
             with self._life() as (child, family):
                 # From the first word of this life on, else a busy machine would kill each before it has done anything.
                 while not early and self._told() == told and child.poll() is None:
+                    if limit and time.monotonic() > begin + limit:
+                        _kill(child, family)
+                        raise Ended(f"a start has said nothing for {limit:.0f} s{self.tail()}")
                     time.sleep(TICK)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(after)
@@ -172,10 +177,12 @@ class Trial:
                     family.close()
 
     def _start(self, environment: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+        me = os.getpid()
+        more: dict[str, Any] = {"preexec_fn": lambda: die_with(me)} if sys.platform == "linux" else {}
         try:
             return subprocess.Popen(
                 self.command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True, **more,
             )  # fmt: skip
         except OSError as error:
             raise UsageError(f"cannot start {self.command[0]}: {error.strerror}", error.errno) from error
@@ -210,6 +217,17 @@ class Trial:
         if status:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             raise Ended(f"it {how}{self.tail()}")
+
+
+def links_outside(directory: str) -> list[str]:
+    """Directories of W that are links to elsewhere: all copies have the same."""
+    here, found = os.path.realpath(directory), []
+    for where, names, _ in os.walk(here):
+        for name in names:
+            path = os.path.join(where, name)
+            if os.path.islink(path) and not os.path.realpath(path).startswith(here + os.sep):
+                found.append(os.path.relpath(path, here))
+    return found
 
 
 def _left_out(at: str, names: list[str], source: str, leave: Callable[[str, list[str]], set[str]]) -> set[str]:
@@ -277,7 +295,8 @@ def check_source(directory: str, top: str, command: Sequence[str]) -> None:
             f"{top} is in {here} itself, of which copies are to be made there: name a place elsewhere (--work)"
         )
     for word in command:
-        if os.path.isabs(word) and os.path.realpath(word).startswith(here + os.sep):
+        path = word.rpartition("=")[2]
+        if os.path.isabs(path) and f"{os.path.realpath(path)}{os.sep}".startswith(here + os.sep):
             raise UsageError(
                 f"{word} is in the directory itself, and the runs work in copies of it: name it relative to {here}"
             )
