@@ -69,7 +69,12 @@ def _bytes(text: str) -> int:
 
 
 def _keep(text: str) -> int:
-    return EVERY if text == "all" else _count(text)
+    if text == "all":
+        return EVERY
+    try:
+        return _count(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or all") from None
 
 
 def level(text: str) -> int:
