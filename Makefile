@@ -36,6 +36,7 @@ bench: .venv/.dev
 	$(VENV) benchmarks/blocking.py
 	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/ranks.py
+	$(VENV) benchmarks/ledger.py
 
 clean:
 	rm -rf .venv build demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
