@@ -784,7 +784,7 @@ def test_keeping_no_set_is_an_error(start: Start, work: Path) -> None:
             start(keep=keep)
     with pytest.raises(TypeError):
         start(keep=1.5)
-    with pytest.raises(ManifestError, match="keep takes a whole number from 1, not 0"):
+    with pytest.raises(ManifestError, match="keep takes a whole number from 1, or all, not 0"):
         start("u.dat\nkeep = 0\n")
     assert not (work / ".safepoint.d").exists()
 
