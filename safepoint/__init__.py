@@ -18,8 +18,8 @@ byte, never torn and never mixed. The functions act on the session that the last
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, SupportsIndex
 
 from safepoint.errors import (
     DamagedError,
@@ -41,7 +41,7 @@ from safepoint.session import SavePoint, Session, __version__
 __all__ = [
     "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
     "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session",
-    "UsageError", "__version__", "finish", "hide", "init", "restore", "wait", "watch",
+    "UsageError", "__version__", "due", "finish", "hide", "init", "restore", "should_stop", "stop", "wait", "watch",
 ]  # fmt: skip
 
 _default: Session | None = None
@@ -50,6 +50,7 @@ _default: Session | None = None
 def init(
     directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
     coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
+    signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
 ) -> Session:  # fmt: skip
     """Begin: read `.safepoint` in `directory` and take its lock.
 
@@ -62,11 +63,17 @@ def init(
     of its own, and all that is listed there. The ranks agree on every set, unless `coordinate=False`: then each saves
     and restores at its own pace. `inflight`: what to do about a message of `comm` that was sent before `hide` and not
     received: "warn", "error" or "off".
+
+    For `should_stop`: `signals`, names or numbers, are caught from now on to the end of the session, and the program's
+    own handlers still called; Ctrl-C ("SIGINT") asks the first time, and interrupts the second. `stop_at`: a moment, as
+    seconds since the epoch or a text; `stop_after`: seconds from now, or a text such as "11h 50min". The limit that a
+    job scheduler has set counts without being named.
     """
     global _default
     _default = Session(
-        directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight
-    )
+        directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight,
+        signals=signals, stop_at=stop_at, stop_after=stop_after,
+    )  # fmt: skip
     return _default
 
 
@@ -86,6 +93,18 @@ def finish(step: SupportsIndex | None = None) -> None:
     _session("finish").finish(step)
 
 
+def due() -> bool:
+    return _session("due").due()
+
+
+def should_stop() -> bool:
+    return _session("should_stop").should_stop()
+
+
+def stop() -> NoReturn:
+    _session("stop").stop()
+
+
 def watch(step: SupportsIndex, /, **values: Any) -> None:
     if _default is None:
         _session("watch")
@@ -99,5 +118,5 @@ def _session(verb: str) -> Session:
     return _default
 
 
-for _verb in (restore, hide, wait, watch, finish):
+for _verb in (restore, hide, wait, due, should_stop, stop, watch, finish):
     _verb.__doc__ = getattr(Session, _verb.__name__).__doc__

@@ -24,9 +24,11 @@ import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from stat import S_ISDIR
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safepoint.errors import ManifestError, RefusedFileError
+from safepoint.pace import Every, every
+from safepoint.times import duration
 
 NAME = ".safepoint"
 SIDE = ".safepoint.d"
@@ -90,8 +92,10 @@ def number(text: str) -> int:
     return int(text)
 
 
-SETTINGS: dict[str, tuple[Callable[[str], int], int]] = {
+SETTINGS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "keep": (_keep, 2),  # how many committed sets stay; all: they stay after finish too
+    "every": (every, Every()),  # when `due` says that it is time: 10 steps, 15min, auto
+    "mtbf": (duration, None),  # mean time between failures, seconds; None: estimated from the log
     "ledger": (level, 1),  # what log.jsonl tells of the contents of files and values
     "edges": (number, 0),  # only so many first and last steps of watched values; 0: every step
     "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
@@ -145,11 +149,11 @@ class Manifest:
 
     path: str
     entries: tuple[Entry, ...]
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     others: tuple[Entry, ...] = ()  # the entries that are not this rank's
     shared: bool = False  # other ranks have their files in the same directory
 
-    def setting(self, name: str) -> int:
+    def setting(self, name: str) -> Any:
         return self.settings.get(name, SETTINGS[name][1])
 
     @property
@@ -384,7 +388,7 @@ def read(directory: str) -> str:
 def parse(text: str, path: str = NAME) -> Manifest:
     """Entries and settings of a manifest's text; `path` is for messages. Raises `ManifestError`."""
     entries: dict[str, Entry] = {}
-    settings: dict[str, int] = {}
+    settings: dict[str, Any] = {}
     for number, line in enumerate(text.split("\n"), 1):
         try:
             tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
@@ -423,7 +427,7 @@ def _tokens(line: str) -> Iterator[tuple[str, str]]:
         yield str(match.lastgroup), match[str(match.lastgroup)]
 
 
-def _setting(tokens: list[tuple[str, str]]) -> tuple[str, int]:
+def _setting(tokens: list[tuple[str, str]]) -> tuple[str, Any]:
     name, value = tokens[0][1], " ".join(text for _, text in tokens[2:])
     if name not in SETTINGS:
         raise ValueError(f"unknown setting {name}{_perhaps(name, SETTINGS)}")

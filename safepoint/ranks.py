@@ -30,7 +30,8 @@ from safepoint.errors import SafepointError, UsageError
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
 NAMED = 8  # so many ranks are named in a message; the others are counted
-HELD = (signal.SIGINT, signal.SIGTERM, *(getattr(signal, n) for n in ("SIGUSR1", "SIGUSR2") if hasattr(signal, n)))
+OF_UNIX = ("SIGUSR1", "SIGUSR2", "SIGXCPU")
+HELD = (signal.SIGINT, signal.SIGTERM, *(getattr(signal, name) for name in OF_UNIX if hasattr(signal, name)))
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 

@@ -54,6 +54,7 @@ class Root:
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
+        self.halt = os.path.join(self.side, "halt.json")
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
         self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
         names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json")
@@ -133,7 +134,7 @@ class Root:
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
-    known = {"FORMAT", "FORMAT.new", "finished.json", "finished.json.new"}
+    known = {name + new for name in ("FORMAT", "finished.json", "halt.json") for new in ("", ".new")}
     names = disk.listdir(os.path.join(work, SIDE))
     matches = {name: _ROOT.fullmatch(name) for name in names}
     found = sorted(int(match[1]) for match in matches.values() if match)

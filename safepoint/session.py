@@ -28,7 +28,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, SupportsIndex, TypeVar, cast
+from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
 
 from safepoint import codec, ledger, restore, save, store
 from safepoint.choose import choose
@@ -47,7 +47,9 @@ from safepoint.opening import Opening, check_same
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
 from safepoint.record import Item, Record, StoredFile, Taken, label
 from safepoint.restore import Candidate, Progress
+from safepoint.stop import REQUEUE, Signals, limits, numbers
 from safepoint.store import How
+from safepoint.when import When
 
 __version__ = "0.1.0"
 logger = logging.getLogger("safepoint")
@@ -91,6 +93,7 @@ class Session:
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
         coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
+        signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
         in_place: bool = False, disk: Disk = REAL,
     ) -> None:  # fmt: skip
         """As `safepoint.init`. `in_place`: the files stay where they are, and a set is a snapshot of them: for programs
@@ -110,8 +113,15 @@ class Session:
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
         # Bounded, for a program that goes on and on although no set can be taken.
         self._blocked: deque[tuple[int, float]] = deque(maxlen=64)
+        self._when: When | None = None  # before the program asks when to save, or to stop
+        self._due: dict[str, Any] = {}  # what the log says of that for the set in flight
+        self._caught = Signals(())
         with self._ranks.undisturbed():
+            caught = self._ranks.together(lambda: numbers(signals))
+            self._limits = self._ranks.together(lambda: limits(stop_at, stop_after, self._began, os.environ))
             self._open(directory, saver, coordinate, keep, background, inflight, in_place)
+        self._since = self._ready = time.perf_counter()  # the last set was hidden or given back; the session began
+        self._caught = Signals(caught)
         atexit.register(_at_exit, weakref.ref(self))
 
     def _open(
@@ -150,8 +160,13 @@ class Session:
         """
         mark = self._ranks.share(self._ranks.together(self._before_restore), self._lead)
         if self._peers is self._ranks:
-            return self._restore(mark, progress)
-        return self._ranks.together(lambda: self._restore(mark, progress))
+            point = self._restore(mark, progress)
+        else:
+            point = self._ranks.together(lambda: self._restore(mark, progress))
+        self._since = time.perf_counter()
+        if self._when:
+            self._when.restored(self._since)
+        return point
 
     def _before_restore(self) -> dict[str, Any] | None:
         disk, root = self._disk, self._root
@@ -320,12 +335,18 @@ class Session:
         of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
         Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
-        begin, before = time.perf_counter(), self._number
+        begin, before, point = time.perf_counter(), self._number, None
         try:
-            return self._hide(step, wait)
+            point = self._hide(step, wait)
+            return point
         finally:
+            end = time.perf_counter()
             if self._active and self._number > before:  # else there was nothing to hide, or it was refused at once
-                self._blocked.append((self._number, round(time.perf_counter() - begin, 7)))
+                self._blocked.append((self._number, round(end - begin, 7)))
+            if point:
+                self._since = end
+                if self._when:
+                    self._when.saved(begin, end, waited=self._flight is None)
 
     def _hide(self, step: SupportsIndex | None, wait: bool) -> SavePoint | None:
         peers, number, find = self._peers, self._number + 1, save.Found()
@@ -343,6 +364,7 @@ class Session:
             self._collect()
             wait = self._must_wait() or wait
             self._at = self._ledger.place()
+            self._due = self._when.words() if self._when else {}
             if self._active:
                 find = save.find(self._disk, self._root, self._manifest)
             if find.items or (self._active and peers.size > 1 and not find.missing):
@@ -487,6 +509,64 @@ class Session:
         record = self._secure(taken)
         self._prune(record, agreed if self._peers.size > 1 else record.number)
         return record
+
+    def due(self) -> bool:
+        """Whether it is time to save: call it once in every step, right before the files would be written and hidden.
+
+        By the setting `every`: so many steps or so much time after the last set, or, with `auto`, the default, after
+        the time that wastes least, by what saves cost here and how often the run fails (Daly 2006). True again and
+        again until a set is hidden. It changes nothing. Collective if the ranks coordinate, though most calls only
+        count; decided on one rank, so the answer is the same on all.
+        """
+        when = self._when or self._begin_when()
+        return not when.pace.waits() and self._decide_due()
+
+    @_verb
+    def _decide_due(self) -> bool:
+        self._check("due")
+        when = self._when or self._begin_when()
+        return when.decide_due(saving=self.saving, first=self._committed is None)
+
+    def should_stop(self) -> bool:
+        """Whether this process had better save and end: call it once in every step.
+
+        True when the time limit is near, so that a step and a save just fit before it; when one of the `signals` of
+        `init` came, to any rank; or when somebody asked for it with `safepoint halt`. Then it is true for ever, and
+        `stop` ends the process. Collective if the ranks coordinate: all are told in the same step.
+        """
+        when = self._when or self._begin_when()
+        return not when.waits() and self._decide_stop()
+
+    @_verb
+    def _decide_stop(self) -> bool:
+        self._check("should_stop")
+        when = self._when or self._begin_when()
+        stopping, new = when.decide_stop(saving=self.saving)
+        if new:
+            self._say(logging.WARNING, f"stopping: {when.stop.why}")
+            self._note("stopping", why=when.stop.why)
+        return stopping
+
+    def _begin_when(self) -> When:
+        self._check("due")
+        leads = self._peers.size == 1 or self._ranks.rank == self._lead
+        self._when = When(
+            self._peers, leads, self._disk, self._root, self._manifest, self._since, self._ready,
+            noted=not self._began, bounds=self._limits, caught=self._caught,
+        )  # fmt: skip
+        return self._when
+
+    def stop(self) -> NoReturn:
+        """End the process so that it can be started again from the last set.
+
+        Waits until everything hidden is durable, closes the session, and raises `SystemExit`: with status 75 ("try
+        again": the job script, or the scheduler, puts the job back into the queue), or 79 after `safepoint halt`. If
+        the set in flight fails its `SaveError` is raised instead. Collective if the ranks coordinate.
+        """
+        self.wait()
+        status = (self._when.stop.status if self._when else 0) or REQUEUE
+        self._end(None)
+        raise SystemExit(status)
 
     def watch(self, step: SupportsIndex, /, **values: Any) -> None:
         """Note digests of these values (numbers, arrays of numpy, what numpy makes arrays of) at `step`, in the ledger.
@@ -665,8 +745,10 @@ class Session:
             self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=seconds)
             raise
         seconds = time.perf_counter() - begin
+        if self._when:
+            self._when.meter.stored(seconds)
         logger.info("saved %s: %s in %.3f s", record.label, _amount(record.files), seconds)
-        what: dict[str, Any] = {**_sizes(record.files), "seconds": round(seconds, 6)}
+        what: dict[str, Any] = {**_sizes(record.files), "seconds": round(seconds, 6), **self._due}
         if give_back:
             what["waited"] = True
         if self._ledger.level > ledger.OFF:
@@ -699,6 +781,9 @@ class Session:
     def _close(self, why: str) -> None:
         self._closed = why
         self._ledger.end()
+        self._caught.remove()
+        if self._when:
+            self._when.stop.end()
         if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
             if self._thread is not None:
                 self._thread.stop()
@@ -722,7 +807,10 @@ class Session:
 
     def _note_end(self, error: BaseException | None) -> None:
         """The life ends without a result, but not by a kill: that leaves no such line."""
-        self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
+        if self._when and self._when.stop.why and (error is None or isinstance(error, SystemExit)):
+            self._note("stopped", why=self._when.stop.why)
+        else:
+            self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
 
 
 class _Saver:

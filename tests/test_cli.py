@@ -263,6 +263,8 @@ def test_the_json_keys_of_every_command_are_those_of_the_documentation(work: Pat
         "finish": answer("finish", scripted),
         "init": answer("init", work, "--print"),
     }
+    with contextlib.closing(safepoint.Session(scripted)):
+        said["halt"] = answer("halt", scripted)
     assert {name: set(keys) for name, keys in said.items()} == {name: set(k) for name, k in document.KEYS.items()}
     assert set(answer("status", finished)) == set(document.KEYS["status"])
     assert set(answer("restore", finished)) == set(document.KEYS["restore"])

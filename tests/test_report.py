@@ -24,7 +24,8 @@ from click.testing import CliRunner, Result  # noqa: E402
 from safepoint import NothingSavedError  # noqa: E402
 from safepoint.cli.drawing import duration  # noqa: E402
 from safepoint.cli.group import program  # noqa: E402
-from safepoint.cli.interval import daly, limits, young  # noqa: E402
+from safepoint.cli.interval import limits  # noqa: E402
+from safepoint.pace import daly, young  # noqa: E402
 
 LOG = ".safepoint.d/rank-00000/log.jsonl"
 SOLVER = """
@@ -148,7 +149,7 @@ def test_the_numbers_are_those_of_the_lives_that_made_the_log(tmp_path: Path) ->
           between=lambda number: between.get(number, lambda: None)())  # fmt: skip
     found = numbers(tmp_path)
     assert (found["state"], found["reached_step"], found["starts"], found["roll_backs"]) == ("finished", 12, 5, 0)
-    assert found["ends"] == {"finished": 1, "running": 0, "killed": 2, "error": 1, "rolled back": 0, "ended": 1}
+    assert found["ends"] == {"finished": 1, "running": 0, "killed": 2, "error": 1, "rolled back": 0, "ended": 1, "stopped": 0}
     assert [life["from_step"] for life in found["lives"]] == [None, 3, 5, 7, 8]
     assert [life["repeated_steps"] for life in found["lives"]] == [0, 1, 0, 0, 0]
     assert (found["failures"], found["repeated_steps"]) == (3, 1)

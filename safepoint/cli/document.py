@@ -20,6 +20,7 @@ from safepoint.cli.group import COMMANDS, INTERRUPTED, SYSTEM, program
 from safepoint.disk import Disk
 from safepoint.manifest import load
 from safepoint.record import Record, Root, Taken, dump, parse_record, parse_taken
+from safepoint.stop import HALTED, REQUEUE
 from safepoint.store import How
 
 ELSEWHERE = ("run", "report", "crash-test", "compare")  # commands with pages of their own
@@ -53,6 +54,8 @@ KEYS = {
         "running": "true, false, or null: cannot be seen from here",
         "owner": "who is at work, or was last: host, pid, since, command",
         "finished": "null, or step, time, number",
+        "halt": "null, or what was asked for with `safepoint halt` and is not yet heeded",
+        "due": "null, or set and text: why it was time for the newest set",
         "restart": "set, step (null: none) and text: what a restart would take",
         "sets": "newest first: number, step, time, state, files, size, stored, ranks (needed, committed), reasons",
         "leftovers": "path, what, size of each",
@@ -112,6 +115,12 @@ KEYS = {
         "freed": "bytes",
     },
     "hide": {"number": "of the set; null: there was nothing to hide", "step": "as given", "files": "paths"},
+    "halt": {
+        "directory": ABSOLUTE,
+        "undone": "whether the request was taken back",
+        "until": "null, or the moment, seconds since the epoch",
+        "steps": "null, or how many",
+    },
     "finish": {"finished": "true", "step": "as given"},
     "init": {"path": "of the manifest, or null", "text": "what was proposed", "proposals": "how many lines"},
 }
@@ -213,6 +222,8 @@ def page() -> str:
 def codes() -> dict[int, tuple[str, str]]:
     """Every exit code with its name and meaning; those of the library are in errors.py."""
     found = {
+        REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
+        HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
         0: ("", "done; of `status`: a restart would find what it needs; of `diff`: all is equal"),
         1: ("", "`diff`: something differs; a question was not answered; packages of the command line are missing"),
         2: ("", "the command was called wrongly: click's usage error"),

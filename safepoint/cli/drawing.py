@@ -294,9 +294,10 @@ def _end(life: Life, after: Life | None, axis: TimeAxis, y: float, bar: float) -
         "finished": f"M{x + 3:.1f},{middle:.1f} l4,5 l7,-10",
         "running": f"M{x + 3:.1f},{middle - 5:.1f} l7,5 l-7,5",
         "ended": f"M{x + 4:.1f},{middle - 5:.1f} v10",
+        "stopped": f"M{x + 4:.1f},{middle - 5:.1f} v10 m4,-10 v10",
     }
     cross = f"M{x + 3:.1f},{middle - 5:.1f} l10,10 m0,-10 l-10,10"
-    kind = "good" if life.ending in ("finished", "running", "ended") else "bad"
+    kind = "good" if life.ending in ("finished", "running", "ended", "stopped") else "bad"
     return [*marks, tag("path", words, d=shapes.get(life.ending, cross), class_=f"end {kind}")]
 
 

@@ -27,6 +27,7 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "log": "What happened here: the events of all ranks.",
     "clean": "Remove what failed, killed or finished runs left behind.",
     "hide": "Make a set of the files in place, from a job script.",
+    "halt": "Ask the run at work here to save and end.",
     "finish": "Declare the files in place the result, from a job script.",
     "init": "Write a first manifest, from the files that changed last.",
     "run": "Run a program that knows nothing of save points, and save its files.",

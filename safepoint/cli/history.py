@@ -21,7 +21,7 @@ from safepoint.record import Root, Unsealed, label, parse_record, roots
 
 ENDINGS = {
     "finished": "finished", "running": "still running", "killed": "killed", "error": "ended by an error",
-    "rolled back": "rolled back", "ended": "ended before the result",
+    "rolled back": "rolled back", "ended": "ended before the result", "stopped": "stopped in order",
 }  # fmt: skip
 FAILURES = ("killed", "error", "rolled back")
 
@@ -181,7 +181,7 @@ def read(disk: Disk, work: str) -> Run:
         held = disk.held([by_rank[rank].lock])[0]
         lives[-1].ending = "running" if held else lives[-1].ending or "killed"
     for life in lives:
-        if life.again and not life.saves and life.ending in ("killed", "ended"):
+        if life.again and not life.saves and life.ending in ("killed", "ended", "stopped"):
             life.ending = "finished"  # it found the run finished, and had nothing to do
     run = Run(work, rank, len(logs), lives, events, sum(log[1] for log in logs.values()), jumped)
     _attribute_losses(run)
@@ -333,6 +333,8 @@ def _take_up(life: Life, line: dict[str, Any], now: float) -> None:
         life.ending, life.result = "finished", step
     elif event == "ended":
         life.ending, life.error = "error" if "error" in line else "ended", str(line.get("error", ""))
+    elif event == "stopped":
+        life.ending = "stopped"
 
 
 def _words(line: dict[str, Any], subject: str) -> str:
@@ -350,6 +352,8 @@ def _words(line: dict[str, Any], subject: str) -> str:
         return "; ".join([f"restored {subject}", *map(str, line.get("passed_over", ())), *aside])
     if event == "finished":
         return "finished" if step is None else f"finished at step {step}"
+    if event in ("stopping", "stopped"):
+        return f"{event}: {line['why']}" if line.get("why") else event
     if event == "ended":
         return f"ended by an error: {line['error']}" if "error" in line else "ended before the result"
     return "; ".join(

@@ -1,12 +1,8 @@
 """What the interval between two sets should have been, by the costs and failures of the run itself.
 
-    Young (1974)  sqrt(2 C M)
-    Daly (2006)   sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C    if C < 2M, else M
-
-C is what a set costs, M the mean time between failures, both in seconds; the interval is time at work between two sets.
-A few failures say little about M: its limits are those of the Poisson distribution, exact, at 90 %.
-
-The sources are named in full in `YOUNG` and `DALY`.
+Young's and Daly's formulas are in `safepoint.pace`. C is what a set costs, M the mean time between failures, both in
+seconds; the interval is time at work between two sets. A few failures say little about M: its limits are those of the
+Poisson distribution, exact, at 90 %.
 """
 
 from __future__ import annotations
@@ -14,14 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-YOUNG = (
-    "J. W. Young, A first order approximation to the optimum checkpoint interval. "
-    "Communications of the ACM 17 (1974), 530–531, doi:10.1145/361147.361115"
-)
-DALY = (
-    "J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps. "
-    "Future Generation Computer Systems 22 (2006), 303–312, doi:10.1016/j.future.2004.11.016"
-)
+from safepoint.pace import daly, young
+
 ENOUGH = 5  # failures; with fewer the limits of M are more than a factor of 5 apart
 TAIL = 0.05  # of the distribution, on each side
 
@@ -62,17 +52,6 @@ def advise(cost: float, failures: int, work: float) -> Advice:
     return Advice(
         cost, failures, work, work / failures if failures else None, work / high, work / low if low else math.inf
     )
-
-
-def young(cost: float, mean: float) -> float:
-    return math.sqrt(2 * cost * mean)
-
-
-def daly(cost: float, mean: float) -> float:
-    if math.isinf(mean) or cost >= 2 * mean:
-        return mean
-    ratio = cost / (2 * mean)
-    return math.sqrt(2 * cost * mean) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost
 
 
 def limits(count: int) -> tuple[float, float]:

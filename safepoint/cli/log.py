@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import click
@@ -38,10 +39,13 @@ def log(directory: str, last: int | None, as_json: bool) -> None:
     terminal.table(heads, [_row(line) for line in lines], right=("rank", "set", "step"))
 
 
-def events(path: str) -> list[dict[str, Any]]:
-    """The whole lines of a log."""
+def events(path: str, last: int | None = None) -> list[dict[str, Any]]:
+    """The whole lines of a log; `last`: of so many bytes at its end."""
     try:
-        lines = terminal.DISK.read(path).splitlines()
+        with terminal.DISK.open(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - last) if last else 0)
+            lines = file.read().splitlines()
     except FileNotFoundError:
         return []
     found = []
@@ -70,6 +74,8 @@ def _detail(key: str, value: Any) -> str:
         return f"{'' if key == 'bytes' else 'stored '}{terminal.size(value)}"
     if key == "seconds":
         return f"{value:.3g} s"
+    if key == "cost":
+        return f"cost {value:.3g} s"
     if key == "files" and isinstance(value, int):
         return terminal.count(value, "file")
     if value is True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from safepoint import pace
 from safepoint.cli import interval
 from safepoint.cli.drawing import bars, binned, duration, percent, plural, shown, tag, text, time_line
 from safepoint.cli.history import ENDINGS, Happening, Run, Save
@@ -270,7 +271,7 @@ def verdict(used: float, advice: Advice) -> str:
 
 
 def _sources() -> list[str]:
-    entries = [tag("li", text(source)) for source in (interval.YOUNG, interval.DALY)]
+    entries = [tag("li", text(source)) for source in (pace.YOUNG, pace.DALY)]
     return [tag("ul", *entries, class_="soft")]
 
 

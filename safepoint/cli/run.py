@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import selectors
@@ -45,8 +46,11 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
+from safepoint.opening import read_owner
 from safepoint.record import Root
 from safepoint.session import SavePoint, Session
+from safepoint.stop import REQUEUE, Limit, Signals, Stop, limits, name_of, numbers
+from safepoint.times import duration, shown
 
 if TYPE_CHECKING:
     from safepoint.cli.watch import Watch  # needs Linux; segments do not
@@ -60,6 +64,7 @@ REST = 10  # times as long as a look that came to nothing the command is left al
 SLOWEST = 60.0  # seconds between two starts, at most
 TICK = 0.5  # seconds: how often to look for what no event tells
 NEVER_CLOSED = 20.0  # seconds that a file is written and not closed before it is said
+AHEAD, OF_ALL = 60.0, 0.1  # the command is told to end so many seconds before the limit; at most this share of it
 LEFT_BEHIND = 5.0  # seconds that the command has ended and others of it go on
 
 
@@ -74,6 +79,8 @@ class Options:
     tolerate: str = ""
     again: bool = False
     keep: int | None = None
+    limit: str = ""
+    signal: str = ""
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -104,24 +111,39 @@ class Options:
     "kills too.",
 )
 @click.option("--keep", type=int, metavar="N", help="How many sets stay. Default: the manifest's setting, else 2.")
+@click.option(
+    "--time-limit",
+    default="",
+    metavar="TIME|auto",
+    help="Tell the command to end before so much time has passed; auto: before the limit that the job scheduler set.",
+)
+@click.option(
+    "--signal",
+    "told_by",
+    default="",
+    metavar="NAME[@SECONDS]",
+    help="The signal that tells it so, and how long before the limit (default: TERM@60). If given, it is also what the "
+    "command gets when SIGTERM, SIGUSR1 or SIGUSR2 comes, and without --time-limit it means auto.",
+)
 @click.option("--again", is_flag=True, help="Start although the run was finished, from the files as they are.")
 @click.option("-v", "--verbose", is_flag=True, help="Say when a set was saved.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     directory: str, until: str, resume_command: str, check: str, retries: int, tolerate: str | None,
-    keep: int | None, again: bool, verbose: bool, command: tuple[str, ...],
+    keep: int | None, again: bool, time_limit: str, told_by: str, verbose: bool, command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND so that it can be killed at any moment: start it again with the same line, and it finds the files of
     the last complete set.
 
     The files are those of the manifest .safepoint; the program goes on writing them as ever. SAFEPOINT_STEP and
     SAFEPOINT_SET are in its environment when it was given a set. The exit status is that of the command, 128 + n if
-    signal n killed it.
+    signal n killed it; 75 if it was told to end because of a limit or of --signal, and 79 after `safepoint halt`.
     """
     _speak(verbose)
     options = Options(
-        directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep
-    )
+        directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep,
+        time_limit, told_by,
+    )  # fmt: skip
     sys.exit(Supervisor(options).run())
 
 
@@ -160,11 +182,14 @@ class Supervisor:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        ending = Ending(options)  # its errors before anything is done
         self.session = Session(options.directory, keep=options.keep, in_place=True)
         self.work, self.disk, self.root = self.session._root.work, self.session._disk, self.session._root
         self.manifest = self.session._manifest
         self._lock = self.disk.share_lock(self.root.lock)  # rule (3)
         self._refuse_heirs()
+        self.ending = ending
+        self.ending.begin(self.disk, self.root)
         self.step = 0
         self.saved: SavePoint | None = None  # the newest set
         self.signals: list[int] = []
@@ -191,8 +216,11 @@ class Supervisor:
 
                 check(self.manifest)
             with self._listening():
-                return self._lives()
+                status = self._lives()
+            finished = self.session._left
+            return status if finished else self.ending.status or status
         finally:
+            self.ending.end()
             try:
                 self.session.close()
             except SaveError as error:
@@ -221,6 +249,8 @@ class Supervisor:
             if self.options.until and self.step and self._done():
                 self.session.finish(self.step)
                 return 0
+            if self.ending.before_segment(self.step):
+                return REQUEUE
             status = self._segment(resumed) if self.options.until else self._watched(resumed)
             if status == 0 and self.options.until and not self.asked_to_stop:
                 failures, resumed = 0, True
@@ -338,16 +368,23 @@ class Supervisor:
         """To the command's first process and those in its group: a shell does not pass them on."""
         while self.signals:
             number = self.signals.pop(0)
+            if self.ending.told(number):
+                continue
             if number in (getattr(signal, "SIGUSR1", None), getattr(signal, "SIGUSR2", None)):
                 self.told = True
             else:
                 self.asked_to_stop = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, number)
+        if number := self.ending.now(self.step):
+            self.asked_to_stop = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, number)
 
     def _segment(self, resumed: bool) -> int:
         """Run the command to its end, and take a set if that was good."""
         family = Family(self.work) if sys.platform == "linux" else None
+        begin = time.monotonic()
         child = self._start(resumed)
         if family:
             family.begin(child.pid)
@@ -360,6 +397,7 @@ class Supervisor:
                 return 0 if self._take("segment", wait=True) else SaveError.code
             return status or 1
         finally:
+            self.ending.segment_took(time.monotonic() - begin)
             if family:
                 family.close()
 
@@ -608,6 +646,79 @@ class Supervisor:
         if begin not in self._said:
             self._said.add(begin)
             say(text)
+
+
+class Ending:
+    """When and how the command is told to end: before a time limit, by a signal to us, or for `safepoint halt`."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises `UsageError`."""
+        name, _, seconds = options.signal.partition("@")
+        try:
+            (self._signal,) = numbers([name or "TERM"])
+        except UsageError as error:
+            raise UsageError(f"--signal {options.signal}: {error}") from error
+        self._translates = bool(options.signal)
+        if seconds and not re.fullmatch(r"\d+", seconds):
+            raise UsageError(f"--signal {options.signal}: takes a name, and after an @ a number of seconds")
+        self._ahead = float(seconds) if seconds else None
+        self._bounds: list[Limit] = []
+        if options.limit or options.signal:
+            try:
+                after = duration(options.limit) if options.limit not in ("", "auto") else None
+            except ValueError as error:
+                raise UsageError(f"--time-limit {error}, or auto, not {options.limit}") from error
+            self._bounds = limits(None, after, time.time(), os.environ)
+            if options.limit == "auto" and not self._bounds:
+                raise UsageError("--time-limit auto: no job scheduler started this, and SAFEPOINT_STOP_AT is not set")
+        self._longest = 0.0  # seconds, of a segment
+        self._step = 0
+        self._done = False
+
+    def begin(self, disk: Disk, root: Root) -> None:
+        self._stop = Stop(disk, root, read_owner(disk, root), self._bounds, Signals(()))
+
+    @property
+    def status(self) -> int:
+        """The exit status that says why; 0: nothing was told."""
+        return self._stop.status
+
+    def told(self, number: int) -> bool:
+        """Whether this signal to us is one that `--signal` stands for."""
+        if not self._translates or name_of(number) not in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
+            return False
+        if not self._stop.why:
+            self._stop.agreed(f"{name_of(number)} came", REQUEUE)
+        return True
+
+    def now(self, step: int) -> int:
+        """The signal to send at this moment; 0: none. Once."""
+        steps, self._step = max(0, step - self._step), step
+        if self._ahead is None:
+            first = min((bound.end for bound in self._bounds), default=math.inf)
+            self._ahead = min(AHEAD, OF_ALL * max(0.0, first - time.time()))
+        why = self._stop.why or self._stop.look(steps, self._ahead, exact=True)
+        if not why or self._done:
+            return 0
+        self._done = True
+        say(f"{why}: {name_of(self._signal)} to the command")
+        return self._signal
+
+    def before_segment(self, step: int) -> bool:
+        """Whether no further segment should begin."""
+        steps, self._step = max(0, step - self._step), step
+        if not self._longest:
+            return False
+        why = self._stop.look(steps, self._longest)
+        if why:
+            say(f"{why}: no further segment is begun, of which the longest took {shown(self._longest)}")
+        return bool(why)
+
+    def end(self) -> None:
+        self._stop.end()
+
+    def segment_took(self, seconds: float) -> None:
+        self._longest = max(self._longest, seconds)
 
 
 def _words(command: str) -> list[str]:

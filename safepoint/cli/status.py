@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.halt import pending
+from safepoint.cli.log import events
 from safepoint.cli.overview import Overview, Set, look
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError, SafepointError
 
@@ -20,6 +22,7 @@ STATES = {
     "foreign": "not for this number of ranks",
     "ended": "ended by the finish mark",
 }
+LAST = 1 << 18  # bytes of the log that are looked at
 WIDE = 100  # columns from which the times and the stored sizes have room too
 
 
@@ -71,7 +74,11 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     if seen.mark:
         step = "" if seen.mark["step"] is None else f" at step {seen.mark['step']}"
         head.append(("finished", f"{terminal.moment(seen.mark['time'])}{step}"))
+    if halt := pending(seen):
+        head.append(("halt", halt))
     head.append(("restart", restart(seen)))
+    if why := due(seen):
+        head.append(("due", f"set {why['set']}: {why['due']}"))
     perhaps = [s.label for s in seen.sets if s.perhaps and (not seen.takes or s.number > seen.takes.number)]
     if perhaps:
         head.append(("", f"or {perhaps[0]}, if its checksums hold: `safepoint why` reads them"))
@@ -85,6 +92,14 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     if seen.extra:
         head.append(("", f"ranks that the newest set does not have: {terminal.ranks(seen.extra)}"))
     return head
+
+
+def due(seen: Overview) -> dict[str, Any] | None:
+    """The newest set's line in the log, if that says why it was time to save."""
+    logs = (events(rank.root.log, last=LAST) for rank in seen.ranks)
+    lines = [line for log in logs for line in log if line["event"] == "saved" and line.get("due")]
+    newest = max((s.number for s in seen.sets), default=0)
+    return next((line for line in lines if line.get("set") == newest), None)
 
 
 def restart(seen: Overview) -> str:
@@ -130,6 +145,8 @@ def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
         "running": bool(seen.running) if all(r.held is not None or not r.owner for r in seen.ranks) else None,
         "owner": next((r.owner for r in ([seen.running] if seen.running else seen.ranks) if r and r.owner), None),
         "finished": seen.mark and {"step": seen.mark["step"], "time": seen.mark["time"], "number": seen.mark["number"]},
+        "halt": pending(seen) or None,
+        "due": (why := due(seen)) and {"set": why["set"], "text": why["due"]},
         "restart": {"set": takes.number if takes else None, "step": takes.step if takes else None,
                     "text": restart(seen)},
         "sets": [_set(each) for each in seen.sets],

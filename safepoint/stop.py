@@ -1,0 +1,307 @@
+"""When to stop: the time limit of the job, a signal, or the wish of an operator (`safepoint halt`).
+
+The limit is near when less time is left than it may take to end the step and to save. It is `stop_at` or `stop_after`,
+of the program or of the environment (SAFEPOINT_STOP_AT, SAFEPOINT_STOP_AFTER: for a job script), and what the job
+scheduler says; the earliest counts. A scheduler is asked when the session first looks, and again before it stops, since
+a limit can be extended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import operator
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NamedTuple
+
+from safepoint.disk import Disk
+from safepoint.errors import UsageError
+from safepoint.record import Root, write_durably
+from safepoint.times import duration, moment, shown
+
+logger = logging.getLogger("safepoint")
+REQUEUE, HALTED = 75, 79  # exit statuses: EX_TEMPFAIL of sysexits.h, "try again"; and one that is not in it
+LOOK = 1.0  # seconds between two looks for what costs something: the clock, the halt file
+SHARE, LEAST, OF_ALL = 0.25, 10.0, 0.02  # the margin: a quarter of what is needed, 10 s, at most 2 % of the limit
+PATIENCE = 10.0  # seconds, for the answer of a scheduler
+
+
+def _clock(text: str) -> float:
+    """Seconds of `D-HH:MM:SS`, with or without the parts in front, as Slurm and PBS write times."""
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", text)
+    if not match:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def _of_slurm(text: str) -> float:
+    return math.inf if text in ("UNLIMITED", "NOT_SET") else _clock(text)
+
+
+def _of_pbs(text: str) -> float:
+    """`qstat -f`: of OpenPBS the limit and the start, of Torque what remains."""
+    if remains := re.search(r"Walltime\.Remaining = (\d+)", text):
+        return float(remains[1])
+    limit, start = re.search(r"Resource_List\.walltime = ([\d:]+)", text), re.search(r"stime = (.+)", text)
+    if not limit:
+        return math.inf
+    if not start:
+        raise ValueError("it does not say when the job began")
+    return time.mktime(time.strptime(start[1].strip(), "%a %b %d %H:%M:%S %Y")) + _clock(limit[1]) - time.time()
+
+
+def _of_lsf(text: str) -> float:
+    """`hours:minutes L`; a dash: no limit."""
+    return math.inf if text.startswith("-") else 60 * _clock(text.split()[0])
+
+
+class Scheduler(NamedTuple):
+    name: str
+    job: str  # the variable with the number of the job
+    command: tuple[str, ...]  # that tells how much time is left; the number of the job follows
+    left: Callable[[str], float]
+    end: str = ""  # the variable with the end of the job, if the scheduler sets one; seconds since the epoch
+
+
+SCHEDULERS = (
+    Scheduler("Slurm", "SLURM_JOB_ID", ("squeue", "-h", "-o", "%L", "-j"), _of_slurm, "SLURM_JOB_END_TIME"),
+    Scheduler("PBS", "PBS_JOBID", ("qstat", "-f"), _of_pbs),
+    Scheduler("LSF", "LSB_JOBID", ("bjobs", "-noheader", "-o", "time_left"), _of_lsf),
+    Scheduler("Flux", "FLUX_JOB_ID", ("flux", "job", "timeleft"), float),
+)
+
+
+@dataclass
+class Limit:
+    """Until when this process may run. `end`: seconds since the epoch, or infinite."""
+
+    source: str
+    end: float
+    asked: Scheduler | None = None
+
+    def ask(self, environment: Mapping[str, str], *, again: bool) -> None:
+        """Bring the end up to date. What hinders it is said, and the end stays as it was."""
+        scheduler = self.asked
+        if scheduler is None:
+            return
+        if not again and (known := environment.get(scheduler.end, "")).isdecimal():
+            self.end = float(known)
+            return
+        command = (*scheduler.command, environment[scheduler.job])
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=PATIENCE, check=True, stdin=subprocess.DEVNULL
+            )
+            self.end = time.time() + scheduler.left(done.stdout.strip())
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+            known = "the limit it told before is kept" if math.isfinite(self.end) else (
+                "its time limit is not known, and does not count: give stop_at or stop_after"
+            )  # fmt: skip
+            logger.warning("%s did not tell how much time is left (%s: %s): %s",
+                           scheduler.name, " ".join(command), why or "no reason given", known)  # fmt: skip
+
+
+def limits(
+    stop_at: str | float | None, stop_after: str | float | None, began: float, environment: Mapping[str, str]
+) -> list[Limit]:
+    """All that are known. `began`: seconds since the epoch. Raises `UsageError` for a time that is none."""
+    found = []
+    given = {
+        "stop_at": stop_at, "stop_after": stop_after, "SAFEPOINT_STOP_AT": environment.get("SAFEPOINT_STOP_AT") or None,
+        "SAFEPOINT_STOP_AFTER": environment.get("SAFEPOINT_STOP_AFTER") or None,
+    }  # fmt: skip
+    for name, value in given.items():
+        if value is None:
+            continue
+        at = name.lower().endswith("at")
+        try:
+            number = float(value) if not isinstance(value, str) else (moment(value, began) if at else duration(value))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{name}={value}: {error}") from error
+        if not math.isfinite(number):
+            raise UsageError(f"{name}={value}: not a time")
+        found.append(Limit(name, number if at else began + number))
+    asked = next((s for s in SCHEDULERS if environment.get(s.job)), None)
+    return [*found, Limit(asked.name, math.inf, asked)] if asked else found
+
+
+class Signals:
+    """Handlers that note that a signal came, and then call the program's own. From `__init__` to `remove`."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.came = 0
+        self._over = False
+        self._before: dict[int, Any] = {number: signal.signal(number, self._note) for number in numbers}
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        before = self._before[number]
+        if self._over:  # whoever held the handlers meanwhile has put this one back
+            signal.signal(number, before)
+            signal.raise_signal(number)
+            return
+        again, self.came = self.came == number, number
+        # Python's own handler of Ctrl-C would end the program at once: only the second one does.
+        if callable(before) and (before is not signal.default_int_handler or again):
+            before(number, frame)
+
+    def remove(self) -> None:
+        self._over = True
+        if threading.current_thread() is threading.main_thread():
+            for number, before in self._before.items():
+                if signal.getsignal(number) == self._note:
+                    signal.signal(number, before)
+
+
+def numbers(names: Sequence[str | int]) -> tuple[int, ...]:
+    """Of signals by name or number. Raises `UsageError` for what cannot be caught, or not from here."""
+    found = tuple(dict.fromkeys(_number(name) for name in names))
+    if found and threading.current_thread() is not threading.main_thread():
+        raise UsageError("signals can only be caught by the main thread: call init there")
+    for number in found:
+        if signal.getsignal(number) is None:
+            raise UsageError(f"{name_of(number)} is caught by code that is not Python's: its handler would be lost")
+    return found
+
+
+def _number(name: str | int) -> int:
+    if isinstance(name, str):
+        found = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
+        if not isinstance(found, signal.Signals):
+            raise UsageError(f"unknown signal {name}: give a name, such as SIGUSR1 or TERM")
+        name = found
+    number = operator.index(name)
+    uncaught = {getattr(signal, each, None) for each in ("SIGKILL", "SIGSTOP")}
+    if number not in signal.valid_signals() or number in uncaught:
+        raise UsageError(f"{name_of(number)} cannot be caught")
+    return number
+
+
+def name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def halt(disk: Disk, root: Root, runs: list[dict[str, Any]], *, until: float | None, steps: int | None) -> None:
+    """Ask the runs with these owners to stop; at once, at `until`, seconds since the epoch, or after `steps`."""
+    content = {"time": time.time(), "runs": [_who(run) for run in runs], "until": until, "steps": steps}
+    write_durably(disk, root.halt, json.dumps(content).encode() + b"\n")
+
+
+def halted(disk: Disk, root: Root) -> dict[str, Any] | None:
+    """What was asked; None: nothing, or nothing that can be read."""
+    try:
+        found = json.loads(disk.read(root.halt))
+        until, steps = found["until"], found["steps"]
+        return {
+            "time": float(found["time"]), "runs": [list(run) for run in found["runs"]],
+            "until": None if until is None else float(until), "steps": None if steps is None else int(steps),
+        }  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _who(owner: Mapping[str, Any]) -> list[Any]:
+    return [owner["host"], owner["pid"], owner["since"]]
+
+
+class Stop:
+    """Whether to stop, as one rank sees it."""
+
+    def __init__(
+        self, disk: Disk, root: Root, owner: Mapping[str, Any] | None, bounds: list[Limit], caught: Signals
+    ) -> None:
+        self._disk, self._root, self._limits, self._signals = disk, root, bounds, caught
+        self._me = _who(owner) if owner else None
+        self._next = -math.inf  # when to look again
+        self._steps: int | None = None  # that are left
+        self._asked = False
+        self._began = time.time()
+        self.why, self.status = "", 0
+        self.halted = self._exact = False
+
+    def look(self, steps: int, needed: float, *, exact: bool = False) -> str:
+        """Why to stop, or nothing. `steps`: since the last look. `needed`: seconds to end a step and to save. `exact`:
+        without a margin."""
+        self._exact = exact
+        if self._steps is not None:
+            self._steps -= steps
+        now = time.time()
+        if now >= self._next or self._near(now, needed):
+            self._next = now + LOOK
+            self._look_at_halt(now)
+            self._look_at_limits(now, needed)
+        if self._steps is not None and self._steps <= 0 and not self.why:
+            self._set("safepoint halt", HALTED, halted=True)
+        if self._signals.came and not self.why:
+            self._set(f"{name_of(self._signals.came)} came", REQUEUE)
+        return self.why
+
+    @property
+    def steps(self) -> int | None:
+        """How many are left, if somebody asked for a number of them."""
+        return self._steps
+
+    @property
+    def signal(self) -> int:
+        return self._signals.came
+
+    def agreed(self, why: str, status: int) -> None:
+        """What the rank that decides has found."""
+        self.why, self.status = why, status
+
+    def _set(self, why: str, status: int, *, halted: bool = False) -> None:
+        self.why, self.status, self.halted = why, status, halted
+
+    def _look_at_halt(self, now: float) -> None:
+        if self._me is None:  # another rank looks
+            return
+        asked = halted(self._disk, self._root) if self._disk.exists(self._root.halt) else None
+        if not asked or self._me not in asked["runs"]:
+            self._steps = None
+            return
+        if asked["steps"] is not None:
+            self._steps = asked["steps"] if self._steps is None else self._steps
+        elif asked["until"] is None or now >= asked["until"]:
+            self._set("safepoint halt", HALTED, halted=True)
+
+    def _near(self, now: float, needed: float) -> bool:
+        return any(limit.end - now < needed + self._margin(limit, needed) for limit in self._limits)
+
+    def _margin(self, limit: Limit, needed: float) -> float:
+        if self._exact:
+            return 0.0
+        return max(SHARE * needed, min(LEAST, OF_ALL * max(0.0, limit.end - self._began)))
+
+    def _look_at_limits(self, now: float, needed: float) -> None:
+        if not self._asked:
+            self._asked = True
+            for limit in self._limits:
+                limit.ask(os.environ, again=False)
+        for limit in self._limits:
+            if limit.end - now < needed + self._margin(limit, needed):
+                limit.ask(os.environ, again=True)
+                margin, left = self._margin(limit, needed), limit.end - time.time()
+                if left < needed + margin and not self.why:
+                    what = f"{shown(needed)} needed" + f", {shown(margin)} of margin" * (not self._exact)
+                    self._set(f"time limit ({limit.source}): {shown(max(0.0, left))} left, {what}", REQUEUE)
+
+    def end(self) -> None:
+        """The session is over: what was asked of this run is done with."""
+        try:
+            if self.halted and self._disk.exists(self._root.halt):
+                self._disk.remove(self._root.halt)
+        except OSError as error:  # it is for this run only
+            logger.warning("%s not removed: %s", self._root.shown(self._root.halt), error.strerror)
