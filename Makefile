@@ -37,6 +37,7 @@ bench: .venv/.dev
 	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/ranks.py
 	$(VENV) benchmarks/ledger.py
+	$(VENV) benchmarks/interval_sim.py
 
 clean:
 	rm -rf .venv build demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

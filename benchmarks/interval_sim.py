@@ -1,6 +1,6 @@
 """What `every = auto` wastes, against the best fixed interval: a simulation, with the very code that decides in a run.
 
-    python benchmarks/interval_sim.py [--failures 200] [--seed 1] [--plot FILE]
+    python benchmarks/interval_sim.py [--failures 200] [--seed 1] [--plot FILE] [--table]
 
 A program computes, saves, fails and starts again. Times are in units of C, what a set costs; a restart costs as much.
 Between failures lie random times with mean M, exponential, or Weibull of shape 0.7 (which fails soon after a start more
@@ -56,6 +56,11 @@ def best(ends: np.ndarray, ratio: float) -> tuple[float, float]:
     return float(grid[waste.argmin()]), float(waste.min())
 
 
+def expected(interval: float, mean: float) -> float:
+    """The waste to be expected with exponential failures (Daly 2006, the complete model; times in units of C)."""
+    return 1 - interval / (mean * math.exp(RESTART / mean) * math.expm1((interval + COST) / mean))
+
+
 def auto(ends: np.ndarray, step: float) -> float:
     """The waste of `every = auto`, life by life as a program would call it."""
     log: list[str] = []
@@ -109,12 +114,51 @@ def run(failures: int, sequences: int, seed: int, ratios: Sequence[int] = RATIOS
     return rows
 
 
+def table() -> str:
+    factors = (0.1, 0.25, 0.5, 1, 2, 4, 10)
+    lines = ["| M / C | best interval / C | " + " | ".join(f"{factor:g} ×" for factor in factors) + " |"]
+    lines.append("|---:" * (len(factors) + 2) + "|")
+    for ratio in RATIOS:
+        best = daly(COST, ratio * COST)
+        waste = [f"{100 * expected(best * factor, ratio * COST):.1f} %" for factor in factors]
+        lines.append(f"| {ratio} | {best:.1f} | " + " | ".join(waste) + " |")
+    return "\n".join(lines)
+
+
+def draw(rows: list[dict[str, float | str]], path: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.8), layout="constrained")
+    axes = figure.subplots()
+    factors = np.geomspace(0.1, 10, 200)
+    for place, ratio in enumerate((10, 100, 1000, 10_000)):
+        colour, best = f"C{place}", daly(COST, ratio * COST)
+        waste = [100 * expected(best * factor, ratio * COST) for factor in factors]
+        axes.plot(factors, waste, color=colour, label=f"M = {ratio:,} C: best after {best:.3g} C".replace(",", " "))
+        for row in rows:
+            if row["M/C"] == ratio:
+                marker = "o" if row["failures"] == "exponential" else "s"
+                axes.plot(1, 100 * float(row["waste of auto"]), marker, color=colour, markeredgecolor="black")
+    axes.plot([], [], "o", color="white", markeredgecolor="black", label="auto, simulated, exponential failures")
+    axes.plot([], [], "s", color="white", markeredgecolor="black", label="auto, simulated, Weibull failures (0.7)")
+    axes.set(xscale="log", yscale="log", ylim=(0.4, 100), xlabel="interval, in units of the best one",
+             ylabel="time lost to saves, failures and restarts, %")  # fmt: skip
+    axes.legend(fontsize=8, loc="lower center", ncols=2)
+    axes.grid(which="both", alpha=0.2)
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What every = auto wastes, against the best fixed interval.")
     parser.add_argument("--failures", type=int, default=200, help="in each sequence (default: 200)")
     parser.add_argument("--sequences", type=int, default=4, help="over which the mean is taken (default: 4)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--plot", metavar="FILE", help="draw the waste over the interval, and that of auto")
+    parser.add_argument("--table", action="store_true", help="only what is to be expected, as a table in Markdown")
     options = parser.parse_args()
+    if options.table:
+        print(table())
+        return
     rows = run(options.failures, options.sequences, options.seed)
     print(f"{options.failures} failures, {options.sequences} sequences, seed {options.seed}; intervals in units of C")
     print(
@@ -129,6 +173,8 @@ def main() -> None:
             f"{row['waste of daly']:7.4f} {row['waste of auto']:7.4f} {ratio:6.3f}"
         )
     print(f"largest ratio {worst:.3f}, goal {GOAL}")
+    if options.plot:
+        draw(rows, options.plot)
     sys.exit(worst > GOAL)
 
 

@@ -113,6 +113,8 @@ def main(arguments: list[str] | None = None) -> None:
     if not (saved and saved.finished):
         for step in range(saved.step if saved else 0, options.steps, options.every):
             safepoint.hide(step=step)  # the files hold `step`; they move away, and the next are written afresh
+            if safepoint.should_stop():  # the time limit of a job is near, or somebody typed `safepoint halt`
+                safepoint.stop()
             for _ in range(min(options.every, options.steps - step)):
                 advance(z, eroded, dx, dy)
             write_files(min(step + options.every, options.steps), z, eroded, dx, dy)

@@ -79,6 +79,8 @@ def main() -> None:
         return
     for step in range(saved.step if saved else 0, options.steps, options.every):
         safepoint.hide(step=step)
+        if safepoint.should_stop():  # on all ranks together
+            safepoint.stop()
         for _ in range(min(options.every, options.steps - step)):
             exchange(comm, z, own)
             advance(z, eroded, dx, dy)  # the halo comes out wrong, as it has no neighbours here; our own rows do not

@@ -349,6 +349,7 @@ def test_rank_and_size_name_the_files_of_each_rank(
     assert sorted(found(tmp_path, line, rank, size)) == paths
 
 
+KNOWN = "bundle_from, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads"
 # Faults.
 
 FAULTS = [  # a line, and what its message must say
@@ -375,8 +376,8 @@ FAULTS = [  # a line, and what its message must say
     ("u/ append", "directories"),
     ("kep = 3", "unknown setting kep; did you mean keep?"),
     ("copy_open_bellow = 1", "unknown setting copy_open_bellow; did you mean copy_open_below?"),
-    ("colour = 3", "unknown setting colour (known: bundle_from, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads)"),
-    ("u.npy = 3", "unknown setting u.npy (known: bundle_from, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads)"),
+    ("colour = 3", f"unknown setting colour (known: {KNOWN})"),
+    ("u.npy = 3", f"unknown setting u.npy (known: {KNOWN})"),
     ("ledger = loud", "ledger takes one of off, minimal, modify, full, not loud"),
     ("edges = -1", "edges takes a whole number from 0, not -1"),
     ("keep = 0", "keep takes a whole number from 1, or all, not 0"),

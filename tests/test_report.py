@@ -149,7 +149,8 @@ def test_the_numbers_are_those_of_the_lives_that_made_the_log(tmp_path: Path) ->
           between=lambda number: between.get(number, lambda: None)())  # fmt: skip
     found = numbers(tmp_path)
     assert (found["state"], found["reached_step"], found["starts"], found["roll_backs"]) == ("finished", 12, 5, 0)
-    assert found["ends"] == {"finished": 1, "running": 0, "killed": 2, "error": 1, "rolled back": 0, "ended": 1, "stopped": 0}
+    ends = {kind: count for kind, count in found["ends"].items() if count}
+    assert ends == {"finished": 1, "killed": 2, "error": 1, "ended": 1}
     assert [life["from_step"] for life in found["lives"]] == [None, 3, 5, 7, 8]
     assert [life["repeated_steps"] for life in found["lives"]] == [0, 1, 0, 0, 0]
     assert (found["failures"], found["repeated_steps"]) == (3, 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,7 @@ from cluster import Cluster, missing, until
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"
+PAGE = HERE.parents[1] / "docs" / "schedulers.md"
 STEPS = 1500  # of examples/batch.py: minutes, slowed down as it is in the first start of a job; else seconds
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
@@ -25,25 +28,8 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-# As in docs/schedulers.md; a test compares them.
-SCRIPT = """\
-#!/bin/bash
-#SBATCH --requeue
-#SBATCH --open-mode=append
-#SBATCH --signal=B:USR1@120
-
-PROGRAM & solver=$!
-trap 'told=1; kill -USR1 $solver' USR1       # from Slurm, to this shell alone: pass it on
-while :; do
-    told=
-    wait $solver; status=$?
-    [ $status -gt 128 ] && [ "$told" ] || break
-done
-if [ $status -eq 75 ]; then                  # stopped before its end
-    scontrol requeue $SLURM_JOB_ID
-fi
-exit $status
-"""
+# The script with a signal of docs/schedulers.md.
+(SCRIPT,) = re.findall(r"```bash\n(#!/bin/bash\n(?:(?!```).)*?PROGRAM & solver.*?)```", PAGE.read_text(), re.S)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +130,4 @@ def test_after_a_node_failure_the_requeued_copy_is_refused_while_the_orphan_runs
 
 
 def owner(work: Path) -> int:
-    import json
-
     return int(json.loads((work / ".safepoint.d/rank-00000/owner.json").read_text())["pid"])
