@@ -683,6 +683,14 @@ class Ending:
         """The exit status that says why; 0: nothing was told."""
         return self._stop.status
 
+    @property
+    def _notice(self) -> float:
+        """Seconds that the command has from the signal to the limit."""
+        if self._ahead is None:
+            first = min((bound.end for bound in self._bounds), default=math.inf)
+            self._ahead = min(AHEAD, OF_ALL * max(0.0, first - time.time()))
+        return self._ahead
+
     def told(self, number: int) -> bool:
         """Whether this signal to us is one that `--signal` stands for."""
         if not self._translates or name_of(number) not in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
@@ -694,10 +702,7 @@ class Ending:
     def now(self, step: int) -> int:
         """The signal to send at this moment; 0: none. Once."""
         steps, self._step = max(0, step - self._step), step
-        if self._ahead is None:
-            first = min((bound.end for bound in self._bounds), default=math.inf)
-            self._ahead = min(AHEAD, OF_ALL * max(0.0, first - time.time()))
-        why = self._stop.why or self._stop.look(steps, self._ahead, exact=True)
+        why = self._stop.why or self._stop.look(steps, self._notice, exact=True)
         if not why or self._done:
             return 0
         self._done = True
@@ -709,7 +714,7 @@ class Ending:
         steps, self._step = max(0, step - self._step), step
         if not self._longest:
             return False
-        why = self._stop.look(steps, self._longest)
+        why = self._stop.look(steps, self._longest + self._notice)
         if why:
             say(f"{why}: no further segment is begun, of which the longest took {shown(self._longest)}")
         return bool(why)
