@@ -73,7 +73,7 @@ class When:
         rest = self._calls_to_come(passed) if self._leads else NEVER
         if peers.size > 1:
             why, rest = self._agree(why, rest)
-        self._rest = rest
+        self._rest = 0 if why else rest
         if why:
             self.meter.asked = now if self.meter.asked is None else self.meter.asked
         return bool(why), bool(why)

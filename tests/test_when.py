@@ -818,6 +818,64 @@ def test_a_signal_to_one_of_four_ranks_stops_all_at_the_same_step(tmp_path: Path
         assert all((tmp_path / f"u-{rank}.dat").exists() is False for rank in range(4))
 
 
+HANDLERS = """
+import os, signal, sys, safepoint
+from mpi4py import MPI
+seen = []
+own = lambda number, frame: seen.append(number)
+signal.signal(signal.SIGUSR1, own)
+sp = safepoint.init(comm=MPI.COMM_WORLD, signals=("USR1",))
+sp.restore()
+with open(f"u-{MPI.COMM_WORLD.rank}.dat", "w") as file:
+    file.write("x")
+sp.finish(1)
+signal.raise_signal(signal.SIGUSR1)
+signal.raise_signal(signal.SIGUSR1)
+assert seen == [signal.SIGUSR1] * 2 and signal.getsignal(signal.SIGUSR1) is own
+"""
+
+UNSAVED = """
+import sys
+from mpi4py import MPI
+from safepoint import SaveError, Session
+from safepoint.disk import Disk
+comm = MPI.COMM_WORLD
+class Full(Disk):
+    full = False
+    def sync(self, *arguments, **options):
+        if self.full:
+            raise OSError(28, "No space left on device", "u")
+        super().sync(*arguments, **options)
+disk = Full()
+sp = Session(".", comm=comm, stop_after=0.001, disk=disk)
+sp.restore()
+for step in range(2):
+    assert sp.should_stop(), "for ever"
+    with open(f"u-{comm.rank}.dat", "w") as file:
+        file.write("x")
+    sp.hide(step)
+    disk.full = comm.rank == 1
+try:
+    sp.stop()
+except SaveError:
+    sys.exit(41)
+"""
+
+
+@UNIX
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize(("program", "status"), [(HANDLERS, 0), (UNSAVED, 41)])
+def test_on_many_ranks_handlers_come_back_and_a_set_that_failed_on_one_stops_none(
+    tmp_path: Path, program: str, status: int
+) -> None:
+    """While ranks agree the handlers are held, and put back as they were: those of a session that has ended let go. And
+    `stop` raises on all ranks what hindered one: else the others would ask for a requeue."""
+    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
+    command = [Path(sys.executable).with_name("mpiexec"), "-n", "2", sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+
+
 def test_the_simulation_of_the_interval_is_within_its_goal() -> None:
     """A part of benchmarks/interval_sim.py: one ratio, both kinds of failures; the whole takes a minute."""
     sys.path.insert(0, str(BENCHMARKS))
