@@ -86,13 +86,13 @@ def life(pace: Pace, saves: list[str], now: float, death: float, step: float, ha
         if now >= death:
             return kept
         pace.waits()
-        if not pace.decide(Alone(), True, now, saving=False, first=not have, tick=True):
+        if not pace.decide(Alone(), True, now, saving=False, first=not have):
             continue
         pace.meter.asked = now
         if now + COST >= death:
             return kept
         pace.meter.saved(now, now + COST, waited=False)
-        pace.saved()
+        pace.begin_anew()
         now, kept, work, have = now + COST, kept + work, 0.0, True
         saves.append(f'{{"time": {now}, "event": "saved", "pid": 1, "cost": {COST}, "seconds": {COST}}}\n')
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from statistics import fmean, median
+from statistics import fmean
 from typing import NamedTuple, Protocol
 
 from safepoint.times import duration, shown
@@ -31,6 +31,7 @@ DALY = (
 STEPS, SAVES = 64, 8  # so many of the last ones count
 NEVER = 2**62  # calls, or nanoseconds: brought to a minimum by a rank that has no say
 SHARE = 0.1  # of the interval: so late may a decision be, with several ranks, if steps stay as long as they are
+MOST = 256  # calls without a decision, should they not
 PRIOR = 0.5  # failures that are taken to have been seen before the first one (Jeffreys' prior for a rate)
 
 
@@ -122,75 +123,99 @@ class Peers(Protocol):
     def least(self, *values: int) -> tuple[int, ...]: ...
 
 
+class Steps:
+    """What steps take: of one of the calls that a program makes in each, and not always."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None  # the first call only starts the clock: what was before it is no step
+        self.recent: deque[float] = deque(maxlen=STEPS)
+
+    def end(self, now: float, count: int) -> float | None:
+        """`count` steps have ended, and took so many seconds together; None: nobody knows when they began."""
+        began, self._began = self._began, now
+        if began is None:
+            return None
+        self.recent.append((now - began) / count)
+        return now - began
+
+    def leave_out(self, seconds: float) -> None:
+        """So many, since the last call, were no part of a step."""
+        if self._began is not None:
+            self._began += seconds
+
+    def forget(self) -> None:
+        """A new beginning: what is going on is no step."""
+        self._began = None
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.recent) if self.recent else 0.0
+
+    @property
+    def longest(self) -> float:
+        return max(self.recent, default=0.0)
+
+
 class Meter:
-    """What steps and saves take on this rank, by the clock that its caller reads: seconds, of any origin."""
+    """What saves cost on this rank, by the clock that its caller reads: seconds, of any origin."""
 
     def __init__(self, now: float) -> None:
         self.since = now  # the end of the last save, or the beginning
-        self.asked: float | None = None  # when the program was told to save, and has not yet done so
-        self._step_began = now
+        self.asked: float | None = None  # when the program was last told to save, and has not yet done so
         self._was_saving = False
         self._plain: deque[float] = deque(maxlen=STEPS)  # a step, while nothing was being stored
-        self._recent: deque[float] = deque(maxlen=STEPS)  # a step, whatever was going on; at most
         self._beside = [0.0, 0.0]  # seconds and number of the steps beside which the newest set was stored
         self._blocked: deque[float] = deque(maxlen=SAVES)  # writing, and `hide`
+        self._waited: deque[float] = deque(maxlen=SAVES)  # the same, of sets that `hide` waited for
         self._slowed: deque[float] = deque(maxlen=SAVES)  # the steps beside a set, over what they take else
-        self._stores: deque[float] = deque(maxlen=SAVES)
-        self._first: float | None = None  # what the first set cost, which is always waited for
+        self._stores: deque[float] = deque(maxlen=SAVES)  # of the saver thread
 
-    def step(self, now: float, count: int, saving: bool) -> None:
+    def step(self, seconds: float, count: int, saving: bool) -> None:
         """`count` steps have ended. `saving`: a set is in flight."""
-        seconds, self._step_began = now - self._step_began, now
         beside, self._was_saving = saving or self._was_saving, saving
-        self._recent.append(seconds)
         if beside:
             self._beside[0] += seconds
             self._beside[1] += count
         else:
+            self._end_of_beside()
             self._plain.append(seconds / count)
-            if self._beside[1]:
-                self._slowed.append(max(0.0, self._beside[0] - self._beside[1] * median(self._plain)))
-                self._beside = [0.0, 0.0]
 
-    def saved(self, begin: float, end: float, *, waited: bool) -> None:
-        """`hide` was called, and has returned."""
+    def _end_of_beside(self) -> None:
+        seconds, count = self._beside
+        if count and self._plain:  # the mean, as long steps may come seldom, but come beside the saver too
+            self._slowed.append(seconds - count * fmean(self._plain))
+        self._beside = [0.0, 0.0]
+
+    def saved(self, begin: float, end: float, *, waited: bool) -> float:
+        """`hide` was called, and has returned. The seconds of it that were no part of a step."""
         seconds = end - (begin if self.asked is None else self.asked)
-        if self.asked is None:
-            self._step_began += end - begin  # no part of a step
-        else:
-            self._step_began = end
+        self._end_of_beside()
         self._was_saving = not waited
         self.since, self.asked = end, None
-        if waited and self._first is None and not self._blocked:
-            self._first = seconds
-        else:
-            self._blocked.append(seconds)
+        (self._waited if waited else self._blocked).append(seconds)
+        return seconds
 
     def stored(self, seconds: float) -> None:
-        """The saver was done with a set."""
+        """The saver thread was done with a set."""
         self._stores.append(seconds)
 
     @property
     def cost(self) -> float | None:
-        """What a set costs, the mean of the last ones: the time to write and hide it, and what the saver slows down."""
+        """What a set costs, the mean of the last ones: the time to write and hide it, and what the saver slows down.
+
+        The first set is always waited for, and counts only until there is another.
+        """
         if not self._blocked:
-            return self._first
-        return fmean(self._blocked) + (fmean(self._slowed) if self._slowed else 0.0)
+            return fmean(self._waited) if self._waited else None
+        slowed = fmean(self._slowed) if self._slowed else 0.0
+        return fmean(self._blocked) + min(max(0.0, slowed), max(self._stores, default=0.0))
 
-    @property
-    def durable(self) -> float | None:
-        """What it took at most, of late, from the beginning of a save until it was durable."""
-        blocked = max(self._blocked, default=self._first)
-        return None if blocked is None else blocked + max(self._stores, default=0.0)
-
-    @property
-    def typical(self) -> float:
-        """A step, without what is rare."""
-        return median(self._plain) if self._plain else max(self._recent, default=0.0)
-
-    @property
-    def longest(self) -> float:
-        return max(self._recent, default=0.0)
+    def durable(self, now: float, *, saving: bool) -> float | None:
+        """What it takes at most, by the last ones, until a set that is begun now is durable; None: not known."""
+        store = max(self._stores, default=0.0)
+        before = max(0.0, store - (now - self.since)) if saving else 0.0  # `hide` waits for the one in flight
+        known = [seconds + before + store for seconds in self._blocked] + list(self._waited)
+        return max(known, default=None)
 
 
 class Pace:
@@ -199,6 +224,7 @@ class Pace:
     def __init__(self, every: Every, mtbf: float | None, past: Past, meter: Meter, began: float) -> None:
         """`began`: when this life began, by the clock of `decide`."""
         self._every, self._mtbf, self._past, self.meter, self._began = every, mtbf, past, meter, began
+        self.steps = Steps()
         self.reason = ""  # of the decision that it is time
         self._calls = 0  # since the last set
         self._rest = 0  # calls that need no decision
@@ -214,14 +240,16 @@ class Pace:
         self._rest -= 1
         return True
 
-    def saved(self) -> None:
+    def begin_anew(self) -> None:
+        """A set was hidden, or given back."""
         self._calls = self._rest = 0
 
-    def decide(self, peers: Peers, leads: bool, now: float, *, saving: bool, first: bool, tick: bool) -> bool:
-        """`leads`: this rank decides. `first`: there is no set yet. `tick`: this call ends a step."""
-        if tick:
-            self.meter.step(now, self._taken, saving)
-        self._taken = 0
+    def decide(self, peers: Peers, leads: bool, now: float, *, saving: bool, first: bool) -> bool:
+        """`leads`: this rank decides. `first`: there is no set yet."""
+        count, self._taken = max(1, self._taken), 0
+        seconds = self.steps.end(now, count)
+        if seconds is not None:
+            self.meter.step(seconds, count, saving)
         if self._every.steps:  # all count alike
             self._rest = max(0, self._every.steps - self._calls - 1)
             self.reason = f"{self._calls} steps since the last set"
@@ -237,12 +265,12 @@ class Pace:
     def _judge(self, now: float, first: bool, size: int) -> tuple[bool, int]:
         elapsed = now - self.meter.since
         interval, why = self._interval(now, first)
-        step = self.meter.typical
+        step = self.steps.mean
         if elapsed + step / 2 >= interval:  # now is nearer than after the next step
             self.reason = f"{shown(elapsed)} since the last set, {why}" if interval else why
             return True, 0
         ahead = min((interval - elapsed) / 2, interval * SHARE)
-        return False, min(int(ahead / step), 2 * self._calls) if size > 1 and step else 0
+        return False, min(int(ahead / step), 2 * self._calls, MOST) if size > 1 and step else 0
 
     def _interval(self, now: float, first: bool) -> tuple[float, str]:
         """Seconds from set to set, and where they come from."""

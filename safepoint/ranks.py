@@ -184,8 +184,9 @@ class Ranks:
         finally:
             for number, handler in held.items():
                 signal.signal(number, handler)
-            for number in arrived:
-                signal.raise_signal(number)
+            with contextlib.ExitStack() as stack:  # all of them, even if the handler of one raises
+                for number in reversed(arrived):
+                    stack.callback(signal.raise_signal, number)
 
 
 @functools.cache

@@ -80,7 +80,7 @@ def _verb(verb: Verb) -> Verb:
     @functools.wraps(verb)
     def call(self: Session, *arguments: Any, **options: Any) -> Any:
         if self._left or os.getpid() != self._pid:  # there are no others to agree with any more
-            self._check(verb.__name__)
+            self._check(verb.__name__.removeprefix("_decide_"))
         with self._ranks.undisturbed():
             return verb(self, *arguments, **options)
 
@@ -117,8 +117,9 @@ class Session:
         self._due: dict[str, Any] = {}  # what the log says of that for the set in flight
         self._caught = Signals(())
         with self._ranks.undisturbed():
-            caught = self._ranks.together(lambda: numbers(signals))
-            self._limits = self._ranks.together(lambda: limits(stop_at, stop_after, self._began, os.environ))
+            caught, self._limits = self._ranks.together(
+                lambda: (numbers(signals), limits(stop_at, stop_after, self._began, os.environ))
+            )
             self._open(directory, saver, coordinate, keep, background, inflight, in_place)
         self._since = self._ready = time.perf_counter()  # the last set was hidden or given back; the session began
         self._caught = Signals(caught)
@@ -518,14 +519,15 @@ class Session:
         again until a set is hidden. It changes nothing. Collective if the ranks coordinate, though most calls only
         count; decided on one rank, so the answer is the same on all.
         """
-        when = self._when or self._begin_when()
-        return not when.pace.waits() and self._decide_due()
+        return not (self._when and self._when.due_waits()) and self._decide_due()
 
     @_verb
     def _decide_due(self) -> bool:
         self._check("due")
-        when = self._when or self._begin_when()
-        return when.decide_due(saving=self.saving, first=self._committed is None)
+        if self._when is None:
+            self._begin_when().due_waits()
+        assert self._when
+        return self._when.decide_due(saving=self.saving, first=self._committed is None)
 
     def should_stop(self) -> bool:
         """Whether this process had better save and end: call it once in every step.
@@ -534,25 +536,27 @@ class Session:
         `init` came, to any rank; or when somebody asked for it with `safepoint halt`. Then it is true for ever, and
         `stop` ends the process. Collective if the ranks coordinate: all are told in the same step.
         """
-        when = self._when or self._begin_when()
-        return not when.waits() and self._decide_stop()
+        return not (self._when and self._when.stop_waits()) and self._decide_should_stop()
 
     @_verb
-    def _decide_stop(self) -> bool:
+    def _decide_should_stop(self) -> bool:
         self._check("should_stop")
-        when = self._when or self._begin_when()
-        stopping, new = when.decide_stop(saving=self.saving)
+        if self._when is None:
+            self._begin_when().stop_waits()
+        assert self._when
+        stopping, new = self._when.decide_stop(saving=self.saving)
         if new:
-            self._say(logging.WARNING, f"stopping: {when.stop.why}")
-            self._note("stopping", why=when.stop.why)
+            self._say(logging.WARNING, f"stopping: {self._when.stop.why}")
+            self._note("stopping", why=self._when.stop.why)
         return stopping
 
     def _begin_when(self) -> When:
-        self._check("due")
-        leads = self._peers.size == 1 or self._ranks.rank == self._lead
+        bounds = self._limits
+        if self._peers is not self._ranks:  # each rank asks for itself: not a scheduler, if there is something else
+            bounds = [bound for bound in bounds if not bound.scheduler] or bounds
         self._when = When(
-            self._peers, leads, self._disk, self._root, self._manifest, self._since, self._ready,
-            noted=not self._began, bounds=self._limits, caught=self._caught,
+            self._peers, self._lead, self._disk, self._root, self._manifest, self._since, self._ready,
+            noted=not self._began, bounds=bounds, caught=self._caught,
         )  # fmt: skip
         return self._when
 
@@ -565,7 +569,8 @@ class Session:
         """
         self.wait()
         status = (self._when.stop.status if self._when else 0) or REQUEUE
-        self._end(None)
+        # Together, as some launchers end all ranks when the first one leaves with a status.
+        self._peers.together(lambda: self._end(None))
         raise SystemExit(status)
 
     def watch(self, step: SupportsIndex, /, **values: Any) -> None:
@@ -745,7 +750,7 @@ class Session:
             self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=seconds)
             raise
         seconds = time.perf_counter() - begin
-        if self._when:
+        if self._when and not give_back:
             self._when.meter.stored(seconds)
         logger.info("saved %s: %s in %.3f s", record.label, _amount(record.files), seconds)
         what: dict[str, Any] = {**_sizes(record.files), "seconds": round(seconds, 6), **self._due}
@@ -783,7 +788,8 @@ class Session:
         self._ledger.end()
         self._caught.remove()
         if self._when:
-            self._when.stop.end()
+            self._when.stop.end(shared=self._peers is not self._ranks and self._ranks.size > 1)
+            self._when = None
         if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
             if self._thread is not None:
                 self._thread.stop()
@@ -807,6 +813,8 @@ class Session:
 
     def _note_end(self, error: BaseException | None) -> None:
         """The life ends without a result, but not by a kill: that leaves no such line."""
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            error = None
         if self._when and self._when.stop.why and (error is None or isinstance(error, SystemExit)):
             self._note("stopped", why=self._when.stop.why)
         else:

@@ -32,7 +32,7 @@ logger = logging.getLogger("safepoint")
 REQUEUE, HALTED = 75, 79  # exit statuses: EX_TEMPFAIL of sysexits.h, "try again"; and one that is not in it
 LOOK = 1.0  # seconds between two looks for what costs something: the clock, the halt file
 SHARE, LEAST, OF_ALL = 0.25, 10.0, 0.02  # the margin: a quarter of what is needed, 10 s, at most 2 % of the limit
-PATIENCE = 10.0  # seconds, for the answer of a scheduler
+PATIENCE, AGAIN = 10.0, 60.0  # seconds, for the answer of a scheduler, and until it is asked again if it gave none
 
 
 def _clock(text: str) -> float:
@@ -45,7 +45,8 @@ def _clock(text: str) -> float:
 
 
 def _of_slurm(text: str) -> float:
-    return math.inf if text in ("UNLIMITED", "NOT_SET") else _clock(text)
+    """A line for each task or component that the number stands for."""
+    return min(math.inf if line in ("UNLIMITED", "NOT_SET") else _clock(line) for line in text.split())
 
 
 def _of_pbs(text: str) -> float:
@@ -61,8 +62,19 @@ def _of_pbs(text: str) -> float:
 
 
 def _of_lsf(text: str) -> float:
-    """`hours:minutes L`; a dash: no limit."""
-    return math.inf if text.startswith("-") else 60 * _clock(text.split()[0])
+    """`hours:minutes L`, with seconds too where that is switched on; a dash, or E, an estimate: no limit."""
+    words = text.split()
+    if words[:1] == ["-"] or words[1:2] == ["E"]:
+        return math.inf
+    if len(text.splitlines()) != 1:
+        raise ValueError("not one line")
+    return _clock(words[0] if words[0].count(":") == 2 else f"{words[0]}:00")
+
+
+def _job(environment: Mapping[str, str], job: str, array: str, task: str, form: str) -> str:
+    """The number of a job, or of this task of an array of jobs."""
+    number = environment.get(task, "")
+    return form.format(environment.get(array) or environment[job], number) if number.strip("0") else environment[job]
 
 
 class Scheduler(NamedTuple):
@@ -70,15 +82,17 @@ class Scheduler(NamedTuple):
     job: str  # the variable with the number of the job
     command: tuple[str, ...]  # that tells how much time is left; the number of the job follows
     left: Callable[[str], float]
+    array: tuple[str, str, str] = ("", "", "{}")  # variables of an array of jobs and its task, and how to name that
     end: str = ""  # the variable with the end of the job, if the scheduler sets one; seconds since the epoch
 
 
 SCHEDULERS = (
-    Scheduler("Slurm", "SLURM_JOB_ID", ("squeue", "-h", "-o", "%L", "-j"), _of_slurm, "SLURM_JOB_END_TIME"),
+    Scheduler("Slurm", "SLURM_JOB_ID", ("squeue", "-h", "-o", "%L", "-j"), _of_slurm,
+              ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "{}_{}"), "SLURM_JOB_END_TIME"),
     Scheduler("PBS", "PBS_JOBID", ("qstat", "-f"), _of_pbs),
-    Scheduler("LSF", "LSB_JOBID", ("bjobs", "-noheader", "-o", "time_left"), _of_lsf),
+    Scheduler("LSF", "LSB_JOBID", ("bjobs", "-noheader", "-o", "time_left"), _of_lsf, ("", "LSB_JOBINDEX", "{}[{}]")),
     Scheduler("Flux", "FLUX_JOB_ID", ("flux", "job", "timeleft"), float),
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -87,29 +101,36 @@ class Limit:
 
     source: str
     end: float
-    asked: Scheduler | None = None
+    scheduler: Scheduler | None = None
+    job: str = ""
+    told: str = ""  # the end of the job, as the scheduler told it at its start
+    asked: float = -math.inf  # when; seconds since the epoch
+    failed: bool = False
 
-    def ask(self, environment: Mapping[str, str], *, again: bool) -> None:
-        """Bring the end up to date. What hinders it is said, and the end stays as it was."""
-        scheduler = self.asked
+    def ask(self, *, again: bool) -> None:
+        """Bring the end up to date. What hinders it is said, once, and the end stays as it was."""
+        scheduler = self.scheduler
         if scheduler is None:
             return
-        if not again and (known := environment.get(scheduler.end, "")).isdecimal():
-            self.end = float(known)
+        self.asked = time.time()
+        if not again and self.told.isdecimal():
+            self.end = float(self.told)
             return
-        command = (*scheduler.command, environment[scheduler.job])
+        command = (*scheduler.command, self.job)
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=PATIENCE, check=True, stdin=subprocess.DEVNULL
             )
-            self.end = time.time() + scheduler.left(done.stdout.strip())
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            self.end, self.failed = time.time() + scheduler.left(done.stdout.strip()), False
+        except Exception as error:  # whatever it answered is no reason to stop a computation
             why = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
             known = "the limit it told before is kept" if math.isfinite(self.end) else (
-                "its time limit is not known, and does not count: give stop_at or stop_after"
+                "until it does its time limit does not count; or give stop_at or stop_after"
             )  # fmt: skip
-            logger.warning("%s did not tell how much time is left (%s: %s): %s",
-                           scheduler.name, " ".join(command), why or "no reason given", known)  # fmt: skip
+            logger.log(logging.DEBUG if self.failed else logging.WARNING,
+                       "%s did not tell how much time is left (%s: %s): %s",
+                       scheduler.name, " ".join(command), why or type(error).__name__, known)  # fmt: skip
+            self.failed = True
 
 
 def limits(
@@ -132,25 +153,37 @@ def limits(
         if not math.isfinite(number):
             raise UsageError(f"{name}={value}: not a time")
         found.append(Limit(name, number if at else began + number))
-    asked = next((s for s in SCHEDULERS if environment.get(s.job)), None)
-    return [*found, Limit(asked.name, math.inf, asked)] if asked else found
+    for scheduler in SCHEDULERS:
+        if environment.get(scheduler.job):
+            job = _job(environment, scheduler.job, *scheduler.array)
+            found.append(Limit(scheduler.name, math.inf, scheduler, job, environment.get(scheduler.end, "")))
+            break
+    return found
 
 
 class Signals:
     """Handlers that note that a signal came, and then call the program's own. From `__init__` to `remove`."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self.came = 0
-        self._over = False
-        self._before: dict[int, Any] = {number: signal.signal(number, self._note) for number in numbers}
+        self.came = 0  # the first
+        self._seen: set[int] = set()
+        self._over, self._pid = False, os.getpid()
+        self._before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+        for number in numbers:
+            signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         before = self._before[number]
-        if self._over:  # whoever held the handlers meanwhile has put this one back
-            signal.signal(number, before)
-            signal.raise_signal(number)
+        if self._over or os.getpid() != self._pid:  # of a session that has ended, or in a forked child
+            if signal.getsignal(number) == self._note:  # whoever held the handlers meanwhile has put this one back
+                signal.signal(number, before)
+                signal.raise_signal(number)
+            elif callable(before):  # a later handler has called this one
+                before(number, frame)
             return
-        again, self.came = self.came == number, number
+        again = number in self._seen
+        self._seen.add(number)
+        self.came = self.came or number
         # Python's own handler of Ctrl-C would end the program at once: only the second one does.
         if callable(before) and (before is not signal.default_int_handler or again):
             before(number, frame)
@@ -218,31 +251,38 @@ def _who(owner: Mapping[str, Any]) -> list[Any]:
 
 
 class Stop:
-    """Whether to stop, as one rank sees it."""
+    """Whether to stop, as one rank sees it. Nothing here fails: what goes wrong is said, and does not count."""
 
     def __init__(
         self, disk: Disk, root: Root, owner: Mapping[str, Any] | None, bounds: list[Limit], caught: Signals
     ) -> None:
+        """`owner`: as whom somebody may ask this process to stop; None: another one is asked for it."""
         self._disk, self._root, self._limits, self._signals = disk, root, bounds, caught
         self._me = _who(owner) if owner else None
         self._next = -math.inf  # when to look again
         self._steps: int | None = None  # that are left
-        self._asked = False
+        self._halt = 0.0  # when that was asked for
         self._began = time.time()
+        self._said = False
         self.why, self.status = "", 0
-        self.halted = self._exact = False
+        self.halted = False
 
     def look(self, steps: int, needed: float, *, exact: bool = False) -> str:
         """Why to stop, or nothing. `steps`: since the last look. `needed`: seconds to end a step and to save. `exact`:
         without a margin."""
-        self._exact = exact
         if self._steps is not None:
             self._steps -= steps
         now = time.time()
-        if now >= self._next or self._near(now, needed):
+        if now >= self._next or any(self._left(limit, needed, exact) < 0 for limit in self._limits):
             self._next = now + LOOK
-            self._look_at_halt(now)
-            self._look_at_limits(now, needed)
+            try:
+                self._look_at_halt(now)
+            except Exception as error:
+                if not self._said:
+                    logger.warning("cannot look for %s: %s", self._root.shown(self._root.halt), error)
+                self._said = True
+            for limit in self._limits:
+                self._look_at(limit, needed, exact)
         if self._steps is not None and self._steps <= 0 and not self.why:
             self._set("safepoint halt", HALTED, halted=True)
         if self._signals.came and not self.why:
@@ -259,49 +299,50 @@ class Stop:
         return self._signals.came
 
     def agreed(self, why: str, status: int) -> None:
-        """What the rank that decides has found."""
+        """What one rank has found is told to this one."""
         self.why, self.status = why, status
 
     def _set(self, why: str, status: int, *, halted: bool = False) -> None:
         self.why, self.status, self.halted = why, status, halted
 
     def _look_at_halt(self, now: float) -> None:
-        if self._me is None:  # another rank looks
+        if self._me is None:
             return
         asked = halted(self._disk, self._root) if self._disk.exists(self._root.halt) else None
         if not asked or self._me not in asked["runs"]:
             self._steps = None
             return
-        if asked["steps"] is not None:
-            self._steps = asked["steps"] if self._steps is None else self._steps
-        elif asked["until"] is None or now >= asked["until"]:
+        if asked["time"] != self._halt:  # another request takes the place of the one before
+            self._halt, self._steps = asked["time"], asked["steps"]
+        if asked["steps"] is None and (asked["until"] is None or now >= asked["until"]):
             self._set("safepoint halt", HALTED, halted=True)
 
-    def _near(self, now: float, needed: float) -> bool:
-        return any(limit.end - now < needed + self._margin(limit, needed) for limit in self._limits)
-
-    def _margin(self, limit: Limit, needed: float) -> float:
-        if self._exact:
+    def _margin(self, limit: Limit, needed: float, exact: bool) -> float:
+        if exact:
             return 0.0
         return max(SHARE * needed, min(LEAST, OF_ALL * max(0.0, limit.end - self._began)))
 
-    def _look_at_limits(self, now: float, needed: float) -> None:
-        if not self._asked:
-            self._asked = True
-            for limit in self._limits:
-                limit.ask(os.environ, again=False)
-        for limit in self._limits:
-            if limit.end - now < needed + self._margin(limit, needed):
-                limit.ask(os.environ, again=True)
-                margin, left = self._margin(limit, needed), limit.end - time.time()
-                if left < needed + margin and not self.why:
-                    what = f"{shown(needed)} needed" + f", {shown(margin)} of margin" * (not self._exact)
-                    self._set(f"time limit ({limit.source}): {shown(max(0.0, left))} left, {what}", REQUEUE)
+    def _left(self, limit: Limit, needed: float, exact: bool) -> float:
+        """Seconds until it is time."""
+        return limit.end - time.time() - needed - self._margin(limit, needed, exact)
 
-    def end(self) -> None:
-        """The session is over: what was asked of this run is done with."""
+    def _look_at(self, limit: Limit, needed: float, exact: bool) -> None:
+        since = time.time() - limit.asked
+        # Before it is time once more, early enough for the answer; and later again as long as there was none.
+        near = math.isfinite(limit.end) and self._left(limit, needed, exact) < PATIENCE and since > AGAIN / 10
+        if not math.isfinite(since):
+            limit.ask(again=False)
+        elif near or (limit.failed and since > AGAIN):
+            limit.ask(again=True)
+        if self._left(limit, needed, exact) < 0 and not self.why:
+            left, margin = max(0.0, limit.end - time.time()), self._margin(limit, needed, exact)
+            what = f"{shown(needed)} needed" + f", {shown(margin)} of margin" * (not exact)
+            self._set(f"time limit ({limit.source}): {shown(left)} left, {what}", REQUEUE)
+
+    def end(self, *, shared: bool) -> None:
+        """The session is over: what was asked of this run is done with. `shared`: other ranks have yet to look."""
         try:
-            if self.halted and self._disk.exists(self._root.halt):
+            if self.halted and not shared and self._disk.exists(self._root.halt):
                 self._disk.remove(self._root.halt)
         except OSError as error:  # it is for this run only
-            logger.warning("%s not removed: %s", self._root.shown(self._root.halt), error.strerror)
+            logger.warning("%s not removed: %s", self._root.shown(self._root.halt), error)

@@ -2,8 +2,11 @@
 
 `due` and `should_stop` are meant to be called in every step. One rank decides, the one whose clock and log count; it
 says with its answer how many calls later it will be asked next, and until then every rank counts down and says no,
-without a look at the clock or a word to the others. A decision is one Allreduce of three integers. For `due` the
-calls left out are those of half the time that is left; for `should_stop` of `LATENCY`, so soon a signal is heeded.
+without a look at the clock or a word to the others. A decision is one Allreduce of three or four integers. For `due`
+the calls left out are those of half the time that is left; for `should_stop` of `LATENCY`, so soon a signal is heeded;
+never more than a few hundred, as nobody knows how long the next steps take.
+
+Between its agreements nothing here may fail on one rank: the others would wait for ever. What goes wrong is said.
 """
 
 from __future__ import annotations
@@ -14,35 +17,43 @@ import time
 from safepoint.disk import Disk
 from safepoint.manifest import Manifest
 from safepoint.opening import read_owner
-from safepoint.pace import NEVER, Meter, Pace, Past, past
+from safepoint.pace import NEVER, Meter, Pace, Past, Steps, past
 from safepoint.ranks import Ranks, Serial
 from safepoint.record import Root
 from safepoint.stop import Limit, Signals, Stop
 
 logger = logging.getLogger("safepoint")
-LATENCY = 0.1  # seconds between two agreements on whether to stop
+LATENCY, MOST = 0.1, 100  # seconds, and calls, between two agreements on whether to stop
 LONGEST_LOG = 64 << 20  # bytes of it that are read, from its end
 
 
 class When:
-    """Of one session, from the first call of `due` or `should_stop`."""
+    """Of one session, from the first call of `due` or `should_stop`. Collective."""
 
     def __init__(
-        self, peers: Serial | Ranks, leads: bool, disk: Disk, root: Root, listed: Manifest, since: float,
-        began: float, *, noted: bool, bounds: list[Limit], caught: Signals,
+        self, peers: Serial | Ranks, lead: int, disk: Disk, root: Root, listed: Manifest, since: float, began: float,
+        *, noted: bool, bounds: list[Limit], caught: Signals,
     ) -> None:  # fmt: skip
-        """`since`: when the last set was hidden or given back, and `began`: when the session did, both by
-        time.perf_counter. `noted`: this life has a line in the log already."""
-        self._peers, self._leads = peers, leads
-        self._past = _read(disk, root, noted) if leads else Past()
+        """`lead`: the rank that decides. `since`: when the last set was hidden or given back, and `began`: when the
+        session did, both by time.perf_counter. `noted`: this life has a line in the log already."""
+        self._peers, self._leads = peers, peers.size == 1 or peers.rank == lead
+        every, mtbf = peers.share((listed.setting("every"), listed.setting("mtbf")), lead if peers.size > 1 else 0)
+        self._past = _read(disk, root, noted) if self._leads else Past()
         self.meter = Meter(since)
-        self.pace = Pace(listed.setting("every"), listed.setting("mtbf"), self._past, self.meter, began)
-        owner = read_owner(disk, root) if leads else None
-        self.stop = Stop(disk, root, owner, bounds if leads else [], caught)
-        self._ticks = ""  # which of the two is called once a step: the one that is called first
+        self.pace = Pace(every, mtbf, self._past, self.meter, began)
+        alone = root.saver is None  # in its directory, where somebody may ask it, and nobody else, to stop
+        of = root if alone else Root(root.work, root.saver or 0, root.ranks, root.saver)
+        owner = read_owner(disk, of) if alone or self._leads else None
+        self.stop = Stop(disk, root, owner, bounds if self._leads else [], caught)
+        self._steps = Steps()  # by the calls of should_stop
         self._rest = self._passed = 0  # calls of should_stop that need no look; calls since the last one
+        self._slowest = 0.0  # what is needed on the rank where that is most
 
-    def waits(self) -> bool:
+    def due_waits(self) -> bool:
+        """Whether this call of `due` needs no decision."""
+        return self.pace.waits()
+
+    def stop_waits(self) -> bool:
         """Whether this call of `should_stop` needs no look."""
         self._passed += 1
         if self._rest <= 0 or (self._peers.size == 1 and self.stop.signal):
@@ -51,75 +62,76 @@ class When:
         return True
 
     def decide_due(self, *, saving: bool, first: bool) -> bool:
-        self._ticks = self._ticks or "due"
         now = time.perf_counter()
-        tick = self._ticks == "due"
-        due = self.pace.decide(self._peers, self._leads, now, saving=saving, first=first, tick=tick)
+        due = self.pace.decide(self._peers, self._leads, now, saving=saving, first=first)
         if due:
-            self.meter.asked = now if self.meter.asked is None else self.meter.asked
+            self.meter.asked = now
             logger.debug("due: %s", self.pace.reason)
         return due
 
     def decide_stop(self, *, saving: bool) -> tuple[bool, bool]:
         """Whether to stop, and whether that is new."""
+        now, known = time.perf_counter(), self.stop.why
+        passed, self._passed = max(1, self._passed), 0
+        if not known:
+            self._steps.end(now, passed)
+            needed = self._needed(now, passed, saving)
+            why = self.stop.look(passed, max(needed, self._slowest))
+            rest = self._calls_to_come(passed) if self._leads else NEVER
+            if self._peers.size > 1:
+                why, rest = self._agree(why, rest, needed)
+            self._rest = 0 if why else rest
         if self.stop.why:
-            return True, False
-        self._ticks = self._ticks or "should_stop"
-        now = time.perf_counter()
-        if self._ticks == "should_stop":
-            self.meter.step(now, self._passed, saving)
-        peers, passed, self._passed = self._peers, self._passed, 0
-        why = self.stop.look(passed, self._needed)
-        rest = self._calls_to_come(passed) if self._leads else NEVER
-        if peers.size > 1:
-            why, rest = self._agree(why, rest)
-        self._rest = 0 if why else rest
-        if why:
-            self.meter.asked = now if self.meter.asked is None else self.meter.asked
-        return bool(why), bool(why)
+            self.meter.asked = now
+        return bool(self.stop.why), not known and bool(self.stop.why)
 
-    @property
-    def _needed(self) -> float:
+    def _needed(self, now: float, passed: int, saving: bool) -> float:
         """Seconds to end the longest step of late, and to save."""
-        measured = self.meter.durable
+        measured = self.meter.durable(now, saving=saving)
         if measured is None:
             measured = (self._past.cost or 0.0) + (self._past.store or 0.0)
-        return measured + self.meter.longest
+        # Of a block of calls only the mean is known.
+        return measured + max(self._steps.longest, min(LATENCY, self._steps.mean * passed))
 
     def _calls_to_come(self, passed: int) -> int:
         """How many calls to leave out; at most twice as many as the last time."""
-        step = self.meter.typical
-        ahead = int(LATENCY / step) if step else 0
-        calls = min(ahead, 2 * passed) if self._peers.size > 1 else 0
+        step = self._steps.mean
+        calls = min(int(LATENCY / step), 2 * passed, MOST) if self._peers.size > 1 and step else 0
         return calls if self.stop.steps is None else min(calls, max(0, self.stop.steps - 1))
 
-    def _agree(self, why: str, rest: int) -> tuple[str, int]:
-        """What one rank has found is told to all: what the rank that decides found, else the first with a signal."""
-        peers, reason = self._peers, (why, self.stop.status)
-        decided, caught, rest = peers.least(-bool(why and self._leads), -bool(why), rest)
-        if not caught:
+    def _agree(self, why: str, rest: int, needed: float) -> tuple[str, int]:
+        """What one rank has found is told to all: what the rank that decides found, else the first other."""
+        peers, status = self._peers, self.stop.status
+        decided, found, rest, most = peers.least(-bool(why and self._leads), -bool(why), rest, -int(needed * 1e9))
+        self._slowest = -most / 1e9
+        if not found:
             return "", rest
         (source,) = peers.least(peers.rank if why and (self._leads or not decided) else NEVER)
-        who = f" (rank {source} of {peers.size})" if not decided or self.stop.signal else ""
-        why, status = peers.share((reason[0] + who, reason[1]), source)
+        who = f" (rank {source} of {peers.size})" if self.stop.signal or not self._leads else ""
+        why, status = peers.share((why + who, status), source)
         self.stop.agreed(why, status)
         return why, rest
 
     def saved(self, begin: float, end: float, *, waited: bool) -> None:
         """`hide` took a set."""
-        self.meter.saved(begin, end, waited=waited)
-        self.pace.saved()
+        seconds = self.meter.saved(begin, end, waited=waited)
+        for steps in (self.pace.steps, self._steps):
+            steps.leave_out(seconds)
+        self.pace.begin_anew()
 
     def restored(self, now: float) -> None:
         """The work begins anew."""
         self.meter.since, self.meter.asked = now, None
-        self.pace.saved()
+        for steps in (self.pace.steps, self._steps):
+            steps.forget()
+        self.pace.begin_anew()
 
     def words(self) -> dict[str, object]:
         """What the log says of the set that is being hidden."""
         found: dict[str, object] = {}
-        if self.meter.asked is not None:
-            found["due"] = self.stop.why or self.pace.reason
+        reason = self.stop.why or self.pace.reason
+        if self.meter.asked is not None and reason:
+            found["due"] = reason
         if self.pace.cost is not None:
             found["cost"] = round(self.pace.cost, 6)
         return found
@@ -134,6 +146,6 @@ def _read(disk: Disk, root: Root, noted: bool) -> Past:
             size = file.seek(0, 2)
             file.seek(max(0, size - LONGEST_LOG))
             return past(file.read(), present=noted)
-    except OSError as error:
-        logger.warning("cannot read %s (%s): nothing is known of earlier failures", root.log, error.strerror)
+    except Exception as error:
+        logger.warning("cannot read %s (%s): nothing is known of earlier failures", root.shown(root.log), error)
         return Past()

@@ -26,7 +26,7 @@ from safepoint import LockedError, Session, UsageError
 from safepoint.cli.history import read
 from safepoint.disk import Disk
 from safepoint.manifest import parse
-from safepoint.pace import Every, Meter, Pace, Past, daly, past
+from safepoint.pace import Every, Meter, Pace, Past, Steps, daly, past
 from safepoint.record import Root
 from safepoint.stop import HALTED, REQUEUE, SCHEDULERS, Limit, Signals, Stop, halt, limits
 from safepoint.times import duration, moment, shown
@@ -110,34 +110,87 @@ def test_settings_that_cannot_be_meant_name_line_and_cause(line: str) -> None:
 
 def test_the_cost_of_a_save_is_its_writing_its_hiding_and_what_the_saver_slows_down() -> None:
     meter = Meter(0.0)
-    for step in range(1, 5):
-        meter.step(float(step), 1, False)  # a second each
+    for _ in range(4):
+        meter.step(1.0, 1, False)
     meter.asked = 4.0
-    meter.saved(4.3, 4.5, waited=False)  # 0.3 s of writing, 0.2 s of hiding
+    assert meter.saved(4.3, 4.5, waited=False) == 0.5, "0.3 s of writing, 0.2 s of hiding"
     assert meter.cost == pytest.approx(0.5)
-    meter.step(5.7, 1, True)  # beside the saver: 1.2 s, 1.3 s
-    meter.step(7.0, 1, False)
-    meter.step(8.0, 1, False)
-    assert meter.cost == pytest.approx(0.5 + 0.5)
+    meter.step(1.2, 1, True)  # beside the saver
     meter.stored(2.5)
-    assert meter.durable == pytest.approx(0.5 + 2.5)
-    assert meter.longest == pytest.approx(1.3) and meter.typical == pytest.approx(1.0)
+    meter.step(1.3, 1, False)
+    meter.step(1.0, 1, False)
+    assert meter.cost == pytest.approx(0.5 + 0.5)
+    assert meter.durable(9.0, saving=False) == pytest.approx(0.5 + 2.5)
+    assert meter.durable(5.5, saving=True) == pytest.approx(0.5 + 2.5 + 1.5), "hide waits for the one in flight"
+
+
+def test_a_saver_that_slows_nothing_costs_nothing_however_uneven_the_steps_are() -> None:
+    """Every fifth takes ten times as long; the median of them would be that of the short ones."""
+    meter = Meter(0.0)
+    meter.stored(60.0)
+    for _ in range(8):
+        for step in range(60):
+            meter.step(10.0 if step % 5 == 4 else 1.0, 1, False)
+        meter.saved(0.0, 0.5, waited=False)
+        for step in range(20):
+            meter.step(10.0 if step % 5 == 4 else 1.0, 1, step < 19)
+    meter.step(1.0, 1, False)
+    assert meter.cost == pytest.approx(0.5, abs=0.6)
+
+
+def test_sets_whose_savers_follow_one_another_are_charged_each_with_its_own() -> None:
+    meter = Meter(0.0)
+    for _ in range(4):
+        meter.step(1.0, 1, False)
+    for _ in range(30):
+        meter.saved(0.0, 0.5, waited=False)
+        for _ in range(5):
+            meter.step(1.4, 1, True)
+        meter.stored(7.0)
+    assert meter.cost == pytest.approx(0.5 + 5 * 0.4)
 
 
 def test_the_first_set_which_is_always_waited_for_counts_only_until_there_is_another() -> None:
     meter = Meter(0.0)
     meter.saved(0.0, 5.0, waited=True)
-    assert meter.cost == 5.0
+    assert meter.cost == 5.0 and meter.durable(5.0, saving=False) == 5.0
     meter.saved(6.0, 6.25, waited=False)
     assert meter.cost == 0.25
 
 
-def test_a_program_that_hides_without_being_told_pays_for_hiding_alone() -> None:
-    meter = Meter(0.0)
-    meter.step(1.0, 1, False)
-    meter.saved(1.5, 1.75, waited=False)
-    meter.step(2.25, 1, False)
-    assert meter.cost == pytest.approx(0.25) and meter.longest == pytest.approx(1.0)
+def test_what_is_before_the_first_call_is_no_step_and_what_a_save_takes_neither() -> None:
+    steps = Steps()
+    assert steps.end(100.0, 1) is None and steps.longest == 0.0
+    assert steps.end(101.0, 1) == 1.0
+    steps.leave_out(0.25)
+    assert steps.end(102.25, 1) == 1.0
+    assert steps.end(106.25, 8) == 4.0 and steps.mean == pytest.approx(2.5 / 3)
+    steps.forget()
+    assert steps.end(1000.0, 1) is None and steps.longest == 1.0
+
+
+def test_only_the_last_yes_before_a_save_begins_it(work: Path) -> None:
+    """A program that saves at every tenth step only, if it is due."""
+    with Session(work) as session:
+        session.restore()
+        for step in range(31):
+            if session.due() and step % 10 == 0:
+                put(work, step)
+                session.hide(step)
+            time.sleep(0.01)
+        assert session._when is not None
+        cost = session._when.meter.cost
+        assert cost is not None and cost < 0.05
+        put(work)
+
+
+def test_setting_up_is_no_step(work: Path) -> None:
+    """Else a program whose set-up takes half of the limit would stop before its first step, start after start."""
+    session = Session(work, stop_after=3.0)
+    session.restore()
+    time.sleep(1.6)
+    assert not session.should_stop() and not session.should_stop()
+    session.close()
 
 
 # The log
@@ -182,7 +235,7 @@ def steps_until_due(pace: Pace, begin: float, step: float, most: int = 100_000) 
     now = begin
     for count in range(1, most):
         now += step
-        if not pace.waits() and pace.decide(Alone(), True, now, saving=False, first=False, tick=True):
+        if not pace.waits() and pace.decide(Alone(), True, now, saving=False, first=False):
             return count
     raise AssertionError("never due")
 
@@ -409,14 +462,28 @@ def test_a_limit_that_is_none_is_refused_before_anything_is_made(work: Path, opt
     assert not (work / ".safepoint.d").exists()
 
 
-FAKES = {  # what the schedulers' own documents show of their answers
-    "Slurm": ("squeue", 'test "$*" = "-h -o %L -j 7" && echo 1-02:03:04', 93784),
-    "PBS": ("qstat", 'test "$*" = "-f 7" && printf "Job Id: 7\\n  Resource_List.walltime = 02:00:00\\n  stime = %s\\n" '
-            '"$(LC_ALL=C date -d "-30 min" "+%a %b %e %H:%M:%S %Y")"', 5400),
-    "LSF": ("bjobs", 'test "$*" = "-noheader -o time_left 7" && echo "2:30 L"', 9000),
-    "Flux": ("flux", 'test "$*" = "job timeleft 7" && echo 3599.5', 3599.5),
-}  # fmt: skip
-UNLIMITED = {"Slurm": "UNLIMITED", "PBS": "Job Id: 7", "LSF": "-", "Flux": "inf"}
+PBS_SAYS = """test "$*" = "-f 7" && printf 'Job Id: 7\\n  Resource_List.walltime = 02:00:00\\n  stime = %s\\n' \
+"$(LC_ALL=C date -d '-30 min' '+%a %b %e %H:%M:%S %Y')\""""
+ANSWERS = [  # of the schedulers, as their own documents show them; what is asked, and how much time is left
+    ("Slurm", {"SLURM_JOB_ID": "7"}, 'test "$*" = "-h -o %L -j 7" && echo 1-02:03:04', 93784),
+    ("Slurm", {"SLURM_JOB_ID": "7"}, "printf '2:00\\n1:30\\n'", 90),
+    ("Slurm", {"SLURM_JOB_ID": "7"}, "echo UNLIMITED", math.inf),
+    ("Slurm", {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"},
+     'test "$*" = "-h -o %L -j 7_3" && echo 59:59', 3599),
+    ("PBS", {"PBS_JOBID": "7"}, PBS_SAYS, 5400),
+    ("PBS", {"PBS_JOBID": "7"}, "echo '    Walltime.Remaining = 77'", 77),
+    ("PBS", {"PBS_JOBID": "7"}, "echo 'Job Id: 7'", math.inf),
+    ("LSF", {"LSB_JOBID": "7", "LSB_JOBINDEX": "0"},
+     'test "$*" = "-noheader -o time_left 7" && echo "2:30 L"', 9000),
+    ("LSF", {"LSB_JOBID": "7", "LSB_JOBINDEX": "3"},
+     'test "$*" = "-noheader -o time_left 7[3]" && echo "2:30 X"', 9000),
+    ("LSF", {"LSB_JOBID": "7"}, "echo '02:30:30 L'", 9030),
+    ("LSF", {"LSB_JOBID": "7"}, "echo '0:05 E'", math.inf),
+    ("LSF", {"LSB_JOBID": "7"}, "echo -", math.inf),
+    ("Flux", {"FLUX_JOB_ID": "7"}, 'test "$*" = "job timeleft 7" && echo 3599.5', 3599.5),
+    ("Flux", {"FLUX_JOB_ID": "7"}, "echo infinity", math.inf),
+]  # fmt: skip
+PROGRAMS = {"Slurm": "squeue", "PBS": "qstat", "LSF": "bjobs", "Flux": "flux"}
 
 
 def fake(directory: Path, name: str, script: str) -> None:
@@ -426,28 +493,40 @@ def fake(directory: Path, name: str, script: str) -> None:
 
 
 @UNIX
-@pytest.mark.parametrize("name", FAKES)
+@pytest.mark.parametrize(("name", "environment", "script", "left"), ANSWERS)
 def test_schedulers_are_asked_for_the_time_left(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    name: str, environment: dict[str, str], script: str, left: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program, script, left = FAKES[name]
-    scheduler = next(s for s in SCHEDULERS if s.name == name)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for environment in ({scheduler.job: "7"},):
-        (limit,) = limits(None, None, 0.0, environment)
-        fake(tmp_path, program, script)
-        limit.ask(environment, again=False)
-        assert limit.end - time.time() == pytest.approx(left, abs=3)
-        fake(tmp_path, program, f"echo '{UNLIMITED[name]}'")
-        limit.ask(environment, again=True)
-        assert limit.end == math.inf
-        fake(tmp_path, program, "echo 'no such job' >&2; exit 3")
-        limit.ask(environment, again=True)
-        assert "no such job" in caplog.messages[-1] and "give stop_at" in caplog.messages[-1]
-        fake(tmp_path, program, "echo nonsense")
-        before = len(caplog.messages)
-        limit.ask(environment, again=True)
-        assert limit.end == math.inf and (len(caplog.messages) > before or name == "PBS")
+    fake(tmp_path, PROGRAMS[name], script)
+    (limit,) = limits(None, None, 0.0, environment)
+    limit.ask(again=False)
+    assert not limit.failed
+    assert limit.end == left if math.isinf(left) else limit.end - time.time() == pytest.approx(left, abs=3)
+
+
+@UNIX
+@pytest.mark.parametrize("answer", ["echo no such job >&2; exit 3", "echo nonsense", "true", "echo 1:2:3:4"])
+@pytest.mark.parametrize("name", ["Slurm", "LSF", "Flux"])
+def test_a_scheduler_that_gives_no_answer_is_asked_again_and_that_is_said_once(
+    name: str,
+    answer: str,
+    work: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    fake(tmp_path, PROGRAMS[name], answer)
+    scheduler = next(s for s in SCHEDULERS if s.name == name)
+    stop = stop_of(work, *limits(None, None, 0.0, {scheduler.job: "7"}))
+    assert not stop.look(1, 1.0)
+    said = [message for message in caplog.messages if "did not tell how much time is left" in message]
+    assert len(said) == 1 and "give stop_at" in said[0]
+    fake(tmp_path, PROGRAMS[name], "echo 0:01 L" if name == "LSF" else "echo 00:01" if name == "Slurm" else "echo 1")
+    stop._limits[0].asked -= 100
+    stop._next = 0.0
+    assert stop.look(1, 100.0).startswith(f"time limit ({name})")
 
 
 @UNIX
@@ -455,16 +534,32 @@ def test_slurm_that_tells_the_end_of_the_job_is_only_asked_before_stopping(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit may have been extended meanwhile."""
-    end = time.time() + 5
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(end)))
+    environment = {"SLURM_JOB_ID": "7", "SLURM_JOB_END_TIME": str(int(time.time() + 60))}
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     fake(tmp_path, "squeue", f"echo asked >> {tmp_path}/asked; echo 1:00:00")
-    stop = stop_of(work, *limits(None, None, time.time(), os.environ))
+    stop = stop_of(work, *limits(None, None, time.time(), environment))
     assert not stop.look(1, 1.0) and not (tmp_path / "asked").exists()
+    stop._limits[0].asked -= 100
     assert not stop.look(1, 100.0) and (tmp_path / "asked").exists(), "near, but there is an hour more"
     fake(tmp_path, "squeue", "echo 0:10")
+    stop._limits[0].asked -= 100
     assert stop.look(1, 3600.0).startswith("time limit (Slurm): 1")
+
+
+def test_what_fails_while_looking_is_said_and_stops_nobody(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Stale(Disk):
+        def exists(self, path: str) -> bool:
+            if path.endswith("halt.json"):
+                raise OSError(116, "Stale file handle", path)
+            return super().exists(path)
+
+    session = Session(work, disk=Stale())
+    session.restore()
+    for _ in range(3):
+        assert not session.should_stop()
+        session._when.stop._next = 0.0  # type: ignore[union-attr]
+    assert len([message for message in caplog.messages if "Stale file handle" in message]) == 1
+    session.close()
 
 
 # When to stop: signals
@@ -496,6 +591,35 @@ def test_a_signal_is_noted_and_the_programs_own_handler_still_called(work: Path)
     assert events[1]["why"] == events[2]["due"] == "SIGUSR1 came"
     run = read(Disk(), str(work))
     assert run.state == "stopped" and run.failures == 0
+
+
+@UNIX
+def test_a_session_after_another_catches_its_own_signals(work: Path, tmp_path: Path) -> None:
+    """The handler of the first, which the second calls, must not take the second's away."""
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two/.safepoint").write_text("u.dat\n")
+    first = Session(work, signals=("USR1",))
+    second = Session(tmp_path / "two", signals=("USR1",))
+    first.close()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert second.should_stop()
+    second.close()
+    assert signal.getsignal(signal.SIGUSR1) in (signal.SIG_DFL, first._caught._note)
+    signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+
+
+@UNIX
+def test_a_forked_child_dies_by_a_signal_that_its_parent_catches(work: Path) -> None:
+    session = Session(work, signals=("TERM",))
+    child = os.fork()
+    if not child:
+        time.sleep(20)
+        os._exit(0)
+    time.sleep(0.2)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+    assert not session.should_stop()
+    session.close()
 
 
 @UNIX
@@ -617,6 +741,16 @@ def test_halt_after_some_steps_and_undone(work: Path, running: subprocess.Popen[
     assert running.wait(20) == HALTED
 
 
+def test_a_new_request_takes_the_place_of_the_one_before(work: Path, running: subprocess.Popen[str]) -> None:
+    assert safepoint(work, "halt", "--steps", "250").returncode == 0
+    time.sleep(1.1)
+    assert safepoint(work, "halt", "--after", "1h").returncode == 0
+    time.sleep(2.5)
+    assert running.poll() is None
+    assert safepoint(work, "halt", "--steps", "5").returncode == 0
+    assert running.wait(5) == HALTED
+
+
 def test_halt_after_a_time(work: Path, running: subprocess.Popen[str]) -> None:
     begin = time.monotonic()
     assert safepoint(work, "halt", "--after", "2 s").returncode == 0
@@ -633,7 +767,8 @@ def test_halt_where_nobody_is_at_work_changes_nothing(work: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [("--after", "soon"), ("--after", "1h", "--steps", "3"), ("--undo", "--steps", "3")]
+    "options",
+    [("--after", "soon"), ("--after", "23:59:00"), ("--after", "1h", "--steps", "3"), ("--undo", "--steps", "3")],
 )
 def test_halt_called_wrongly(work: Path, options: tuple[str, ...]) -> None:
     assert safepoint(work, "halt", *options).returncode == 10
@@ -645,7 +780,7 @@ def test_what_was_asked_of_another_run_does_not_stop_this_one(work: Path) -> Non
     session.restore()
     assert not session.should_stop()
     Path(Root(str(work)).halt).write_text("{torn")
-    session._when._next = 0.0  # type: ignore[union-attr,attr-defined]
+    session._when.stop._next = 0.0  # type: ignore[union-attr]
     assert not session.should_stop()
     session.close()
 
@@ -656,6 +791,7 @@ def test_what_was_asked_of_another_run_does_not_stop_this_one(work: Path) -> Non
 def test_stop_waits_until_all_is_durable_and_leaves_the_lock(work: Path) -> None:
     session = Session(work, stop_after=0.001)
     session.restore()
+    time.sleep(0.01)
     assert session.should_stop()
     put(work, 7)
     session.hide(7)
@@ -666,9 +802,9 @@ def test_stop_waits_until_all_is_durable_and_leaves_the_lock(work: Path) -> None
     point = again.restore()
     assert point and point.step == 7
     again.close()
-    with pytest.raises(UsageError, match="after the end of the session"):
+    with pytest.raises(UsageError, match=r"^should_stop after the end of the session"):
         session.should_stop()
-    with pytest.raises(UsageError, match="after the end of the session"):
+    with pytest.raises(UsageError, match=r"^due after the end of the session"):
         session.due()
 
 
@@ -686,6 +822,7 @@ def test_the_functions_of_the_module_act_on_the_last_session(work: Path) -> None
 
     session = module.init(work, stop_after="0.001 s")
     module.restore()
+    time.sleep(0.01)
     assert module.due() and module.should_stop()
     with pytest.raises(SystemExit):
         module.stop()
@@ -694,6 +831,7 @@ def test_the_functions_of_the_module_act_on_the_last_session(work: Path) -> None
 
 def test_a_second_start_is_refused_while_a_stopping_run_still_has_the_lock(work: Path) -> None:
     session = Session(work, stop_after=0.001)
+    time.sleep(0.01)
     assert session.should_stop()
     with pytest.raises(LockedError):
         Session(work)
@@ -862,14 +1000,115 @@ except SaveError:
 """
 
 
+APART = """
+import os
+from pathlib import Path
+from mpi4py import MPI
+import safepoint
+from safepoint.disk import Disk
+from safepoint.opening import read_owner
+from safepoint.stop import HALTED, halt
+comm = MPI.COMM_WORLD
+work = Path(f"of-{comm.rank}")
+work.mkdir()
+(work / ".safepoint").write_text(f"u.dat\\nevery = {2 + comm.rank} steps\\n")
+sp = safepoint.init(work, comm=comm, saver=None)
+sp.restore()
+dues = [sp.due() for _ in range(4)]
+assert dues == [False, True, True, True], "of rank 0, on all"
+if comm.rank == 1:
+    halt(Disk(), sp._root, [read_owner(Disk(), sp._root)], until=None, steps=None)
+comm.Barrier()
+for step in range(10**6):
+    if sp.should_stop():
+        break
+assert len(set(comm.allgather(step))) == 1
+try:
+    sp.stop()
+except SystemExit as end:
+    assert end.code == HALTED and not (work / ".safepoint.d/halt.json").exists()
+"""
+
+FARM = """
+import sys, time
+from mpi4py import MPI
+import safepoint
+from safepoint.cli.halt import _at_work
+from safepoint.cli.overview import look
+from safepoint.disk import Disk
+from safepoint.stop import HALTED, halt
+comm = MPI.COMM_WORLD
+sp = safepoint.init(comm=comm, coordinate=False)
+sp.restore()
+assert not sp.should_stop()
+comm.Barrier()
+if comm.rank == 0:
+    halt(Disk(), sp._root, _at_work(look(Disk(), ".")), until=None, steps=None)
+comm.Barrier()
+if comm.rank == 1:
+    time.sleep(1.5)
+begin = time.monotonic()
+while not sp.should_stop():
+    assert time.monotonic() < begin + 10, comm.rank
+    time.sleep(0.01)
+sp.close()
+"""
+
+SLOW = """
+import time
+from mpi4py import MPI
+from safepoint import Session
+from safepoint.disk import Disk
+comm = MPI.COMM_WORLD
+class Slow(Disk):
+    def sync(self, *arguments, **options):
+        time.sleep(0.7 * comm.rank)
+        super().sync(*arguments, **options)
+sp = Session(".", comm=comm, disk=Slow())
+sp.restore()
+for step in range(3):
+    with open(f"u-{comm.rank}.dat", "w") as file:
+        file.write("x")
+    assert not sp.should_stop() and not sp.should_stop()
+    sp.hide(step)
+sp.wait()
+for _ in range(MANY := 300):
+    sp.should_stop()
+assert sp._when._slowest > 0.6, "what the slowest needs, on all"
+sp.close()
+"""
+
+BROKEN = """
+from mpi4py import MPI
+import safepoint, safepoint.when
+comm = MPI.COMM_WORLD
+if comm.rank == 0:
+    def fail(*_, **__):
+        raise RuntimeError("nobody expected this")
+    safepoint.when.past = fail
+    import safepoint.stop as stop
+    stop_module = __import__("sys").modules["safepoint.stop"]
+    stop_module.halted = fail
+    safepoint.disk.Disk.exists = lambda self, path, before=safepoint.disk.Disk.exists: (
+        True if path.endswith("halt.json") else before(self, path))
+sp = safepoint.init(comm=comm)
+sp.restore()
+assert sp.due() and not sp.should_stop()
+sp.close()
+"""
+
+
 @UNIX
 @pytest.mark.xdist_group("mpi")
-@pytest.mark.parametrize(("program", "status"), [(HANDLERS, 0), (UNSAVED, 41)])
-def test_on_many_ranks_handlers_come_back_and_a_set_that_failed_on_one_stops_none(
-    tmp_path: Path, program: str, status: int
-) -> None:
-    """While ranks agree the handlers are held, and put back as they were: those of a session that has ended let go. And
-    `stop` raises on all ranks what hindered one: else the others would ask for a requeue."""
+@pytest.mark.parametrize(
+    ("program", "status"), [(HANDLERS, 0), (UNSAVED, 41), (APART, 0), (FARM, 0), (SLOW, 0), (BROKEN, 0)]
+)
+def test_on_many_ranks(tmp_path: Path, program: str, status: int) -> None:
+    """HANDLERS: while ranks agree they are held, and put back as they were; those of a session that has ended let go.
+    UNSAVED: `stop` raises on all ranks what hindered one, else the others would ask for a requeue. APART: each rank in
+    a directory of its own; the settings of one hold, and each can be halted. FARM: ranks for themselves all heed a
+    halt, those without files too. SLOW: the limit takes account of the slowest disk. BROKEN: what fails on the rank
+    that decides leaves nobody waiting."""
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
     command = [Path(sys.executable).with_name("mpiexec"), "-n", "2", sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import click
@@ -61,6 +62,8 @@ def halt(directory: str, after: str, steps: int | None, undo: bool, as_json: boo
 
 def _moment(text: str) -> float:
     now = time.time()
+    if re.fullmatch(r"\d{1,2}:\d\d:\d\d", text):
+        raise ValueError("takes a time, such as 2h 30min, or a moment, such as 18:00; with seconds it could be either")
     try:
         return now + duration(text)
     except ValueError:

@@ -266,6 +266,8 @@ class Supervisor:
                 return status
             say(f"the command ended with status {status}; try {failures} of {self.options.retries} in {wait:.0f} s")
             if self._sleep(wait):
+                for number in self.signals:
+                    self.ending.told(number)
                 return status
             wait = min(2 * wait, SLOWEST)
             resumed = self._give_back()
@@ -687,6 +689,8 @@ class Ending:
     def _notice(self) -> float:
         """Seconds that the command has from the signal to the limit."""
         if self._ahead is None:
+            for bound in self._bounds:
+                bound.ask(again=False)
             first = min((bound.end for bound in self._bounds), default=math.inf)
             self._ahead = min(AHEAD, OF_ALL * max(0.0, first - time.time()))
         return self._ahead
@@ -695,6 +699,8 @@ class Ending:
         """Whether this signal to us is one that `--signal` stands for."""
         if not self._translates or name_of(number) not in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
             return False
+        if self._done and number == signal.SIGTERM:
+            return False  # it was told, and goes on: the second is passed on as it is
         if not self._stop.why:
             self._stop.agreed(f"{name_of(number)} came", REQUEUE)
         return True
@@ -720,7 +726,7 @@ class Ending:
         return bool(why)
 
     def end(self) -> None:
-        self._stop.end()
+        self._stop.end(shared=False)
 
     def segment_took(self, seconds: float) -> None:
         self._longest = max(self._longest, seconds)
