@@ -156,7 +156,7 @@ def test_a_planted_mistake_is_found_at_the_step_after_the_restart(tmp_path: Path
 )
 def test_rows_that_are_there_twice_are_found(tmp_path: Path, manifest: str) -> None:
     """Not listed at all; listed as a copy it is given back as it was, and all is well."""
-    write = 'open("history.csv", "a").write(f"{step}, {u!r}\\n"); time.sleep(0.01)'
+    write = 'open("history.csv", "a").write(f"{step}, {u!r}\\n"); time.sleep(0.04)'
     said = try_out(planted(tmp_path / "w", inside=write, manifest=manifest), tmp_path)
     if "copy" in manifest:
         assert said["verdict"] == "equal", said
