@@ -5,14 +5,18 @@
 #     make check    style, types and layers (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones)
 #     make crash-all  the same with every case there is
-#     make bench    how long hide keeps a program waiting, and how soon a set is durable and back
+#     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (ten minutes)
+#     make bench-more  all other benchmarks (half an hour)
 #     make clean    remove all that these have made
 
 PYTHON ?= python3
 VENV := .venv/bin/python
 INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check crash crash-all bench clean
+# What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
+PEERS ?= torch==2.13.0 orbax-checkpoint jax
+
+.PHONY: demo test check crash crash-all bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
@@ -32,9 +36,14 @@ crash: .venv/.dev
 crash-all: .venv/.dev
 	$(VENV) tests/evidence.py all
 
-bench: .venv/.dev
+bench: .venv/.bench
+	$(VENV) benchmarks/peers.py --results benchmarks/results
+
+bench-more: .venv/.bench
 	$(VENV) benchmarks/blocking.py
 	$(VENV) benchmarks/throughput.py
+	$(VENV) benchmarks/solver_cost.py
+	$(VENV) benchmarks/scale.py
 	$(VENV) benchmarks/ranks.py
 	$(VENV) benchmarks/ledger.py
 	$(VENV) benchmarks/interval_sim.py
@@ -56,4 +65,8 @@ clean:
 
 .venv/.dev: .venv/.pip pyproject.toml
 	$(INSTALL) --editable '.[examples,mpich]' --group dev
+	touch $@
+
+.venv/.bench: .venv/.dev
+	for package in $(PEERS); do $(INSTALL) $$package || echo "left out: $$package"; done
 	touch $@

@@ -54,9 +54,13 @@ def in_memory() -> str:
 
 
 @contextlib.contextmanager
-def mounted(kind: str, megabytes: int = 400, where: str | None = None) -> Iterator[Path]:
-    """A new file system of this kind; `where` is the directory for its image (default: memory, if there is one)."""
+def mounted(kind: str, megabytes: int = 400, where: str | None = None, *, direct: bool = False) -> Iterator[Path]:
+    """A new file system of this kind; `where` is the directory for its image (default: memory, if there is one).
+    `direct`: without a second page cache below it, as a disk; for benchmarks. Where that cannot be, with one."""
     with Volume.made(kind, megabytes, where) as volume:
+        if direct:
+            found = subprocess.run(["findmnt", "-n", "-o", "SOURCE", "-T", volume.path], capture_output=True, text=True)
+            subprocess.run(["losetup", "--direct-io=on", found.stdout.strip()], capture_output=True)
         yield volume.path
 
 

@@ -1,0 +1,344 @@
+"""safepoint beside the ways to save that people write by hand, and beside other packages: one run, in turns.
+
+    python benchmarks/peers.py [--quick] [--places here,ext4,xfs] [--results DIRECTORY]
+
+Each way keeps the same arrays in a process of its own (`protagonists.py`) and saves them when it is its turn; before
+each turn all else is flushed, and some memory is touched, since in a virtual machine the first touch of a page may cost
+more than what is measured. Medians, with least and most. What is shown is
+
+    write      the program's own writing of its files, where it has one (np.save, h5py)
+    blocked    from the beginning of the save until the program could go on
+    extra      blocked - write: what the protection costs the program
+    done       until the way itself says that all is done; durable only where the table of flushes says so
+    restore    until the arrays are in memory again, from the page cache, as after a kill
+
+torch and orbax are measured if they are installed. `--results` writes a page in Markdown, and plots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import mounts
+from protagonists import WAYS
+
+HERE = Path(__file__).parent
+OURS, REPLACE, ASYNC, PLAIN, LIMIT = (
+    "safepoint", "temporary, fsync, os.replace", "torch DCP async_save", "np.save over the old file",
+    "limit: write, fsync, rename",
+)  # fmt: skip
+WARM = 64 << 20, 1 << 30  # bytes of memory that are touched before a turn: three times what is saved, within these
+QUANTITIES = ("write", "blocked", "extra", "done", "restore")
+
+
+@dataclass(frozen=True)
+class Case:
+    count: int
+    size: int  # bytes of each array
+    rounds: int
+
+    @property
+    def name(self) -> str:
+        each = f"{self.size >> 20} MB" if self.size >= 1 << 20 else f"{self.size >> 10} KB"
+        return each if self.count == 1 else f"{self.count} x {each}"
+
+
+CASES = (Case(1, 1 << 20, 9), Case(1, 64 << 20, 5), Case(1, 512 << 20, 4), Case(1000, 16 << 10, 3))
+RANKS = (2, 4, 8)
+Times = dict[str, list[float]]
+
+
+@dataclass
+class Place:
+    """What was measured on one file system: by case and way; by ranks and way."""
+
+    name: str
+    system: str
+    cases: dict[str, dict[str, Times]] = field(default_factory=dict)
+    ranks: dict[int, dict[str, Times]] = field(default_factory=dict)
+
+
+class Worker:
+    """One way in a process of its own."""
+
+    def __init__(self, name: str, directory: Path, case: Case) -> None:
+        self.name = name
+        command = [sys.executable, HERE / "protagonists.py", name, directory, case.count, case.size]
+        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
+        self.process = subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True,
+        )  # fmt: skip
+
+    def ask(self, word: str = "") -> dict[str, float]:
+        if word:
+            print(word, file=self.process.stdin, flush=True)
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        if not line:
+            status = self.process.wait()
+            self.said.seek(0)
+            raise RuntimeError(f"{self.name} ended with status {status}: {self.said.read()[-2000:]}")
+        return dict(json.loads(line))
+
+    def end(self) -> None:
+        with suppress(OSError):
+            print("end", file=self.process.stdin, flush=True)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream:
+                with suppress(OSError):
+                    stream.close()
+        self.said.close()
+
+
+def ready(size: int) -> None:
+    """All flushed, and memory at hand."""
+    os.sync()
+    pages = min(max(3 * size, WARM[0]), WARM[1]) // 4096
+    touched = bytearray(pages * 4096)
+    touched[::4096] = bytes(pages)
+
+
+def measure(case: Case, ways: list[str], where: Path, rounds: int) -> dict[str, Times]:
+    found: dict[str, Times] = {way: {quantity: [] for quantity in QUANTITIES} for way in ways}
+    with ExitStack() as stack:
+        workers = []
+        for number, way in enumerate(ways):
+            worker = Worker(way, where / f"way-{number}", case)
+            stack.callback(worker.end)
+            workers.append(worker)
+        for worker in workers:
+            worker.ask()
+        for turn in range(rounds + 1):
+            for worker in [*workers[turn % len(workers) :], *workers[: turn % len(workers)]]:
+                ready(case.count * case.size)
+                times = worker.ask("save")
+                if turn:  # the first one is warming up; of safepoint it waits, as there is no set behind it
+                    times["extra"] = times["blocked"] - times["write"]
+                    for quantity, seconds in times.items():
+                        found[worker.name][quantity].append(seconds)
+        for _ in range(min(rounds, 3)):
+            for worker in workers:
+                ready(case.count * case.size)
+                answer = worker.ask("restore")
+                assert answer["equal"], worker.name
+                found[worker.name]["restore"].append(answer["restore"])
+    for entry in where.glob("way-*"):
+        shutil.rmtree(entry)
+    return found
+
+
+def of_ranks(number: int, ways: list[str], where: Path, rounds: int) -> dict[str, Times]:
+    """64 MB on each of so many ranks; the slowest rank of each round."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    found: dict[str, Times] = {}
+    for way in ways:
+        ready(number << 26)
+        directory = where / "ranks"
+        command = [mpiexec, "-n", number, sys.executable, HERE / "of_ranks.py", way, directory, 64 << 20, rounds]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise RuntimeError(f"{way} on {number} ranks: {done.stderr[-2000:]}")
+        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        found[way] = {quantity: [row[quantity] for row in rows] for quantity in ("write", "blocked", "extra", "done")}
+        shutil.rmtree(directory)
+    return found
+
+
+FLUSHES = "fsync,fdatasync,sync_file_range,syncfs,msync,rename,renameat,renameat2"
+
+
+def flushes(way: str, directory: Path) -> dict[str, int] | None:
+    """What one save of 1 MB does, by strace: fsyncs of files and of directories, renames."""
+    if shutil.which("strace") is None:
+        return None
+    trace = directory / "trace"
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(HERE)!r})
+from pathlib import Path
+from protagonists import WAYS, arrays_of, save
+way = WAYS[{way!r}](Path({str(directory / "work")!r}), arrays_of(1, 1 << 20))
+for _ in range(3):
+    save(way)
+    way.tidy()
+os.path.exists("/begin")
+save(way)
+os.path.exists("/end")
+way.end()
+"""
+    (directory / "work").mkdir()
+    command = [
+        "strace",
+        "-f",
+        "-y",
+        "-qq",
+        "-e",
+        f"trace={FLUSHES},newfstatat",
+        "-o",
+        str(trace),
+        sys.executable,
+        "-c",
+        code,
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    counted = {"files": 0, "directories": 0, "renames": 0}
+    inside = False
+    for line in trace.read_text(errors="replace").splitlines():
+        if '"/begin"' in line or '"/end"' in line:
+            inside = "begin" in line
+        elif inside and (call := re.match(r"\d+\s+(\w+)\((?:\d+<([^>]*)>)?", line)):
+            name, path = call[1], call[2] or ""
+            if name.startswith("rename"):
+                counted["renames"] += 1
+            elif name in ("fsync", "fdatasync", "syncfs", "msync"):
+                counted["files" if re.search(r"\.\w+$|\.tmp|distcp", os.path.basename(path)) else "directories"] += 1
+    shutil.rmtree(directory / "work")
+    trace.unlink()
+    return counted
+
+
+def installed() -> tuple[list[str], list[str]]:
+    """The ways that can be measured here, and what is lacking for the others."""
+    needs = {
+        "torch DCP save": "torch",
+        ASYNC: "torch",
+        "orbax AsyncCheckpointer": "orbax-checkpoint",
+        "h5py, flush": "h5py",
+    }
+    lacking = []
+    ways = []
+    for way in WAYS:
+        package = needs.get(way)
+        if package and not _version(package):
+            lacking.append(f"{way}: {package} is not installed")
+            continue
+        ways.append(way)
+    if shutil.which("dmtcp_launch") is None:
+        lacking.append("DMTCP: not installed")
+    return ways, lacking
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+@contextmanager
+def at(place: str) -> Iterator[Path]:
+    if place == "here":
+        with tempfile.TemporaryDirectory(dir=".") as directory:
+            yield Path(directory).resolve()
+    else:
+        with mounts.mounted(place, 14_000, ".", direct=True) as directory:
+            yield directory.resolve()
+
+
+def system_of(path: Path) -> str:
+    done = subprocess.run(["stat", "-f", "-c", "%T", str(path)], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def row(times: Times) -> list[str]:
+    return [_shown(times.get(quantity, [])) for quantity in QUANTITIES]
+
+
+def _shown(values: list[float]) -> str:
+    if not values or max(values) == 0:
+        return "-"
+    digits = 2 if median(values) < 0.0995 else 0
+    return f"{median(values) * 1e3:.{digits}f} ({min(values) * 1e3:.{digits}f}–{max(values) * 1e3:.{digits}f})"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="safepoint beside other ways to save.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, no 512 MB, no ranks")
+    parser.add_argument("--places", default="", help="of here, ext4, xfs; default: ext4 and xfs as root, and here")
+    parser.add_argument("--results", metavar="DIRECTORY", help="write a page in Markdown, and plots")
+    options = parser.parse_args()
+    begin = time.monotonic()
+    ways, lacking = installed()
+    for text in lacking:
+        say(f"left out: {text}")
+    counted = {}
+    with tempfile.TemporaryDirectory(dir=".") as directory:
+        counted = {way: flushes(way, Path(directory).resolve()) for way in ways}
+    places = []
+    for name in options.places.split(",") if options.places else ["ext4", "xfs", "here"]:
+        reason = None if name == "here" else mounts.why_not(name)
+        if reason:
+            say(f"left out: {name}: {reason}")
+            continue
+        with at(name) as where:
+            places.append(of_place(name, where, ways, quick=options.quick))
+    from page_of_peers import verdicts, write_page
+
+    for line in verdicts(places):
+        say(line)
+    say(f"{time.monotonic() - begin:.0f} s in all")
+    if options.results:
+        target = Path(options.results)
+        target.mkdir(parents=True, exist_ok=True)
+        write_page(target, date.today().isoformat(), places, counted, lacking, machine())
+
+
+def of_place(name: str, where: Path, ways: list[str], *, quick: bool) -> Place:
+    place = Place(name, system_of(where))
+    for case in CASES:
+        large = case.count * case.size > 256 << 20
+        if large and (quick or name == "here"):
+            continue
+        rounds = 3 if quick or name == "here" else case.rounds
+        place.cases[case.name] = found = measure(case, ways, where, rounds)
+        say(f"\n{name}, {case.name}, {rounds} rounds, ms: median (least–most)")
+        for way in ways:
+            say(f"  {way:32}" + "".join(f"{text:>26}" for text in row(found[way])))
+    for number in () if quick or name == "here" else RANKS:
+        some = [way for way in (REPLACE, ASYNC, OURS) if way in ways]
+        place.ranks[number] = of_ranks(number, some, where, 3)
+        say(f"\n{name}, {number} ranks x 64 MB, ms")
+        for way in some:
+            say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
+    return place
+
+
+def machine() -> list[str]:
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    packages = ["numpy", "h5py", "torch", "orbax-checkpoint", "mpi4py", "mpich", "xxhash"]
+    versions = [f"{package} {_version(package)}" for package in packages if _version(package)]
+    return [
+        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB of memory, virtual disk",
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}", ", ".join(versions),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
