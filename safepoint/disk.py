@@ -18,8 +18,7 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 if sys.platform != "win32":
@@ -39,7 +38,6 @@ NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOL
 
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
 ALIGNED = 4096  # bytes: direct writes of whole multiples suit nearly every disk
-NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -271,13 +269,10 @@ class Disk:
             write_all(target, data)
             start += len(data)
 
-    def start_writeback(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
+    def start_writeback(self, paths: Iterable[str]) -> None:
         """Let the disk begin on these files while the caller does something else; promises nothing."""
         if sys.platform == "linux":
             for path in paths:
-                if path in opened:
-                    self.start_writeback_of(opened[path])
-                    continue
                 with self.open(path) as file:
                     self.start_writeback_of(file)
 
@@ -288,28 +283,22 @@ class Disk:
         if start:
             start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
 
-    def sync(
-        self, files: Collection[str], directories: Collection[str] = (), opened: Mapping[str, BinaryIO] = NONE
-    ) -> None:
-        """On return the contents of these files, and the names in these directories, survive a power cut. `opened`:
-        such of them as are open already.
+    def sync(self, files: Collection[str], directories: Collection[str] = ()) -> None:
+        """On return the contents of these files, and the names in these directories, survive a power cut.
 
         Several at once, in no order, since one after the other each would wait for a journal commit of its own; never
         by syncfs, which would also wait for the data of every other program. `SyncFailed` is final.
         """
         if len(files) > 1:
-            self.start_writeback(files, opened)
-        work = [functools.partial(self.sync_files, [path], opened) for path in files]
+            self.start_writeback(files)
+        work = [functools.partial(self.sync_files, [path]) for path in files]
         work += [functools.partial(self.sync_dir, path) for path in directories]
         self.each(lambda sync: sync(), work)
 
-    def sync_files(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
+    def sync_files(self, paths: Iterable[str]) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
         mode = "r+b" if sys.platform == "win32" else "rb"
         for path in paths:
-            if path in opened and sys.platform != "win32":  # which flushes only what is open for writing
-                _fsync(opened[path].fileno(), path)
-                continue
             with open(path, mode, buffering=0) as file:
                 _fsync(file.fileno(), path)
 

@@ -21,9 +21,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from safepoint import codec
@@ -165,14 +163,12 @@ def prepare(disk: Disk, root: Root, number: int) -> None:
     On error nothing of it is left, if that can be removed; else the next try goes on with it.
     """
     top, kept = root.set(number), root.stored(number, "")
+    if disk.exists(top) and (set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept))):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), top)
     try:
-        disk.mkdir(top)
-    except FileExistsError:
-        if set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept)):
-            raise
-    try:
-        with contextlib.suppress(FileExistsError):
-            disk.mkdir(kept)
+        for directory in (top, kept):
+            if not disk.exists(directory):
+                disk.mkdir(directory)
         disk.write(root.taken(number), b"")
     except OSError:
         with contextlib.suppress(OSError):  # the first error is the one to see
@@ -228,11 +224,6 @@ def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set")
     What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
     """
     kept = os.path.join(root.state(state, number), "files")
-    if state == "failed":
-        # The name before its files leave it: else a power cut could bring back a committed set without them. That this
-        # may fail too, on a disk that has failed, is no reason to keep the files from the program.
-        with contextlib.suppress(OSError):
-            disk.sync_dir(root.path)
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
         if disk.exists(kept):
             _move_missing(disk, kept, root.work)
@@ -258,18 +249,17 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
 
 
 def secure(
-    disk: Disk, root: Root, taken: Taken, previous: Record | None, how: How, *, give_back: bool = False,
-    begun: bool = False,
-) -> Record:  # fmt: skip
+    disk: Disk, root: Root, taken: Taken, previous: Record | None, how: How, *, give_back: bool = False
+) -> Record:
     """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
-    files are back in W (`give_back`) or kept below the root. `begun`: a process may have died while it stored this set.
+    files are back in W (`give_back`) or kept below the root.
 
     Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
     """
     number, step = taken.number, taken.step
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
-        record = store(disk, root, taken, how, begun=begun)
+        record = store(disk, root, taken, how)
         commit(disk, root, number)
         confirm(disk, root, number)
         how.prefixes = dict(how.stored)
@@ -340,93 +330,42 @@ def confirm(disk: Disk, root: Root, number: int) -> None:
             raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
-@dataclass
-class Kept:
-    """The sets below a root as this process has left them, so that not every prune must look."""
-
-    records: dict[int, Record | None] = field(default_factory=dict)
-    last: int = 0  # the newest of them; a prune for the one after it need not look
-
-
-def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int, kept: Kept | None = None) -> None:
+def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
     """Remove what `record`, just committed, makes superfluous. `agreed`: the newest set that all ranks have committed,
-    as far as this one knows. `kept`: what the last prune has left, if it was one of this session.
+    as far as this one knows.
 
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
-    kept = kept or Kept()
-    known, looks = dict(kept.records), kept.last != record.number - 1 or not kept.last
-    kept.last = 0  # until all went well
-    if looks:
-        sets = root.numbers(disk, "set")
-        known = {number: None for number in sets if disk.exists(root.record(number))}
-        drop(disk, root, root.numbers(disk, "failed"), "failed")
-        if disk.exists(root.baseline):  # it speaks of the time before the first set
-            disk.remove(root.baseline)
-    else:
-        sets = [*known, record.number]
-    known[record.number] = record
-    gone = [number for number in sets if number < agreed and number not in sorted(known)[-keep:]]
-    drop(disk, root, gone, records=known)
-    kept.records, kept.last = {number: each for number, each in known.items() if number not in gone}, record.number
+    sets = root.numbers(disk, "set")
+    committed = [number for number in sets if disk.exists(root.record(number))]
+    drop(disk, root, [number for number in sets if number < agreed and number not in committed[-keep:]])
+    drop(disk, root, root.numbers(disk, "failed"), "failed")
+    if disk.exists(root.baseline):  # it speaks of the time before the first set
+        disk.remove(root.baseline)
     # Only now the second copies: until the commit they were the set.
     files = [file for file in record.files if file.kind == "file"]
     if files and all(file.kept != "raw" for file in files):
-        second = root.stored(record.number, "")
-        if not _remove_known(disk, second, [file.path for file in files], "") and disk.exists(second):
-            disk.remove_tree(second)
+        if disk.exists(root.stored(record.number, "")):
+            disk.remove_tree(root.stored(record.number, ""))
         return
     for file in files:
         if file.kept != "raw" and disk.exists(root.stored(record.number, file.path)):
             disk.remove(root.stored(record.number, file.path))
 
 
-def drop(
-    disk: Disk, root: Root, numbers: Sequence[int], state: str = "set",
-    records: Mapping[int, Record | None] = MappingProxyType({}),
-) -> None:  # fmt: skip
-    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged.
-    `records`: of those of which it is known what is in them."""
+def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
+    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
     for number in numbers:
         gone = root.state("gone", number)
-        try:
-            disk.rename(root.state(state, number), gone)
-        except OSError:
-            if not disk.exists(gone):
-                raise
+        if disk.exists(gone):
             disk.remove_tree(gone)
-            disk.rename(root.state(state, number), gone)
+        disk.rename(root.state(state, number), gone)
     if numbers:
         # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
         # a restore, one that this rank alone has, from a history that was given up.
         disk.sync_dir(root.path)
     for number in numbers:
-        _remove(disk, root, number, records.get(number))
-
-
-def _remove(disk: Disk, root: Root, number: int, record: Record | None) -> None:
-    """Remove what is left of a set, without a look at it if its record is known."""
-    gone = root.state("gone", number)
-    if record and all(f.kind == "append" or (f.kind == "file" and f.kept != "zst") for f in record.files):
-        raw = [f"files/{f.path}" for f in record.files if f.kind == "file" and f.kept == "raw"]
-        bundles = {"bundle.tar" for f in record.files if f.kept == "tar"}
-        if _remove_known(
-            disk, gone, [*raw, *bundles, "record.json", "taken.json"], "files" if raw or not bundles else ""
-        ):
-            return
-    disk.remove_tree(gone)
-
-
-def _remove_known(disk: Disk, top: str, paths: Sequence[str], inner: str) -> bool:
-    """Remove `top`, in which, as far as is known, there are just these files, and `inner`; False: not all is gone."""
-    with contextlib.suppress(OSError):
-        for path in paths:
-            disk.remove(os.path.join(top, path))
-        for directory in reversed(ancestors({*map(os.path.dirname, paths), inner})):
-            disk.rmdir(os.path.join(top, directory))
-        disk.rmdir(top)
-        return True
-    return False
+        disk.remove_tree(root.state("gone", number))
 
 
 def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:

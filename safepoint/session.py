@@ -108,7 +108,6 @@ class Session:
         self._warned: set[str] = set()
         self._closed, self._left = "", False
         self._adopted = False
-        self._kept = save.Kept()
         self._began = time.time()  # until the first line of the log has said so
         self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
@@ -183,7 +182,7 @@ class Session:
             return mark
 
     def _restore(self, mark: dict[str, Any] | None, progress: Progress | None) -> SavePoint | None:
-        peers, finished, self._kept = self._peers, mark["number"] if mark else 0, save.Kept()
+        peers, finished = self._peers, mark["number"] if mark else 0
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
         root = self._root if self._active else None
@@ -766,7 +765,7 @@ class Session:
 
     def _prune(self, record: Record, agreed: int) -> None:
         try:
-            save.prune(self._disk, self._root, record, self._keep, agreed, self._kept)
+            save.prune(self._disk, self._root, record, self._keep, agreed)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 

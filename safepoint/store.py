@@ -18,18 +18,16 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from safepoint import codec
-from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
+from safepoint.disk import NO_ROOM, Disk, SyncFailed
 from safepoint.errors import DamagedError, RefusedFileError, SaveError
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
-OPEN = 64  # files that are open at once, for their flush and their checksum together: the program needs some too
-SPARE = 16  # that may be open besides
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
 
 
@@ -63,73 +61,39 @@ class Content(NamedTuple):
     level: int | None = None  # to compress it with
 
 
-def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False) -> Record:
-    """On return all that the set's record vouches for is durable, and so is the record, but for its name. `begun`: a
-    process may have died while it stored this set."""
+def store(disk: Disk, root: Root, taken: Taken, how: How) -> Record:
+    """On return all that the set's record vouches for is durable, and so is the record, but for its name."""
     number, new = taken.number, root.record(taken.number) + ".new"
     how.stored.clear()
-    for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new) if begun else ():
-        if disk.exists(leftover):
+    for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new):
+        if disk.exists(leftover):  # of a process that died while storing this set
             disk.remove_tree(leftover)
     contents = list(contents_of(disk, root, taken.files, root.stored(number, "")))
     _refuse_open(disk, root, taken, contents)
     small = _small(contents, how)
-    early = [c for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
-    rest = [c for c in contents if not c.file.has_bytes or c.level is not None or c.file.path in small]
-    described: dict[str, StoredFile] = {}
-    batches = [early[start : start + OPEN] for start in range(0, len(early), OPEN)] or [[]]
-    for batch in batches[:-1]:
-        with _in_flight(disk, batch) as opened:
-            described |= _described(disk, root, number, batch, small, how, opened)
-    with _in_flight(disk, batches[-1]) as opened:
-        described |= _described(disk, root, number, [*batches[-1], *rest], small, how, opened)
-        files = [described[content.file.path] for content in contents]
+    early = [c.full for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
+    with _in_flight(disk, early):
+        files = _described(disk, root, number, contents, small, how)
         kept = {file.path: root.where(number, file) for file in files if file.has_bytes}
         whose = taken.rank, taken.ranks, taken.saver
         head = number, taken.step, taken.time, time.time(), taken.host, how.version
         record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
-        late = sorted({*kept.values(), new}.difference(content.full for content in early))
+        disk.write(new, dump(record))
+        late = sorted({*kept.values(), new}.difference(early))
         # The names too, of every directory down to each file: else they could be durable and not be found.
-        names = ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work})
-        with disk.create(new) as sink:
-            write_all(sink, dump(record))
-            disk.sync(late, names, {new: sink})
+        disk.sync(late, ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work}))
     return record
 
 
 @contextlib.contextmanager
-def _in_flight(disk: Disk, contents: Iterable[Content], *, hold: bool = True) -> Iterator[dict[str, BinaryIO]]:
+def _in_flight(disk: Disk, paths: Collection[str]) -> Iterator[None]:
     """Flush these files while the body is at work; at its end they are durable. `SyncFailed` counts more than an error
-    of the body, as it decides what becomes of the set. `hold`: open each once, for both."""
-    paths = [content.full for content in contents]
-    with contextlib.ExitStack() as stack:
-        opened: dict[str, BinaryIO] = {}
-        try:
-            for path in paths if hold else ():
-                opened[path] = stack.enter_context(disk.open(path))
-            if len(opened) > SPARE:  # else the rest would lack them
-                _check_spare(next(iter(opened.values())))
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            opened.clear()  # one after the other, then
-            stack.close()
-        flushed = disk.beside(lambda: disk.sync(paths, opened=opened))
-        try:
-            yield opened
-        finally:
-            flushed()
-
-
-def _check_spare(file: BinaryIO) -> None:
-    """Raise `OSError` if only few more files may be open."""
-    copies = []
+    of the body, as it decides what becomes of the set."""
+    flushed = disk.beside(lambda: disk.sync(paths))
     try:
-        for _ in range(SPARE):
-            copies.append(os.dup(file.fileno()))
+        yield
     finally:
-        for copy in copies:
-            os.close(copy)
+        flushed()
 
 
 def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
@@ -151,19 +115,14 @@ def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str) -> Ite
             yield Content(StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns), full)
         else:
             full = os.path.join(base, item.path)
-            if not item.tree:  # as it was when it was taken; its mode is seen when it is read
-                file = StoredFile(item.path, "file", item.size, mtime_ns=item.mtime_ns)
-                yield Content(file, full, item.compress if item.size else None)
-                continue
-            info = disk.stat(full)
-            for file, inner in _walk(disk, item.path, full, full, info.st_dev, info):
+            for file, inner in _walk(disk, item.path, full, full, disk.stat(full).st_dev):
+                if not item.tree:
+                    file = file._replace(size=item.size, mtime_ns=item.mtime_ns)  # as it was when it was taken
                 yield Content(file, inner, item.compress if file.size else None)
 
 
-def _walk(
-    disk: Disk, path: str, full: str, top: str, device: int, known: os.stat_result | None = None
-) -> Iterator[tuple[StoredFile, str]]:
-    info = known or disk.stat(full)
+def _walk(disk: Disk, path: str, full: str, top: str, device: int) -> Iterator[tuple[StoredFile, str]]:
+    info = disk.stat(full)
     if stat.S_ISREG(info.st_mode):
         yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
     elif stat.S_ISDIR(info.st_mode):
@@ -222,13 +181,11 @@ def _small(contents: Sequence[Content], how: How) -> set[str]:
 
 
 def _described(
-    disk: Disk, root: Root, number: int, contents: Sequence[Content], small: set[str], how: How,
-    opened: Mapping[str, BinaryIO],
-) -> dict[str, StoredFile]:  # fmt: skip
-    """The contents as the record has them, by path, each with its checksum, and with what is kept of it."""
-    few = [c for c in contents if c.file.path in small]
-    bundled = _bundle(disk, root, number, few) if few else {}
-    files = {}
+    disk: Disk, root: Root, number: int, contents: Sequence[Content], small: set[str], how: How
+) -> list[StoredFile]:
+    """The contents as the record has them, each with its checksum, and with what is kept of it."""
+    bundled = _bundle(disk, root, number, [c for c in contents if c.file.path in small]) if small else {}
+    files = []
     for content in contents:
         file = content.file
         if file.path in bundled:
@@ -236,14 +193,14 @@ def _described(
         elif content.level is not None and file.kind == "file":
             file = _pack(disk, root, number, content, content.level, how)
         elif file.has_bytes:
-            file = checksummed(disk, file, content.full, how, opened.get(content.full))
-        files[file.path] = file
+            file = checksummed(disk, file, content.full, how)
+        files.append(file)
     return files
 
 
-def checksummed(disk: Disk, file: StoredFile, full: str, how: How, opened: BinaryIO | None = None) -> StoredFile:
+def checksummed(disk: Disk, file: StoredFile, full: str, how: How) -> StoredFile:
     """With the checksum of the bytes that are there; of an append file only those are read that were not known."""
-    with contextlib.nullcontext(opened) if opened else disk.open(full) as source:
+    with disk.open(full) as source:
         if file.kind == "append":
             known = how.prefixes.get(file.path)
             size, digest, how.stored[file.path] = codec.extend(source, disk.stat(full).st_ino, file.size, known)
@@ -251,17 +208,14 @@ def checksummed(disk: Disk, file: StoredFile, full: str, how: How, opened: Binar
                 raise RefusedFileError(f"{file.path} was cut after hide took it: something else writes to it")
             return file._replace(checksum=digest)
         size, digest = codec.copy(source, limit=file.size)
-        info = os.fstat(source.fileno()) if opened else disk.stat(full)  # in W another one may have its name by now
-    return _unchanged(file, info, size)._replace(checksum=digest, stored_size=size)
+    return _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
 
 
-def _unchanged(file: StoredFile, info: os.stat_result, size: int) -> StoredFile:
-    """With the mode of what was read. Raises `RefusedFileError` if, after that, it is not what was taken."""
-    if not stat.S_ISREG(info.st_mode):
-        raise special(file.path, info.st_mode)
+def _unchanged(disk: Disk, file: StoredFile, full: str, size: int) -> StoredFile:
+    info = disk.stat(full)
     if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
         raise RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
-    return file._replace(mode=info.st_mode)
+    return file
 
 
 def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
@@ -273,9 +227,8 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
             bundle = codec.Bundle(sink)
             for file, full, _ in small:
                 with disk.open(full) as source:
-                    mode = os.fstat(source.fileno()).st_mode
-                    offset, size, digest = bundle.add(source, file.path, file.size, mode, file.mtime_ns)
-                    file = _unchanged(file, os.fstat(source.fileno()), size)
+                    offset, size, digest = bundle.add(source, file.path, file.size, file.mode, file.mtime_ns)
+                _unchanged(disk, file, full, size)
                 files[file.path] = file._replace(checksum=digest, kept="tar", stored_size=size, offset=offset)
             bundle.close()
     except OSError as error:
@@ -298,8 +251,7 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
             with disk.create(target) as sink:
                 tick = _write_back(disk, sink)
                 size, digest = codec.pack(source, sink, level, file.size, how.pack_threads, tick)
-            info = os.fstat(source.fileno())
-        file = _unchanged(file, info, size)._replace(checksum=digest, stored_size=size)
+        file = _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
         packed = disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
             return file._replace(kept="zst", stored_size=packed)
@@ -307,7 +259,7 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
         if error.errno not in (*NO_ROOM, errno.ENOTDIR, errno.EEXIST):  # there may be a directory a.zst beside a
             raise
     except codec.BadFrame:
-        _unchanged(file, disk.stat(full), -1)  # it raises: that is what a source of another length means
+        _unchanged(disk, file, full, -1)  # it raises: that is what a source of another length means
     with contextlib.suppress(OSError):  # what is left of it goes with the set
         disk.remove(target)
     return file if file.checksum else checksummed(disk, file, full, how)
@@ -330,9 +282,9 @@ def _write_back(disk: Disk, sink: Any) -> codec.Tick:
 def keep_in_place(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
     """Make files durable where they are, in W; what the finish mark has to say of them."""
     contents = list(contents_of(disk, root, items, root.work))
-    data = [content for content in contents if content.file.has_bytes]
+    data = [content.full for content in contents if content.file.has_bytes]
     try:
-        with _in_flight(disk, data, hold=False):
+        with _in_flight(disk, data):
             files = [checksummed(disk, c.file, c.full, how) if c.file.has_bytes else c.file for c in contents]
         trees = (c.full for c in contents if c.file.kind in ("tree", "dir"))
         disk.sync((), ways((*trees, *(os.path.dirname(c.full) for c in contents)), {root.work}))

@@ -265,14 +265,14 @@ class FaultDisk(Disk):
 
     # Making durable: only in the model, which is what counts here.
 
-    def start_writeback(self, paths: Any, opened: Any = ()) -> None:
+    def start_writeback(self, paths: Any) -> None:
         for _ in paths:
             pass
 
     def start_writeback_of(self, file: BinaryIO) -> None:
         pass
 
-    def sync_files(self, paths: Any, opened: Any = ()) -> None:
+    def sync_files(self, paths: Any) -> None:
         for path in paths:
             self._guarantee(self.step("sync", path), path, names=False)
 

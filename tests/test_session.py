@@ -1098,7 +1098,7 @@ def test_hide_returns_before_the_disk_has_done_its_work(start: Start, work: Path
     let_go = threading.Event()
 
     class Slow(Disk):
-        def sync_files(self, paths: Any, opened: Any = ()) -> None:
+        def sync_files(self, paths: Any) -> None:
             assert not self.slow or let_go.wait(10)
             super().sync_files(paths)
 
@@ -1279,7 +1279,7 @@ class Failing(Disk):
     def __init__(self, ending: str) -> None:
         self.ending = ending
 
-    def sync_files(self, paths: Any, opened: Any = ()) -> None:
+    def sync_files(self, paths: Any) -> None:
         for path in paths:
             if self.ending and path.endswith(self.ending):
                 self.ending = ""
@@ -1798,10 +1798,10 @@ def test_killed_in_the_first_hide_after_a_finished_run_the_result_is_put_back(tm
     first.finish(step=5)
 
     class Dies(Unproven):
-        def create(self, path: str) -> Any:
+        def write(self, path: str, data: bytes) -> None:
             if path.endswith("record.json.new"):
                 raise KeyboardInterrupt
-            return super().create(path)
+            super().write(path, data)
 
         def remove_tree(self, path: str) -> None:
             raise KeyboardInterrupt

@@ -149,7 +149,7 @@ def a_writer_that_goes_on(where: Path, every: int) -> None:
     """It writes to a file that hide has taken, before that is stored."""
 
     class Slow(FaultDisk):
-        def sync(self, files: object, directories: object = (), opened: object = ()) -> None:
+        def sync(self, files: object, directories: object = ()) -> None:
             for path in where.rglob("set-*/files/u.dat"):
                 path.write_bytes(b"changed, and longer than it was")
             super().sync(files, directories)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def apply(name: str, put: Set = setattr) -> None:
 @variant
 def no_fsync_of_files(put: Set) -> None:
     for disk in (Disk, FaultDisk):
-        put(disk, "sync_files", lambda self, paths, opened=(): None)
+        put(disk, "sync_files", lambda self, paths: None)
 
 
 @variant
@@ -58,8 +58,8 @@ def no_fsync_of_the_bundle(put: Set) -> None:
 def _flushed_without(put: Set, name: str) -> None:
     sync = Disk.sync
 
-    def without(self: Disk, files: Any, directories: Any = (), opened: Any = ()) -> None:
-        sync(self, [path for path in files if not path.endswith(name)], directories, opened)
+    def without(self: Disk, files: Any, directories: Any = ()) -> None:
+        sync(self, [path for path in files if not path.endswith(name)], directories)
 
     put(Disk, "sync", without)
 
@@ -137,10 +137,10 @@ def greatest_number_of_any_rank_instead_of_the_newest_common(put: Set) -> None:
 def a_failed_fsync_swallowed(put: Set) -> None:
     sync = FaultDisk.sync_files
 
-    def deaf(self: FaultDisk, paths: Any, opened: Any = ()) -> None:
+    def deaf(self: FaultDisk, paths: Any) -> None:
         for path in paths:
             with contextlib.suppress(OSError):
-                sync(self, [path], opened)
+                sync(self, [path])
 
     put(FaultDisk, "sync_files", deaf)
 
@@ -207,4 +207,4 @@ def restore_deletes_what_the_set_does_not_have(put: Set) -> None:
 
 @variant
 def a_changed_file_is_stored_all_the_same(put: Set) -> None:
-    put(store, "_unchanged", lambda file, info, size: file._replace(size=size, mode=info.st_mode))
+    put(store, "_unchanged", lambda disk, file, full, size: file._replace(size=size))
