@@ -43,7 +43,6 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/blocking.py
 	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/solver_cost.py
-	$(VENV) benchmarks/scale.py
 	$(VENV) benchmarks/ranks.py
 	$(VENV) benchmarks/ledger.py
 	$(VENV) benchmarks/interval_sim.py

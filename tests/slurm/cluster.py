@@ -129,6 +129,8 @@ class Cluster:
         for pid in [self.daemons["slurmd"].pid, *steps]:
             os.kill(pid, 9)
         self.daemons["slurmd"].wait()
+        # A process group that is orphaned while a member is stopped gets SIGHUP: so nobody may be stopped before.
+        until(lambda: not any(_alive(pid) for pid in steps), 20, "slurmstepd does not die")
         return steps
 
     def end(self) -> None:
@@ -157,6 +159,13 @@ def _processes() -> list[tuple[int, list[str]]]:
             if words[0]:
                 found.append((int(entry.name), words))
     return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _environment(pid: int) -> str:
