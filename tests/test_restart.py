@@ -209,7 +209,7 @@ def test_threads_that_race_are_not_taken_for_a_mistake_of_the_restart(tmp_path: 
                 wait = lambda: time.sleep(random.SystemRandom().random() / 500)
                 jobs = [pool.submit(lambda k=k: (wait(), 1 / (k + 3))[1]) for k in range(12)]
                 for done in cf.as_completed(jobs):
-                    u += done.result() * 1e7; u -= 1e7
+                    u = u * 1.0001 + done.result()
         """)
     said = try_out(planted(tmp_path / "w", inside=race.rstrip()), tmp_path, "--rtol", "1e-300")
     assert (said["verdict"], said["code"]) == ("not deterministic", 2), said

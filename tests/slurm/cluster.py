@@ -125,13 +125,25 @@ class Cluster:
 
     def kill_node(self) -> list[int]:
         """As if the node were lost: slurmd and all slurmstepd die, and leave the processes of the job alone."""
-        steps = [pid for pid, words in _processes() if "slurmstepd" in words[0] and str(self.top) in _environment(pid)]
+        steps: list[int] = []
+        until(lambda: steps.extend(self._steps()) or steps, 20, "no slurmstepd of this cluster")
         for pid in [self.daemons["slurmd"].pid, *steps]:
             os.kill(pid, 9)
         self.daemons["slurmd"].wait()
         # A process group that is orphaned while a member is stopped gets SIGHUP: so nobody may be stopped before.
         until(lambda: not any(_alive(pid) for pid in steps), 20, "slurmstepd does not die")
         return steps
+
+    def _steps(self) -> list[int]:
+        """slurmstepd writes its title over its environment: its open files and its directory tell too whose it is."""
+        found = []
+        for pid, words in _processes():
+            if "slurmstepd" in words[0]:
+                links = [f"/proc/{pid}/cwd", *(str(link) for link in Path(f"/proc/{pid}/fd").glob("*"))]
+                targets = [os.path.realpath(link) for link in links]
+                if str(self.top) in _environment(pid) or any(each.startswith(str(self.top)) for each in targets):
+                    found.append(pid)
+        return found
 
     def end(self) -> None:
         self.ask("scancel", "--full", "--signal=KILL", "--user=root")

@@ -111,7 +111,6 @@ def test_after_a_node_failure_the_requeued_copy_is_refused_while_the_orphan_runs
     until(lambda: sets(tmp_path) >= 1, 60, lambda: out(tmp_path))
     orphan = owner(tmp_path)
     cluster.kill_node()
-    os.kill(orphan, signal.SIGSTOP)  # it is slow, so that it is still there when the copy starts
     try:
         cluster.ask("scontrol", "update", f"NodeName={cluster.host}", "State=DOWN", "Reason=test")
         cluster.start("slurmd")
