@@ -44,6 +44,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/solver_cost.py
 	$(VENV) benchmarks/ranks.py
+	$(VENV) benchmarks/scale.py
 	$(VENV) benchmarks/ledger.py
 	$(VENV) benchmarks/interval_sim.py
 

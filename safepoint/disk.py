@@ -18,11 +18,13 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 if sys.platform != "win32":
     import fcntl
+    import resource
 
 FICLONE = 0x40049409  # linux/fs.h
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
@@ -33,11 +35,13 @@ LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs",
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
 NO_COPY_RANGE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # not here
 NOT_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}  # what a direct write fails with that cannot be
+NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
 
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
 ALIGNED = 4096  # bytes: direct writes of whole multiples suit nearly every disk
+NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -93,6 +97,12 @@ def _set_direct(descriptor: int, on: bool) -> bool:
     return bool(flags & os.O_DIRECT)
 
 
+def _itself(path: str, flags: int) -> int:
+    """Open the file of this name: not what a symbolic link that took its place points to, and without waiting for
+    somebody who writes into a fifo that did."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
 class Disk:
     """The real disk. Paths are absolute. Nothing is durable before `sync_files` and `sync_dir` returned."""
 
@@ -107,11 +117,40 @@ class Disk:
             return False
         return True
 
+    def stat_of(self, file: BinaryIO) -> os.stat_result:
+        """The file that is open, whatever has its name by now."""
+        return os.fstat(file.fileno())
+
     def listdir(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
+    def entries(self, path: str) -> list[tuple[str, bool]]:
+        """The names in this directory, and whether each is a directory itself: most file systems tell without a look
+        at each."""
+        with os.scandir(path) as found:
+            return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in found)
+
     def open(self, path: str) -> BinaryIO:
-        return open(path, "rb", buffering=0)
+        return open(path, "rb", buffering=0, opener=_itself)
+
+    @contextlib.contextmanager
+    def opened(self, paths: Iterable[str]) -> Iterator[Mapping[str, BinaryIO]]:
+        """These files, all open at once, or only the first of them: a process may have only so many, and the program
+        needs some too. None on Windows, where a file that is open cannot be renamed."""
+        with contextlib.ExitStack() as stack:
+            files: dict[str, BinaryIO] = {}
+            for path in paths if sys.platform != "win32" else ():
+                try:
+                    file = stack.enter_context(self.open(path))
+                except OSError as error:
+                    if error.errno not in NO_DESCRIPTOR:
+                        raise
+                    break
+                if file.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+                    file.close()
+                    break
+                files[path] = file
+            yield files
 
     def read(self, path: str) -> bytes:
         with self.open(path) as file, naming(path):
@@ -182,17 +221,27 @@ class Disk:
             os.unlink(path)
 
     def rmdir(self, path: str) -> None:
-        os.rmdir(path)
+        try:
+            os.rmdir(path)
+        except PermissionError:
+            _allow_writing(os.path.dirname(path))
+            os.rmdir(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all it holds, or a file. A directory without write permission is no obstacle."""
-        if not stat.S_ISDIR(self.stat(path).st_mode):
+        """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle."""
+        if stat.S_ISDIR(self.stat(path).st_mode):
+            self._remove_directory(path)
+        else:
             self.remove(path)
-            return
-        with contextlib.suppress(PermissionError):
+
+    def _remove_directory(self, path: str) -> None:
+        try:
+            entries = self.entries(path)
+        except PermissionError:
             _allow_writing(path)
-        for name in self.listdir(path):
-            self.remove_tree(os.path.join(path, name))
+            entries = self.entries(path)
+        for name, is_directory in entries:
+            (self._remove_directory if is_directory else self.remove)(os.path.join(path, name))
         self.rmdir(path)
 
     def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
@@ -269,10 +318,13 @@ class Disk:
             write_all(target, data)
             start += len(data)
 
-    def start_writeback(self, paths: Iterable[str]) -> None:
+    def start_writeback(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
         """Let the disk begin on these files while the caller does something else; promises nothing."""
         if sys.platform == "linux":
             for path in paths:
+                if path in opened:
+                    self.start_writeback_of(opened[path])
+                    continue
                 with self.open(path) as file:
                     self.start_writeback_of(file)
 
@@ -283,22 +335,28 @@ class Disk:
         if start:
             start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
 
-    def sync(self, files: Collection[str], directories: Collection[str] = ()) -> None:
-        """On return the contents of these files, and the names in these directories, survive a power cut.
+    def sync(
+        self, files: Collection[str], directories: Collection[str] = (), opened: Mapping[str, BinaryIO] = NONE
+    ) -> None:
+        """On return the contents of these files, and the names in these directories, survive a power cut. `opened`:
+        such of them as are open already.
 
         Several at once, in no order, since one after the other each would wait for a journal commit of its own; never
         by syncfs, which would also wait for the data of every other program. `SyncFailed` is final.
         """
         if len(files) > 1:
-            self.start_writeback(files)
-        work = [functools.partial(self.sync_files, [path]) for path in files]
+            self.start_writeback(files, opened)
+        work = [functools.partial(self.sync_files, [path], opened) for path in files]
         work += [functools.partial(self.sync_dir, path) for path in directories]
         self.each(lambda sync: sync(), work)
 
-    def sync_files(self, paths: Iterable[str]) -> None:
+    def sync_files(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
         mode = "r+b" if sys.platform == "win32" else "rb"
         for path in paths:
+            if path in opened and sys.platform != "win32":  # which flushes only what is open for writing
+                _fsync(opened[path].fileno(), path)
+                continue
             with open(path, mode, buffering=0) as file:
                 _fsync(file.fileno(), path)
 

@@ -141,7 +141,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
                 continue
             try:
                 taken = _provably_whole(disk, root, number, place, first=newest is None)
-                newest = save.secure(disk, root, taken, newest, how)
+                newest = save.secure(disk, root, taken, newest, how, begun=True)
                 candidates[position] = Candidate(number, newest)
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):

@@ -22,6 +22,7 @@ import os
 import stat
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from safepoint import codec
@@ -163,12 +164,14 @@ def prepare(disk: Disk, root: Root, number: int) -> None:
     On error nothing of it is left, if that can be removed; else the next try goes on with it.
     """
     top, kept = root.set(number), root.stored(number, "")
-    if disk.exists(top) and (set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept))):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), top)
     try:
-        for directory in (top, kept):
-            if not disk.exists(directory):
-                disk.mkdir(directory)
+        disk.mkdir(top)
+    except FileExistsError:
+        if set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept)):
+            raise
+    try:
+        with contextlib.suppress(FileExistsError):
+            disk.mkdir(kept)
         disk.write(root.taken(number), b"")
     except OSError:
         with contextlib.suppress(OSError):  # the first error is the one to see
@@ -224,6 +227,11 @@ def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set")
     What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
     """
     kept = os.path.join(root.state(state, number), "files")
+    if state == "failed":
+        # The name before its files leave it: else a power cut could bring back a committed set without them. That this
+        # may fail too, on a disk that has failed, is no reason to keep the files from the program.
+        with contextlib.suppress(SyncFailed):
+            disk.sync_dir(root.path)
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
         if disk.exists(kept):
             _move_missing(disk, kept, root.work)
@@ -249,31 +257,34 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
 
 
 def secure(
-    disk: Disk, root: Root, taken: Taken, previous: Record | None, how: How, *, give_back: bool = False
-) -> Record:
+    disk: Disk, root: Root, taken: Taken, previous: Record | None, how: How, *, give_back: bool = False,
+    begun: bool = False,
+) -> Record:  # fmt: skip
     """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
-    files are back in W (`give_back`) or kept below the root.
+    files are back in W (`give_back`) or kept below the root. `begun`: a process may have died while it stored this set.
 
     Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
     """
     number, step = taken.number, taken.step
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
-        record = store(disk, root, taken, how)
+        record = store(disk, root, taken, how, begun=begun)
         commit(disk, root, number)
         confirm(disk, root, number)
         how.prefixes = dict(how.stored)
     except BaseException as error:
-        state = "set"
-        if isinstance(error, (SyncFailed, RefusedFileError)) or disk.exists(root.record(number)):
-            with contextlib.suppress(OSError):  # the error of the save is the one to report
-                # Rule (3); and a set in which something still writes must not be completed by the next start.
+        state, stuck = "set", False
+        try:
+            # Rule (3); and a set in which something still writes must not be completed by the next start.
+            if isinstance(error, (SyncFailed, RefusedFileError)) or disk.exists(root.record(number)):
                 state = fail(disk, root, number)
+        except OSError:  # the error of the save is the one to report
+            stuck = True  # and the set may be committed: then its files must not leave it
         if isinstance(error, SyncFailed):  # what is in W now, or stayed there
             there = ("append", "move") if give_back else ("append",)
             remember_lost(how, (item for item in taken.files if item.kind in there))
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
-        if give_back:
+        if give_back and not stuck:
             put_back(disk, root, number, f"{label(number, step)} not stored ({_cause(root, error)}); {holds}", state)
             kept = "its files are back in place"
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
@@ -330,19 +341,57 @@ def confirm(disk: Disk, root: Root, number: int) -> None:
             raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
-def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> None:
-    """Remove what `record`, just committed, makes superfluous. `agreed`: the newest set that all ranks have committed,
-    as far as this one knows.
+@dataclass
+class Sets:
+    """The sets below a root, as the last prune has left them, so that the next need not look for them."""
+
+    committed: list[int] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    known: bool = False
+
+    def forget(self) -> None:
+        """Let the next prune look: something was done to the sets beside a save that went well."""
+        self.known = False
+
+    def look(self, disk: Disk, root: Root, newest: int) -> None:
+        """Find those up to `newest`. The one after it may have been prepared."""
+        self.committed, self.others = [], []
+        for number in root.numbers(disk, "set"):
+            if number <= newest:
+                (self.committed if disk.exists(root.record(number)) else self.others).append(number)
+
+
+def prune(
+    disk: Disk, root: Root, record: Record, keep: int, agreed: int, sets: Sets | None = None, *, fresh: bool = True
+) -> None:
+    """Remove what `record` makes superfluous. `agreed`: the newest set that all ranks have committed, as far as this
+    one knows. `sets`: what the last prune of this session has left. `fresh`: the set was committed just now, so what is
+    left of one that failed before goes too.
 
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
-    sets = root.numbers(disk, "set")
-    committed = [number for number in sets if disk.exists(root.record(number))]
-    drop(disk, root, [number for number in sets if number < agreed and number not in committed[-keep:]])
-    drop(disk, root, root.numbers(disk, "failed"), "failed")
-    if disk.exists(root.baseline):  # it speaks of the time before the first set
-        disk.remove(root.baseline)
-    # Only now the second copies: until the commit they were the set.
+    sets = sets or Sets()
+    looks = not (sets.known and sets.committed and sets.committed[-1] == record.number - 1)
+    sets.known = False  # until all went well
+    if looks:
+        sets.look(disk, root, record.number)
+    else:
+        sets.committed.append(record.number)
+    old = [number for number in (*sets.committed[:-keep], *sets.others) if number < agreed]
+    drop(disk, root, old)
+    if old:
+        sets.committed, sets.others = ([n for n in some if n not in old] for some in (sets.committed, sets.others))
+    _remove_second_copies(disk, root, record)
+    if looks:
+        for state in ("failed", "gone") if fresh else ("gone",):
+            drop(disk, root, root.numbers(disk, state), state)
+        if disk.exists(root.baseline):  # it speaks of the time before the first set
+            disk.remove(root.baseline)
+    sets.known = fresh
+
+
+def _remove_second_copies(disk: Disk, root: Root, record: Record) -> None:
+    """Only when it is committed: until then they were the set."""
     files = [file for file in record.files if file.kind == "file"]
     if files and all(file.kept != "raw" for file in files):
         if disk.exists(root.stored(record.number, "")):
@@ -355,17 +404,21 @@ def prune(disk: Disk, root: Root, record: Record, keep: int, agreed: int) -> Non
 
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
     """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
-    for number in numbers:
-        gone = root.state("gone", number)
-        if disk.exists(gone):
-            disk.remove_tree(gone)
-        disk.rename(root.state(state, number), gone)
+    gone = {number: root.state("gone", number) for number in numbers}
+    for number, path in gone.items() if state != "gone" else ():
+        try:
+            disk.rename(root.state(state, number), path)
+        except OSError:
+            if not disk.exists(path):
+                raise
+            disk.remove_tree(path)  # of an earlier run, which had a set of this number too
+            disk.rename(root.state(state, number), path)
     if numbers:
         # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
         # a restore, one that this rank alone has, from a history that was given up.
         disk.sync_dir(root.path)
-    for number in numbers:
-        disk.remove_tree(root.state("gone", number))
+    for path in gone.values():
+        disk.remove_tree(path)
 
 
 def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:

@@ -108,6 +108,7 @@ class Session:
         self._warned: set[str] = set()
         self._closed, self._left = "", False
         self._adopted = False
+        self._sets = save.Sets()
         self._began = time.time()  # until the first line of the log has said so
         self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
@@ -183,6 +184,7 @@ class Session:
 
     def _restore(self, mark: dict[str, Any] | None, progress: Progress | None) -> SavePoint | None:
         peers, finished = self._peers, mark["number"] if mark else 0
+        self._sets.forget()
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
         root = self._root if self._active else None
@@ -285,7 +287,8 @@ class Session:
             self._how.lost.pop(file.path, None)
         self._committed, self._number, self._agreed, self._past, self._hidden = record, number, number, False, 0
         if record:
-            self._prune(record, number)  # a program that is killed again and again must not fill the disk
+            # A program that is killed again and again must not fill the disk.
+            self._prune(record, number, fresh=False)
         files = record.files if record else ()
         what = _amount(files) if peers.size == 1 else f"all {peers.size} ranks"
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
@@ -744,6 +747,7 @@ class Session:
         try:
             record = save.secure(disk, root, taken, self._committed, self._how, give_back=give_back)
         except SaveError as error:
+            self._sets.forget()
             seconds = round(time.perf_counter() - begin, 6)
             if self._adopted:  # the next hide is another process
                 store.keep_lost(self._disk, self._root, self._how)
@@ -763,9 +767,9 @@ class Session:
         self._note("saved", set=record.number, step=record.step, **what)
         return record
 
-    def _prune(self, record: Record, agreed: int) -> None:
+    def _prune(self, record: Record, agreed: int, *, fresh: bool = True) -> None:
         try:
-            save.prune(self._disk, self._root, record, self._keep, agreed)
+            save.prune(self._disk, self._root, record, self._keep, agreed, self._sets, fresh=fresh)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 

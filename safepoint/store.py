@@ -18,16 +18,17 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from safepoint import codec
-from safepoint.disk import NO_ROOM, Disk, SyncFailed
+from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
 from safepoint.errors import DamagedError, RefusedFileError, SaveError
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
+OPEN = 64  # files that are open at once, each for its flush and its checksum together
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
 
 
@@ -59,41 +60,58 @@ class Content(NamedTuple):
     file: StoredFile
     full: str  # where it is
     level: int | None = None  # to compress it with
+    inode: int | None = None  # which its name must still have when it has been read; None: nobody else knows its name
 
 
-def store(disk: Disk, root: Root, taken: Taken, how: How) -> Record:
-    """On return all that the set's record vouches for is durable, and so is the record, but for its name."""
+def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False) -> Record:
+    """On return all that the set's record vouches for is durable, and so is the record, but for its name. `begun`: a
+    process may have died while it stored this set."""
     number, new = taken.number, root.record(taken.number) + ".new"
     how.stored.clear()
-    for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new):
-        if disk.exists(leftover):  # of a process that died while storing this set
+    for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new) if begun else ():
+        if disk.exists(leftover):
             disk.remove_tree(leftover)
     contents = list(contents_of(disk, root, taken.files, root.stored(number, "")))
     _refuse_open(disk, root, taken, contents)
     small = _small(contents, how)
-    early = [c.full for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
-    with _in_flight(disk, early):
-        files = _described(disk, root, number, contents, small, how)
+    early = [c for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
+    rest = [c for c in contents if not c.file.has_bytes or c.level is not None or c.file.path in small]
+    described: dict[str, StoredFile] = {}
+    batches = _batches(early)
+    for batch in batches[:-1]:
+        with _in_flight(disk, batch) as opened:
+            described |= _described(disk, root, number, batch, small, how, opened)
+    with _in_flight(disk, batches[-1]) as opened:
+        described |= _described(disk, root, number, [*batches[-1], *rest], small, how, opened)
+        files = [described[content.file.path] for content in contents]
         kept = {file.path: root.where(number, file) for file in files if file.has_bytes}
         whose = taken.rank, taken.ranks, taken.saver
         head = number, taken.step, taken.time, time.time(), taken.host, how.version
         record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
-        disk.write(new, dump(record))
-        late = sorted({*kept.values(), new}.difference(early))
+        late = sorted({*kept.values(), new}.difference(content.full for content in early))
         # The names too, of every directory down to each file: else they could be durable and not be found.
-        disk.sync(late, ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work}))
+        names = ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work})
+        with disk.create(new) as sink:
+            write_all(sink, dump(record))
+            disk.sync(late, names, {new: sink})
     return record
 
 
+def _batches(contents: Sequence[Content]) -> list[Sequence[Content]]:
+    return [contents[start : start + OPEN] for start in range(0, len(contents), OPEN)] or [[]]
+
+
 @contextlib.contextmanager
-def _in_flight(disk: Disk, paths: Collection[str]) -> Iterator[None]:
+def _in_flight(disk: Disk, contents: Iterable[Content]) -> Iterator[Mapping[str, BinaryIO]]:
     """Flush these files while the body is at work; at its end they are durable. `SyncFailed` counts more than an error
-    of the body, as it decides what becomes of the set."""
-    flushed = disk.beside(lambda: disk.sync(paths))
-    try:
-        yield
-    finally:
-        flushed()
+    of the body, as it decides what becomes of the set. What is yielded are those that are open, for both."""
+    paths = [content.full for content in contents]
+    with disk.opened(paths) as opened:
+        flushed = disk.beside(lambda: disk.sync(paths, opened=opened))
+        try:
+            yield opened
+        finally:
+            flushed()
 
 
 def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
@@ -108,32 +126,39 @@ def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
 
 def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str) -> Iterator[Content]:
     """Every file, directory and link of a set, below `base`, or in W if it stays there."""
+    in_place = base == root.work
     for item in items:
         if item.kind == "append":
             full = os.path.join(root.work, item.path)
-            mode = disk.stat(full).st_mode
-            yield Content(StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns), full)
+            info = disk.stat(full)
+            file = StoredFile(item.path, "append", item.size, mode=info.st_mode, mtime_ns=item.mtime_ns)
+            yield Content(file, full, inode=info.st_ino)
         else:
             full = os.path.join(base, item.path)
-            for file, inner in _walk(disk, item.path, full, full, disk.stat(full).st_dev):
-                if not item.tree:
-                    file = file._replace(size=item.size, mtime_ns=item.mtime_ns)  # as it was when it was taken
-                yield Content(file, inner, item.compress if file.size else None)
+            if not item.tree:  # as it was when it was taken; its mode is seen when it is read
+                file = StoredFile(item.path, "file", item.size, mtime_ns=item.mtime_ns)
+                yield Content(file, full, item.compress if item.size else None, item.inode if in_place else None)
+                continue
+            info = disk.stat(full)
+            for file, inner, inode in _walk(disk, item.path, full, full, info.st_dev, info):
+                yield Content(file, inner, item.compress if file.size else None, inode)
 
 
-def _walk(disk: Disk, path: str, full: str, top: str, device: int) -> Iterator[tuple[StoredFile, str]]:
-    info = disk.stat(full)
+def _walk(
+    disk: Disk, path: str, full: str, top: str, device: int, known: os.stat_result | None = None
+) -> Iterator[tuple[StoredFile, str, int]]:
+    info = known or disk.stat(full)
     if stat.S_ISREG(info.st_mode):
-        yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
+        yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
     elif stat.S_ISDIR(info.st_mode):
         if info.st_dev != device:
             raise elsewhere(disk, path, full, top)
         kind = "tree" if full == top else "dir"
-        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full
+        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
         for name in disk.listdir(full):
             yield from _walk(disk, f"{path}/{name}", os.path.join(full, name), top, device)
     elif stat.S_ISLNK(info.st_mode):
-        yield StoredFile(path, "link", target=link_inside(path, full, top)), full
+        yield StoredFile(path, "link", target=link_inside(path, full, top)), full, info.st_ino
     else:
         raise special(path, info.st_mode)
 
@@ -181,11 +206,13 @@ def _small(contents: Sequence[Content], how: How) -> set[str]:
 
 
 def _described(
-    disk: Disk, root: Root, number: int, contents: Sequence[Content], small: set[str], how: How
-) -> list[StoredFile]:
-    """The contents as the record has them, each with its checksum, and with what is kept of it."""
-    bundled = _bundle(disk, root, number, [c for c in contents if c.file.path in small]) if small else {}
-    files = []
+    disk: Disk, root: Root, number: int, contents: Sequence[Content], small: set[str], how: How,
+    opened: Mapping[str, BinaryIO],
+) -> dict[str, StoredFile]:  # fmt: skip
+    """The contents as the record has them, by path, each with its checksum, and with what is kept of it."""
+    few = [c for c in contents if c.file.path in small]
+    bundled = _bundle(disk, root, number, few) if few else {}
+    files = {}
     for content in contents:
         file = content.file
         if file.path in bundled:
@@ -193,29 +220,46 @@ def _described(
         elif content.level is not None and file.kind == "file":
             file = _pack(disk, root, number, content, content.level, how)
         elif file.has_bytes:
-            file = checksummed(disk, file, content.full, how)
-        files.append(file)
+            file = checksummed(disk, content, how, opened.get(content.full))
+        files[file.path] = file
     return files
 
 
-def checksummed(disk: Disk, file: StoredFile, full: str, how: How) -> StoredFile:
+def checksummed(disk: Disk, content: Content, how: How, opened: BinaryIO | None = None) -> StoredFile:
     """With the checksum of the bytes that are there; of an append file only those are read that were not known."""
-    with disk.open(full) as source:
+    file = content.file
+    with contextlib.nullcontext(opened) if opened else disk.open(content.full) as source:
         if file.kind == "append":
-            known = how.prefixes.get(file.path)
-            size, digest, how.stored[file.path] = codec.extend(source, disk.stat(full).st_ino, file.size, known)
+            known, inode = how.prefixes.get(file.path), disk.stat_of(source).st_ino
+            size, digest, how.stored[file.path] = codec.extend(source, inode, file.size, known)
             if size < file.size:
                 raise RefusedFileError(f"{file.path} was cut after hide took it: something else writes to it")
+            _refuse_another(disk, content, inode)
             return file._replace(checksum=digest)
         size, digest = codec.copy(source, limit=file.size)
-    return _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
+        file = _unchanged(disk, content, source, size)
+    return file._replace(checksum=digest, stored_size=size)
 
 
-def _unchanged(disk: Disk, file: StoredFile, full: str, size: int) -> StoredFile:
-    info = disk.stat(full)
+def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> StoredFile:
+    """With the mode of what was read. Raises `RefusedFileError` if by now it is not what was taken."""
+    file, info = content.file, disk.stat_of(source)
+    if not stat.S_ISREG(info.st_mode):
+        raise special(file.path, info.st_mode)
     if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
         raise RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
-    return file
+    if content.inode is not None:
+        _refuse_another(disk, content, info.st_ino)
+    elif not info.st_nlink:
+        raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
+    return file._replace(mode=info.st_mode)
+
+
+def _refuse_another(disk: Disk, content: Content, inode: int) -> None:
+    """Unless the file that was read, of this inode, is the one that was seen, and has the name still."""
+    now = disk.stat(content.full).st_ino if disk.exists(content.full) else None
+    if not inode == content.inode == now:
+        raise RefusedFileError(f"{content.file.path} was replaced after hide took it: something else writes to it")
 
 
 def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
@@ -225,10 +269,12 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
         with disk.create(root.bundle(number)) as sink:
             disk.bypass_cache(sink)
             bundle = codec.Bundle(sink)
-            for file, full, _ in small:
-                with disk.open(full) as source:
-                    offset, size, digest = bundle.add(source, file.path, file.size, file.mode, file.mtime_ns)
-                _unchanged(disk, file, full, size)
+            for content in small:
+                file = content.file
+                with disk.open(content.full) as source:
+                    mode = disk.stat_of(source).st_mode
+                    offset, size, digest = bundle.add(source, file.path, file.size, mode, file.mtime_ns)
+                    file = _unchanged(disk, content, source, size)
                 files[file.path] = file._replace(checksum=digest, kept="tar", stored_size=size, offset=offset)
             bundle.close()
     except OSError as error:
@@ -247,11 +293,11 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
         make_parents(disk, target, root.set(number))
         with disk.open(full) as source:
             if not codec.sample_shrinks(source, file.size, level):
-                return checksummed(disk, file, full, how)
+                return checksummed(disk, content, how)
             with disk.create(target) as sink:
                 tick = _write_back(disk, sink)
                 size, digest = codec.pack(source, sink, level, file.size, how.pack_threads, tick)
-        file = _unchanged(disk, file, full, size)._replace(checksum=digest, stored_size=size)
+            file = _unchanged(disk, content, source, size)._replace(checksum=digest, stored_size=size)
         packed = disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
             return file._replace(kept="zst", stored_size=packed)
@@ -259,10 +305,11 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
         if error.errno not in (*NO_ROOM, errno.ENOTDIR, errno.EEXIST):  # there may be a directory a.zst beside a
             raise
     except codec.BadFrame:
-        _unchanged(disk, file, full, -1)  # it raises: that is what a source of another length means
+        with disk.open(full) as source:
+            _unchanged(disk, content, source, -1)  # it raises: that is what a source of another length means
     with contextlib.suppress(OSError):  # what is left of it goes with the set
         disk.remove(target)
-    return file if file.checksum else checksummed(disk, file, full, how)
+    return file if file.checksum else checksummed(disk, content, how)
 
 
 def _write_back(disk: Disk, sink: Any) -> codec.Tick:
@@ -282,16 +329,17 @@ def _write_back(disk: Disk, sink: Any) -> codec.Tick:
 def keep_in_place(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
     """Make files durable where they are, in W; what the finish mark has to say of them."""
     contents = list(contents_of(disk, root, items, root.work))
-    data = [content.full for content in contents if content.file.has_bytes]
+    files = {c.file.path: c.file for c in contents}
     try:
-        with _in_flight(disk, data):
-            files = [checksummed(disk, c.file, c.full, how) if c.file.has_bytes else c.file for c in contents]
+        for batch in _batches([c for c in contents if c.file.has_bytes]):
+            with _in_flight(disk, batch) as opened:
+                files |= {c.file.path: checksummed(disk, c, how, opened.get(c.full)) for c in batch}
         trees = (c.full for c in contents if c.file.kind in ("tree", "dir"))
         disk.sync((), ways((*trees, *(os.path.dirname(c.full) for c in contents)), {root.work}))
     except SyncFailed:
         remember_lost(how, items)
         raise
-    return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files]
+    return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files.values()]
 
 
 def remember_lost(how: How, items: Iterable[Item]) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, BinaryIO
 
-from safepoint.disk import Disk, Place, SyncFailed, naming
+from safepoint.disk import NONE, Disk, Place, SyncFailed, naming
 
 
 class Killed(BaseException):
@@ -112,7 +112,12 @@ class FaultDisk(Disk):
         return self.stat_quietly(path).st_ino
 
     def stat_quietly(self, path: str) -> os.stat_result:
-        real = os.lstat(path)
+        return self._as_recorded(os.lstat(path))
+
+    def stat_of(self, file: BinaryIO) -> os.stat_result:
+        return self._as_recorded(super().stat_of(file))
+
+    def _as_recorded(self, real: os.stat_result) -> os.stat_result:
         fields = list(real)[:10]
         fields[1] = self.inodes.get(real.st_ino, real.st_ino)
         return os.stat_result(fields, {"st_mtime_ns": real.st_mtime_ns})
@@ -154,7 +159,9 @@ class FaultDisk(Disk):
 
     def _guarantee(self, op: int, path: str, *, names: bool, among: int | None = None) -> None:
         """An fsync has returned: of those effects, the first so many or all, that it covers."""
-        inode = self._inode(path)
+        self._guarantee_inode(op, self._inode(path), names=names, among=among)
+
+    def _guarantee_inode(self, op: int, inode: int, *, names: bool, among: int | None = None) -> None:
         for effect in self.record.effects[:among]:
             if effect.inode == inode and (effect.name is not None) == names and effect.guaranteed is None:
                 effect.guaranteed = op
@@ -170,6 +177,10 @@ class FaultDisk(Disk):
     def listdir(self, path: str) -> list[str]:
         self.step("list", path, changes=False)
         return super().listdir(path)
+
+    def entries(self, path: str) -> list[tuple[str, bool]]:
+        self.step("list", path, changes=False)
+        return super().entries(path)
 
     def open(self, path: str) -> BinaryIO:
         self.step("open", path, changes=False)
@@ -265,16 +276,20 @@ class FaultDisk(Disk):
 
     # Making durable: only in the model, which is what counts here.
 
-    def start_writeback(self, paths: Any) -> None:
+    def start_writeback(self, paths: Any, opened: Any = NONE) -> None:
         for _ in paths:
             pass
 
     def start_writeback_of(self, file: BinaryIO) -> None:
         pass
 
-    def sync_files(self, paths: Any) -> None:
+    def sync_files(self, paths: Any, opened: Any = NONE) -> None:
         for path in paths:
-            self._guarantee(self.step("sync", path), path, names=False)
+            op = self.step("sync", path)
+            if path in opened:  # that file, whatever has its name by now
+                self._guarantee_inode(op, self.stat_of(opened[path]).st_ino, names=False)
+            else:
+                self._guarantee(op, path, names=False)
 
     def sync_dir(self, path: str) -> None:
         self._guarantee(self.step("sync", path), path, names=True)

@@ -311,7 +311,7 @@ def fail_in_set(directory: str, rank: int, failing: set[tuple[int, int]]) -> Fau
     """A disk on which the contents of these (rank, set) cannot be flushed."""
 
     class Sick(FaultDisk):
-        def sync_files(self, paths: Any) -> None:
+        def sync_files(self, paths: Any, opened: Any = ()) -> None:
             for path in paths:
                 if any(rank == r and f"/set-{n:08d}/files" in path for r, n in failing):
                     raise OSError(errno.EIO, os.strerror(errno.EIO), path)

@@ -18,6 +18,7 @@ from pathlib import Path
 from program import SHAPES_AND_KINDS, listed
 
 import safepoint
+from safepoint import store
 from safepoint.disk import Disk
 
 STAYS = ("history.csv", "params.db")  # what this program never writes under a new name
@@ -91,6 +92,7 @@ def main(arguments: list[str]) -> None:
             import variants
 
             variants.apply(option.partition("=")[2])
+    store.OPEN = 3  # so that the few files of this program are in flight in more than one batch
     if "serial" in options:
         one_thread()
     gate("start", options)

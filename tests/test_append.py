@@ -174,7 +174,7 @@ def test_rows_whose_fsync_failed_are_never_taken_for_safe_until_they_are_gone(wo
     class FailsOnce(Disk):
         failing = False
 
-        def sync_files(self, paths: Any) -> None:
+        def sync_files(self, paths: Any, opened: Any = ()) -> None:
             paths = list(paths)
             if self.failing and any(path.endswith("t.csv") for path in paths):
                 self.failing = False
@@ -253,7 +253,7 @@ def test_a_file_that_was_put_back_after_a_failed_fsync_is_not_taken_as_it_is(tmp
     class FailsOnce(Disk):
         failing = False
 
-        def sync_files(self, paths: Any) -> None:
+        def sync_files(self, paths: Any, opened: Any = ()) -> None:
             paths = list(paths)
             if self.failing and any(path.endswith("u.dat") for path in paths):
                 self.failing = False

@@ -953,7 +953,7 @@ def test_a_failed_fsync_is_not_forgotten_by_the_next_hide_of_a_script(
     work = make(tmp_path / "work", sets=1, torn=False)
     write(work, 10)
 
-    def fail(self: Disk, paths: Any) -> None:
+    def fail(self: Disk, paths: Any, opened: Any = ()) -> None:
         for path in paths:
             if path.endswith("u.npy"):
                 raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)

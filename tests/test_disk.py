@@ -230,6 +230,43 @@ def test_file_systems_that_keep_nothing_for_us_have_no_mount_to_trust() -> None:
     assert here != memory
 
 
+# Opening.
+
+
+def test_a_link_or_a_fifo_that_took_the_place_of_a_file_is_never_read_for_it(tmp_path: Path) -> None:
+    """Between the look of `hide` and the save somebody may have put it there; to open a fifo would wait for ever."""
+    (tmp_path / "secret").write_bytes(b"not yours")
+    (tmp_path / "link").symlink_to("secret")
+    with pytest.raises(OSError) as caught:
+        disk.open(str(tmp_path / "link"))
+    assert caught.value.errno == errno.ELOOP and caught.value.filename == str(tmp_path / "link")
+    os.mkfifo(tmp_path / "fifo")
+    with disk.open(str(tmp_path / "fifo")) as file:
+        assert file.read(1) in (b"", None)
+
+
+HELD = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
+first = os.open("/", os.O_RDONLY)
+os.close(first)
+for name in "abcdefgh":
+    open(name, "w").close()
+with disk.opened(list("abcdefgh")) as files:
+    more = [os.dup(0) for _ in range(3)]
+    print(first + len(files), *files)
+"""
+
+
+@pytest.mark.parametrize("limit", [14, 20, 100])
+def test_of_the_descriptors_of_the_program_half_stay_free(tmp_path: Path, limit: int) -> None:
+    """G6, for descriptors: a save must not be why the program cannot open its own next file."""
+    with child(HELD, limit, cwd=tmp_path) as other:
+        used, *names = says(other).split()
+    assert "".join(names) == "abcdefgh"[: len(names)]
+    assert int(used) == limit // 2 if limit < 100 else len(names) == 8
+
+
 # Removing.
 
 
@@ -243,6 +280,8 @@ def test_a_tree_is_removed_with_all_it_holds_and_nothing_it_points_to(tmp_path: 
     (tmp_path / "tree/nowhere").symlink_to("none")
     disk.remove_tree(str(tmp_path / "tree"))
     disk.remove_tree(str(tmp_path / "kept/file"))
+    (tmp_path / "top").symlink_to("kept")
+    disk.remove_tree(str(tmp_path / "top"))
     assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
 
 

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from faultdisk import FaultDisk
-from program import SHAPES, Program, Violation, new_directory, restart
+from faultdisk import FaultDisk, images
+from program import SHAPES, Program, Violation, new_directory, restart, restart_image
 
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EACCES": errno.EACCES}
 STEPS = 3
@@ -123,3 +123,29 @@ def test_a_disk_that_stays_full_costs_nothing_that_was_safe(
         except Violation as violation:
             pytest.fail(f"full from {at} ({program.disk.failed}), errors {program.errors}: {violation}")
         shutil.rmtree(directory)
+
+
+def power_cuts_after_a_failure(where: Path, every: int) -> None:
+    """The commit of a `hide` that waits fails at its very end, so its files go back; at any moment of that, and for
+    some time, the power goes too. A set that was called failed may come back, whole, and never without its files."""
+    whole = count_operations(where / "whole", "plain", "wait")
+    ops = whole.disk.record.ops
+    (commit,) = (at for at, op in enumerate(ops) if op.startswith("rename") and op.endswith("set-00000002/record.json"))
+    count = 0
+    for at in range(commit + 1, commit + 6):  # the fsyncs of the commit, and the look whether the disk is still there
+        program = fail(where / f"failed-{at}", whole, at, errno.EIO)
+        if not program.errors:
+            continue
+        later = [point for point in program.disk.record.changing if point > at]
+        for image in images(program.disk.record, str(where), seed=at, singles=1, at=later[::every]):
+            try:
+                restart_image(image, program)
+            except Violation as violation:
+                raise Violation(f"{program.disk.failed} failed, then a {image}: {violation}") from violation
+            count += 1
+            shutil.rmtree(image.directory)
+    assert count > 100 // every, "hardly anything was tried"
+
+
+def test_power_cut_while_files_go_back_after_a_commit_that_failed(tmp_path: Path) -> None:
+    power_cuts_after_a_failure(tmp_path, 1)

@@ -165,7 +165,7 @@ def test_an_interrupt_in_a_hide_that_waits_leaves_the_files_in_place_or_a_commit
         left = listed(directory)
         assert left == ({} if committed else prog.plain(step)), (what, committed, sorted(left))
         disk.end()
-    assert after > 30
+    assert after > 20
 
 
 def test_after_a_failed_waiting_hide_the_files_are_back(tmp_path):

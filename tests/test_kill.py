@@ -157,7 +157,7 @@ import errno, os, safepoint
 from safepoint.disk import Disk, SyncFailed
 
 class Failing(Disk):
-    def sync_files(self, paths):
+    def sync_files(self, paths, opened=()):
         paths = list(paths)
         if "set-00000002" in paths[0]:
             raise SyncFailed(errno.EIO, os.strerror(errno.EIO), paths[0])

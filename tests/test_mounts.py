@@ -62,7 +62,7 @@ def begin(volume: Volume, manifest: str = KINDS) -> Session:
 class LateDisk(Disk):
     """Begins to write when fsync says so. Otherwise small files are on the disk before the power can be cut."""
 
-    def start_writeback(self, paths: Iterable[str]) -> None:
+    def start_writeback(self, paths: Iterable[str], opened: object = ()) -> None:
         pass
 
 

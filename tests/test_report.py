@@ -35,7 +35,7 @@ from safepoint.disk import Disk
 
 class Full(Disk):
     full = False
-    def sync_files(self, paths):
+    def sync_files(self, paths, opened=()):
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), list(paths)[0])
         super().sync_files(paths)

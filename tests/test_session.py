@@ -11,6 +11,8 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -35,6 +37,7 @@ from safepoint import (
     SavePoint,
     Session,
     UsageError,
+    save,
 )
 from safepoint.disk import Disk, Place, SyncFailed
 from safepoint.record import Record, Root
@@ -1098,7 +1101,7 @@ def test_hide_returns_before_the_disk_has_done_its_work(start: Start, work: Path
     let_go = threading.Event()
 
     class Slow(Disk):
-        def sync_files(self, paths: Any) -> None:
+        def sync_files(self, paths: Any, opened: Any = ()) -> None:
             assert not self.slow or let_go.wait(10)
             super().sync_files(paths)
 
@@ -1279,12 +1282,127 @@ class Failing(Disk):
     def __init__(self, ending: str) -> None:
         self.ending = ending
 
-    def sync_files(self, paths: Any) -> None:
+    def sync_files(self, paths: Any, opened: Any = ()) -> None:
         for path in paths:
             if self.ending and path.endswith(self.ending):
                 self.ending = ""
                 raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)
             super().sync_files([path])
+
+
+class Meddler(Disk):
+    """Does something to the files of a set while they are being stored, in a save that begins when it is armed."""
+
+    def __init__(self, what: Callable[[], None]) -> None:
+        self.what: Callable[[], None] | None = None
+        self.armed = what
+
+    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
+        if self.what:
+            self.what()
+            self.what = None
+        return super().beside(work)
+
+
+def replaced(path: Path) -> None:
+    """By another file that looks the same, as rename does it."""
+    info, new = path.stat(), path.with_name(path.name + ".tmp")
+    new.write_bytes(path.read_bytes())
+    os.utime(new, ns=(info.st_mtime_ns, info.st_mtime_ns))
+    new.replace(path)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "victim", "why"),
+    [
+        ("run.zarr/\n", "set-00000002/files/run.zarr/meta", "run.zarr/meta was replaced after hide took it"),
+        ("run.zarr/\nbundle_from = 1\n", "set-00000002/files/run.zarr/meta", "run.zarr/meta was replaced"),
+        ("u.dat\nhistory.csv append\n", "../../history.csv", "history.csv was replaced after hide took it"),
+        ("u.dat\n", "set-00000002/files/u.dat", "u.dat was removed after hide took it"),
+    ],
+    ids=["in a directory", "in a directory, bundled", "append", "removed"],
+)
+def test_a_file_that_is_replaced_while_it_is_stored_is_noticed(
+    start: Start, work: Path, manifest: str, victim: str, why: str
+) -> None:
+    """G1: what was read and flushed must be what has the name, however alike the other one looks."""
+
+    def meddle() -> None:
+        path = Path(os.path.normpath(work / ROOT / victim))
+        path.unlink() if "removed" in why else replaced(path)
+
+    disk = Meddler(meddle)
+    session = start(manifest, disk=disk)
+    for step in range(2):
+        write(work, u_dat=str(step), run_zarr__meta=str(step), history_csv=f"{step}\n")
+        if step == 0:
+            session.hide(step, wait=True)
+    disk.what = disk.armed
+    session.hide(1)
+    with pytest.raises(SaveError, match=why):
+        session.wait()
+    assert sets(work) == [1]
+
+
+def test_of_many_files_only_some_are_open_at_once(tmp_path: Path) -> None:
+    """G6: with as few descriptors as a program may have left, everything is saved all the same."""
+    (tmp_path / ".safepoint").write_text("f*\nbundle_from = 1000\n")
+    program = """
+import resource
+from pathlib import Path
+import safepoint
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+session = safepoint.Session(".")
+session.restore()
+for step in range(3):
+    for k in range(100):
+        Path(f"f{k}").write_text(f"{step}")
+    session.hide(step, wait=True)
+session.restore()
+assert Path("f99").read_text() == "2"
+session.close()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Looking(Disk):
+    """Counts how often the sets are looked for."""
+
+    looks = 0
+
+    def listdir(self, path: str) -> list[str]:
+        self.looks += 1
+        return super().listdir(path)
+
+
+def test_a_set_that_was_never_committed_here_is_not_forgotten(tmp_path: Path) -> None:
+    """It stays while an older one may be that of all ranks; though no later prune looks again, its space is freed."""
+    disk, root, known, left = Looking(), Root(str(tmp_path)), save.Sets(), []
+    for number, agreed in ((1, 1), (2, 1), (3, 1), (4, 1), (5, 4)):
+        os.makedirs(root.stored(number, ""))
+        if number != 2:
+            Path(root.record(number)).touch()
+            record = Record(number, number, 0.0, 0.0, "", "", 0, 2, 0, (), ())
+            disk.looks = 0
+            save.prune(disk, root, record, 2, agreed, known)
+            left.append((number, disk.looks > 0, root.numbers(disk, "set")))
+    assert left == [(1, True, [1]), (3, True, [1, 2, 3]), (4, False, [1, 2, 3, 4]), (5, False, [4, 5])]
+    shutil.rmtree(root.side)
+
+
+def test_what_was_done_to_the_sets_beside_a_save_is_seen_by_the_next(start: Start, work: Path) -> None:
+    """After a failure, too: the set that failed, and what a removal that failed left."""
+    session = start("u.dat\nkeep = 1\n")
+    for step in range(6):
+        write(work, u_dat=str(step))
+        if step == 2:
+            (work / ROOT / "gone-00000002").write_text("not a directory")  # so that set 2 cannot get this name
+        if step == 4:
+            (work / ROOT / "gone-00000077").mkdir()
+            session._sets.forget()
+        session.hide(step, wait=True)
+    assert sets(work) == [6] and list((work / ROOT).glob("gone-*")) == []
 
 
 class FullFrom(Disk):
@@ -1425,7 +1543,12 @@ def test_after_a_failure_in_the_background_restore_gives_the_set_before(start: S
         point = session.restore()
         assert point and (point.number, point.step) == (1, 0)
         assert contents(work) == {"sub/": "", "sub/v.dat": "0", "u.dat": "0"}
+        assert (work / ROOT / "failed-00000002/files/u.dat").exists()  # until the next commit, for the user to see
         session.close()
+    session = start()
+    write(work, u_dat="3", sub__v_dat="3")
+    session.hide(1, wait=True)
+    assert sorted(path.name[:4] for path in (work / ROOT).glob("*-*")) == ["set-"] * 3  # the last one is prepared
 
 
 def test_finish_after_a_failure_never_passes_off_an_older_set_as_this_step(start: Start, work: Path) -> None:
@@ -1798,10 +1921,10 @@ def test_killed_in_the_first_hide_after_a_finished_run_the_result_is_put_back(tm
     first.finish(step=5)
 
     class Dies(Unproven):
-        def write(self, path: str, data: bytes) -> None:
+        def create(self, path: str) -> Any:
             if path.endswith("record.json.new"):
                 raise KeyboardInterrupt
-            super().write(path, data)
+            return super().create(path)
 
         def remove_tree(self, path: str) -> None:
             raise KeyboardInterrupt

@@ -18,7 +18,13 @@ from mounts import Volume
 from program import SHAPES_AND_KINDS, Program, Violation, listed, restart
 from test_crash import killed, nothing_lost, recorded, survives
 from test_cuts import cut_at_calls
-from test_faults import after_a_failed_fsync_nothing_was_committed, count_operations, fail, previous_set_stays
+from test_faults import (
+    after_a_failed_fsync_nothing_was_committed,
+    count_operations,
+    fail,
+    power_cuts_after_a_failure,
+    previous_set_stays,
+)
 from test_kinds import stopped_after
 from test_mpi import HERE, mpiexec
 from test_states import STEPS as TRACED_STEPS
@@ -149,7 +155,7 @@ def a_writer_that_goes_on(where: Path, every: int) -> None:
     """It writes to a file that hide has taken, before that is stored."""
 
     class Slow(FaultDisk):
-        def sync(self, files: object, directories: object = ()) -> None:
+        def sync(self, files: object, directories: object = (), opened: object = ()) -> None:
             for path in where.rglob("set-*/files/u.dat"):
                 path.write_bytes(b"changed, and longer than it was")
             super().sync(files, directories)  # type: ignore[arg-type]
@@ -237,6 +243,7 @@ CAUGHT_BY: dict[str, Check] = {
     "first directories not flushed": power_cuts_in_a_first_set,
     "restore deletes what the set does not have": strays,
     "a changed file is stored all the same": a_writer_that_goes_on,
+    "files go back before their set is failed for good": power_cuts_after_a_failure,
 }
 
 

@@ -35,7 +35,7 @@ def apply(name: str, put: Set = setattr) -> None:
 @variant
 def no_fsync_of_files(put: Set) -> None:
     for disk in (Disk, FaultDisk):
-        put(disk, "sync_files", lambda self, paths: None)
+        put(disk, "sync_files", lambda self, paths, opened=(): None)
 
 
 @variant
@@ -58,8 +58,8 @@ def no_fsync_of_the_bundle(put: Set) -> None:
 def _flushed_without(put: Set, name: str) -> None:
     sync = Disk.sync
 
-    def without(self: Disk, files: Any, directories: Any = ()) -> None:
-        sync(self, [path for path in files if not path.endswith(name)], directories)
+    def without(self: Disk, files: Any, directories: Any = (), opened: Any = ()) -> None:
+        sync(self, [path for path in files if not path.endswith(name)], directories, opened)
 
     put(Disk, "sync", without)
 
@@ -137,10 +137,10 @@ def greatest_number_of_any_rank_instead_of_the_newest_common(put: Set) -> None:
 def a_failed_fsync_swallowed(put: Set) -> None:
     sync = FaultDisk.sync_files
 
-    def deaf(self: FaultDisk, paths: Any) -> None:
+    def deaf(self: FaultDisk, paths: Any, opened: Any = ()) -> None:
         for path in paths:
             with contextlib.suppress(OSError):
-                sync(self, [path])
+                sync(self, [path], opened)
 
     put(FaultDisk, "sync_files", deaf)
 
@@ -207,4 +207,31 @@ def restore_deletes_what_the_set_does_not_have(put: Set) -> None:
 
 @variant
 def a_changed_file_is_stored_all_the_same(put: Set) -> None:
-    put(store, "_unchanged", lambda disk, file, full, size: file._replace(size=size))
+    def as_it_is(disk: Any, content: Any, source: Any, size: int) -> Any:
+        return content.file._replace(size=size, mode=disk.stat_of(source).st_mode)
+
+    put(store, "_unchanged", as_it_is)
+
+
+@variant
+def files_go_back_before_their_set_is_failed_for_good(put: Set) -> None:
+    put_back = save.put_back
+
+    class Hasty:
+        """Does not flush the directory of the sets, until the files are back."""
+
+        def __init__(self, disk: Any, root: Any) -> None:
+            self.disk, self.root, self.moved = disk, root, False
+
+        def sync_dir(self, path: str) -> None:
+            if self.moved or path != self.root.path:
+                self.disk.sync_dir(path)
+
+        def rename(self, source: str, target: str) -> None:
+            self.moved = True
+            self.disk.rename(source, target)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.disk, name)
+
+    put(save, "put_back", lambda disk, root, *rest: put_back(Hasty(disk, root), root, *rest))
