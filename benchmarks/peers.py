@@ -12,6 +12,9 @@ more than what is measured. Medians, with least and most. What is shown is
     done       until the way itself says that all is done; durable only where the table of flushes says so
     restore    until the arrays are in memory again, from the page cache, as after a kill
 
+On the fresh images also: the program's saves from end to end, and its next write after `hide` (`end_to_end.py`), and
+`restore` alone against `cp` of the same file (`throughput.py`).
+
 torch and orbax are measured if they are installed. `--results` writes a page in Markdown, and plots.
 """
 
@@ -27,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -37,8 +41,10 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import end_to_end
 import mounts
 from protagonists import WAYS
+from throughput import restored
 
 HERE = Path(__file__).parent
 OURS, REPLACE, ASYNC, PLAIN, LIMIT = (
@@ -74,6 +80,9 @@ class Place:
     system: str
     cases: dict[str, dict[str, Times]] = field(default_factory=dict)
     ranks: dict[int, dict[str, Times]] = field(default_factory=dict)
+    saves: Times = field(default_factory=dict)  # of a whole run, by way
+    next_write: Times = field(default_factory=dict)
+    restored: Times = field(default_factory=dict)  # 512 MB, by safepoint and by cp
 
 
 class Worker:
@@ -122,7 +131,7 @@ def ready(size: int) -> None:
 
 
 def measure(case: Case, ways: list[str], where: Path, rounds: int) -> dict[str, Times]:
-    found: dict[str, Times] = {way: {quantity: [] for quantity in QUANTITIES} for way in ways}
+    found: dict[str, Times] = {way: defaultdict(list) for way in ways}
     with ExitStack() as stack:
         workers = []
         for number, way in enumerate(ways):
@@ -327,6 +336,10 @@ def of_place(name: str, where: Path, ways: list[str], *, quick: bool) -> Place:
         say(f"\n{name}, {number} ranks x 64 MB, ms")
         for way in some:
             say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
+    if not quick and name != "here":
+        place.saves = end_to_end.all_saves(where, 3)
+        place.next_write = end_to_end.next_write(where, 7)
+        place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 5, cold=False), strict=True))
     return place
 
 

@@ -38,6 +38,7 @@ class Way:
 
     def __init__(self, work: Path, arrays: Arrays) -> None:
         self.work, self.arrays, self.step, self.write = work, arrays, 0, 0.0
+        self.noted: dict[str, float] = {}  # seconds of other parts of a save
 
     def save(self) -> None:
         raise NotImplementedError
@@ -80,8 +81,10 @@ class Limit(Way):
             self.put(self.work / f"{name}.tmp.npy", array)
         for name in self.arrays:
             fsync(self.work / f"{name}.tmp.npy")
+        begin = time.perf_counter()
         for name in self.arrays:
             os.rename(self.work / f"{name}.tmp.npy", self.path(name))
+        self.noted["renames"] = time.perf_counter() - begin
 
 
 class Replace(Way):
@@ -287,7 +290,7 @@ def save(way: Way) -> dict[str, float]:
     way.wait()
     done = time.perf_counter() - begin
     way.step += 1
-    return {"write": way.write, "blocked": blocked, "done": done}
+    return {"write": way.write, "blocked": blocked, "done": done, **way.noted}
 
 
 def restore(way: Way) -> dict[str, float]:

@@ -97,10 +97,31 @@ def _set_direct(descriptor: int, on: bool) -> bool:
     return bool(flags & os.O_DIRECT)
 
 
+_held: set[BinaryIO] = set()  # what `Disk.opened` keeps open
+
+
+def _let_go() -> None:
+    """In a child: a worker that the program forks would keep the space of these files, long after they are removed."""
+    while _held:
+        _held.pop().close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
 def _itself(path: str, flags: int) -> int:
     """Open the file of this name: not what a symbolic link that took its place points to, and without waiting for
     somebody who writes into a fifo that did."""
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if sys.platform == "win32":
+        return os.open(path, flags)
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except BlockingIOError:  # a lease, which is given back to who waits for it
+        descriptor = os.open(path, flags | os.O_NOFOLLOW)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.set_blocking(descriptor, True)
+    return descriptor
 
 
 class Disk:
@@ -137,8 +158,9 @@ class Disk:
     def opened(self, paths: Iterable[str]) -> Iterator[Mapping[str, BinaryIO]]:
         """These files, all open at once, or only the first of them: a process may have only so many, and the program
         needs some too. None on Windows, where a file that is open cannot be renamed."""
+        files: dict[str, BinaryIO] = {}
         with contextlib.ExitStack() as stack:
-            files: dict[str, BinaryIO] = {}
+            stack.callback(lambda: _held.difference_update(files.values()))
             for path in paths if sys.platform != "win32" else ():
                 try:
                     file = stack.enter_context(self.open(path))
@@ -150,6 +172,7 @@ class Disk:
                     file.close()
                     break
                 files[path] = file
+                _held.add(file)
             yield files
 
     def read(self, path: str) -> bytes:
@@ -236,13 +259,15 @@ class Disk:
 
     def _remove_directory(self, path: str) -> None:
         try:
-            entries = self.entries(path)
+            self._empty(path)
         except PermissionError:
             _allow_writing(path)
-            entries = self.entries(path)
-        for name, is_directory in entries:
-            (self._remove_directory if is_directory else self.remove)(os.path.join(path, name))
+            self._empty(path)
         self.rmdir(path)
+
+    def _empty(self, path: str) -> None:
+        for name, is_directory in self.entries(path):
+            (self._remove_directory if is_directory else self.remove)(os.path.join(path, name))
 
     def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
         """Let `target` share the blocks of `source` (XFS, btrfs); False where that cannot be, and nothing was done."""

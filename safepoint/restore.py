@@ -140,6 +140,8 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
             if disk.exists(root.record(number)) or (newest and number < newest.number):
                 continue
             try:
+                if number in how.spoilt:
+                    raise Damaged("its fsync failed, or its files were written to while it was stored")
                 taken = _provably_whole(disk, root, number, place, first=newest is None)
                 newest = save.secure(disk, root, taken, newest, how, begun=True)
                 candidates[position] = Candidate(number, newest)

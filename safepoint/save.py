@@ -227,12 +227,12 @@ def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set")
     What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
     """
     kept = os.path.join(root.state(state, number), "files")
-    if state == "failed":
-        # The name before its files leave it: else a power cut could bring back a committed set without them. That this
-        # may fail too, on a disk that has failed, is no reason to keep the files from the program.
-        with contextlib.suppress(SyncFailed):
-            disk.sync_dir(root.path)
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
+        if state == "failed":
+            # The name before its files leave it: else a power cut could bring back a committed set without them. That
+            # this may fail too, on a disk that has failed, is no reason to keep the files from the program.
+            with contextlib.suppress(SyncFailed):
+                disk.sync_dir(root.path)
         if disk.exists(kept):
             _move_missing(disk, kept, root.work)
         drop(disk, root, [number], state)
@@ -280,6 +280,7 @@ def secure(
                 state = fail(disk, root, number)
         except OSError:  # the error of the save is the one to report
             stuck = True  # and the set may be committed: then its files must not leave it
+            how.spoilt.add(number)
         if isinstance(error, SyncFailed):  # what is in W now, or stayed there
             there = ("append", "move") if give_back else ("append",)
             remember_lost(how, (item for item in taken.files if item.kind in there))
@@ -294,7 +295,10 @@ def secure(
 
 
 def fail(disk: Disk, root: Root, number: int) -> str:
-    """Give a set a name that nobody restores, in one step: a kill must not leave a half that looks damaged."""
+    """Give a set a name that nobody restores, in one step: a kill must not leave a half that looks damaged.
+
+    On error it may have its old name still.
+    """
     failed = root.state("failed", number)
     if disk.exists(failed):  # of an earlier run, which had a set of this number too
         disk.remove_tree(failed)
@@ -379,14 +383,16 @@ def prune(
         sets.committed.append(record.number)
     old = [number for number in (*sets.committed[:-keep], *sets.others) if number < agreed]
     drop(disk, root, old)
+    if looks and fresh:
+        drop(disk, root, root.numbers(disk, "failed"), "failed")
+    if looks and disk.exists(root.baseline):  # it speaks of the time before the first set
+        disk.remove(root.baseline)
     if old:
         sets.committed, sets.others = ([n for n in some if n not in old] for some in (sets.committed, sets.others))
     _remove_second_copies(disk, root, record)
-    if looks:
-        for state in ("failed", "gone") if fresh else ("gone",):
-            drop(disk, root, root.numbers(disk, state), state)
-        if disk.exists(root.baseline):  # it speaks of the time before the first set
-            disk.remove(root.baseline)
+    for number in root.numbers(disk, "gone") if looks else ():
+        with contextlib.suppress(OSError):  # what could not be removed before may still not be
+            disk.remove_tree(root.state("gone", number))
     sets.known = fresh
 
 
@@ -405,7 +411,7 @@ def _remove_second_copies(disk: Disk, root: Root, record: Record) -> None:
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
     """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
     gone = {number: root.state("gone", number) for number in numbers}
-    for number, path in gone.items() if state != "gone" else ():
+    for number, path in gone.items():
         try:
             disk.rename(root.state(state, number), path)
         except OSError:

@@ -109,6 +109,7 @@ class Session:
         self._closed, self._left = "", False
         self._adopted = False
         self._sets = save.Sets()
+        self._failed_before: list[int] = []  # sets of another life
         self._began = time.time()  # until the first line of the log has said so
         self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
@@ -279,6 +280,7 @@ class Session:
                 if left:
                     logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)
                 restore.clear_stage(disk, root)
+                self._failed_before = root.numbers(disk, "failed")
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture
@@ -343,6 +345,10 @@ class Session:
         try:
             point = self._hide(step, wait)
             return point
+        except BaseException:
+            if self._left_behind(before + 1):
+                self._hidden = before + 1
+            raise
         finally:
             end = time.perf_counter()
             if self._active and self._number > before:  # else there was nothing to hide, or it was refused at once
@@ -351,6 +357,16 @@ class Session:
                 self._since = end
                 if self._when:
                     self._when.saved(begin, end, waited=self._flight is None)
+
+    def _left_behind(self, number: int) -> bool:
+        """Whether files that a `hide` has taken, and that could not be saved, are not back in W."""
+        disk, root = self._disk, self._root
+        states = ("set",) if number in self._failed_before else ("set", "failed")
+        kept = [os.path.join(root.state(state, number), "files") for state in states]
+        try:
+            return self._active and any(disk.exists(path) and disk.listdir(path) for path in kept)
+        except OSError:
+            return True
 
     def _hide(self, step: SupportsIndex | None, wait: bool) -> SavePoint | None:
         peers, number, find = self._peers, self._number + 1, save.Found()

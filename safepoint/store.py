@@ -29,6 +29,7 @@ from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
 OPEN = 64  # files that are open at once, each for its flush and its checksum together
+GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}  # what a name says that is no file any more
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
 
 
@@ -39,6 +40,7 @@ class How:
     version: str = ""  # of the library
     pack_threads: int = 1  # 0: one for each core
     bundle_from: int = 100  # so many small files are worth a bundle
+    spoilt: set[int] = field(default_factory=set)  # sets that must not be completed, and could not be renamed
     prefixes: dict[str, codec.Prefix] = field(default_factory=dict)  # of the append files of the last set, by path
     stored: dict[str, codec.Prefix] = field(default_factory=dict)  # of those of the set that is not yet committed
     lost: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # rule (4): inode, and time if that tells
@@ -60,7 +62,9 @@ class Content(NamedTuple):
     file: StoredFile
     full: str  # where it is
     level: int | None = None  # to compress it with
-    inode: int | None = None  # which its name must still have when it has been read; None: nobody else knows its name
+    ours: bool = False  # nobody else knows its directory; in any other the program could replace it
+    local: bool = False  # inodes and links can be relied on
+    inode: int = 0  # which it had when it was taken
 
 
 def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False) -> Record:
@@ -68,11 +72,19 @@ def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False
     process may have died while it stored this set."""
     number, new = taken.number, root.record(taken.number) + ".new"
     how.stored.clear()
+    how.spoilt.discard(number)  # another set of this number
     for leftover in (os.path.join(root.set(number), "packed"), root.bundle(number), new) if begun else ():
         if disk.exists(leftover):
             disk.remove_tree(leftover)
-    contents = list(contents_of(disk, root, taken.files, root.stored(number, "")))
-    _refuse_open(disk, root, taken, contents)
+    with _refusing_lost(root):
+        local = taken.mount is not None
+        contents = list(contents_of(disk, root, taken.files, root.stored(number, ""), local=local))
+        _refuse_open(disk, root, taken, contents)
+        return _stored(disk, root, taken, contents, how)
+
+
+def _stored(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content], how: How) -> Record:
+    number, new = taken.number, root.record(taken.number) + ".new"
     small = _small(contents, how)
     early = [c for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
     rest = [c for c in contents if not c.file.has_bytes or c.level is not None or c.file.path in small]
@@ -124,24 +136,25 @@ def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
     return sorted(every, reverse=True)
 
 
-def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str) -> Iterator[Content]:
-    """Every file, directory and link of a set, below `base`, or in W if it stays there."""
+def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str, *, local: bool) -> Iterator[Content]:
+    """Every file, directory and link of a set, below `base`, or in W if it stays there. `local`: inodes tell files
+    apart, which those of some FUSE and network file systems do not, as they come and go with the cache."""
     in_place = base == root.work
     for item in items:
         if item.kind == "append":
             full = os.path.join(root.work, item.path)
-            info = disk.stat(full)
-            file = StoredFile(item.path, "append", item.size, mode=info.st_mode, mtime_ns=item.mtime_ns)
-            yield Content(file, full, inode=info.st_ino)
+            mode = disk.stat(full).st_mode
+            file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns)
+            yield Content(file, full, None, False, local, item.inode)
         else:
             full = os.path.join(base, item.path)
             if not item.tree:  # as it was when it was taken; its mode is seen when it is read
                 file = StoredFile(item.path, "file", item.size, mtime_ns=item.mtime_ns)
-                yield Content(file, full, item.compress if item.size else None, item.inode if in_place else None)
+                yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
                 continue
             info = disk.stat(full)
             for file, inner, inode in _walk(disk, item.path, full, full, info.st_dev, info):
-                yield Content(file, inner, item.compress if file.size else None, inode)
+                yield Content(file, inner, item.compress if file.size else None, False, local, inode)
 
 
 def _walk(
@@ -248,18 +261,31 @@ def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> Sto
         raise special(file.path, info.st_mode)
     if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
         raise RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
-    if content.inode is not None:
+    if not content.ours:
         _refuse_another(disk, content, info.st_ino)
-    elif not info.st_nlink:
+    elif content.local and not info.st_nlink:
         raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
     return file._replace(mode=info.st_mode)
 
 
 def _refuse_another(disk: Disk, content: Content, inode: int) -> None:
-    """Unless the file that was read, of this inode, is the one that was seen, and has the name still."""
-    now = disk.stat(content.full).st_ino if disk.exists(content.full) else None
-    if not inode == content.inode == now:
+    """Unless the file that was read, which is still open and so keeps its inode, is the one that was taken, and has its
+    name still."""
+    if inode != disk.stat(content.full).st_ino or (content.local and inode != content.inode):
         raise RefusedFileError(f"{content.file.path} was replaced after hide took it: something else writes to it")
+
+
+@contextlib.contextmanager
+def _refusing_lost(root: Root) -> Iterator[None]:
+    """A file that is not there any more, or something else under its name, is no fault of the disk: the next start must
+    not find the rest whole."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SyncFailed) or error.errno not in GONE:
+            raise
+        text = f"{root.shown(error.filename)} was removed or replaced after hide took it: {error.strerror}"
+        raise RefusedFileError(text) from error
 
 
 def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
@@ -328,7 +354,8 @@ def _write_back(disk: Disk, sink: Any) -> codec.Tick:
 
 def keep_in_place(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
     """Make files durable where they are, in W; what the finish mark has to say of them."""
-    contents = list(contents_of(disk, root, items, root.work))
+    local = disk.place(root.work).mount is not None
+    contents = list(contents_of(disk, root, items, root.work, local=local))
     files = {c.file.path: c.file for c in contents}
     try:
         for batch in _batches([c for c in contents if c.file.has_bytes]):

@@ -245,6 +245,28 @@ def test_a_link_or_a_fifo_that_took_the_place_of_a_file_is_never_read_for_it(tmp
         assert file.read(1) in (b"", None)
 
 
+LEASED = """
+import fcntl, signal
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+signal.signal(signal.SIGIO, lambda *_: fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("leased", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@needs_linux
+def test_a_file_that_is_leased_is_waited_for(tmp_path: Path) -> None:
+    """As a file server does: it gives the lease back to who wants to open the file."""
+    path = tmp_path / "leased"
+    path.write_bytes(b"x")
+    with child(LEASED, path) as other:
+        assert other.stdout and other.stdout.readline() == "leased\n"
+        with disk.open(str(path)) as file:
+            assert file.read() == b"x"
+
+
 HELD = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
@@ -290,10 +312,11 @@ if os.geteuid() == 0:  # who may do everything: nothing would be tested
     os.chown(".", 65534, 65534)
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.makedirs("tree/a/b")
+os.makedirs("tree/c/d")
 for name in ("tree/file", "tree/a/b/file"):
     open(name, "x").close()
     os.chmod(name, 0o400)
-for name, mode in (("tree/a/b", 0o500), ("tree/a", 0), ("tree", 0o500)):
+for name, mode in (("tree/a/b", 0o500), ("tree/a", 0), ("tree/c", 0o600), ("tree", 0o500)):
     os.chmod(name, mode)
 try:
     os.unlink("tree/file")

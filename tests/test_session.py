@@ -38,8 +38,9 @@ from safepoint import (
     Session,
     UsageError,
     save,
+    store,
 )
-from safepoint.disk import Disk, Place, SyncFailed
+from safepoint.disk import NONE, Disk, Place, SyncFailed
 from safepoint.record import Record, Root
 from safepoint.restore import verify
 
@@ -1313,23 +1314,33 @@ def replaced(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "victim", "why"),
+    ("manifest", "victim", "what", "when"),
     [
-        ("run.zarr/\n", "set-00000002/files/run.zarr/meta", "run.zarr/meta was replaced after hide took it"),
-        ("run.zarr/\nbundle_from = 1\n", "set-00000002/files/run.zarr/meta", "run.zarr/meta was replaced"),
-        ("u.dat\nhistory.csv append\n", "../../history.csv", "history.csv was replaced after hide took it"),
-        ("u.dat\n", "set-00000002/files/u.dat", "u.dat was removed after hide took it"),
+        ("run.zarr/\n", "set-00000002/files/run.zarr/meta", "replaced", "while it is open"),
+        ("run.zarr/\nbundle_from = 1\n", "set-00000002/files/run.zarr/meta", "replaced", "while it is open"),
+        ("run.zarr/\n", "set-00000002/files/run.zarr/meta", "removed", "before it is opened"),
+        ("run.zarr/\n", "set-00000002/files/run.zarr/meta", "removed", "while it is open"),
+        ("u.dat\nhistory.csv append\n", "../../history.csv", "replaced", "while it is open"),
+        ("u.dat\nhistory.csv append\n", "../../history.csv", "replaced", "before it is opened"),
+        ("u.dat\n", "set-00000002/files/u.dat", "removed", "before it is opened"),
+        ("u.dat\n", "set-00000002/files/u.dat", "removed", "while it is open"),
+        ("u.dat\n", "set-00000002/files/u.dat", "a link", "before it is opened"),
     ],
-    ids=["in a directory", "in a directory, bundled", "append", "removed"],
 )
-def test_a_file_that_is_replaced_while_it_is_stored_is_noticed(
-    start: Start, work: Path, manifest: str, victim: str, why: str
+def test_a_file_that_is_replaced_after_hide_took_it_is_noticed(
+    start: Start, work: Path, monkeypatch: pytest.MonkeyPatch, manifest: str, victim: str, what: str, when: str
 ) -> None:
-    """G1: what was read and flushed must be what has the name, however alike the other one looks."""
+    """G1: what was read and flushed must be what has the name, however alike the other one looks. The set is not
+    stored, and no later start completes it."""
 
     def meddle() -> None:
         path = Path(os.path.normpath(work / ROOT / victim))
-        path.unlink() if "removed" in why else replaced(path)
+        if what == "replaced":
+            replaced(path)
+            return
+        path.unlink()
+        if what == "a link":
+            path.symlink_to(work / "elsewhere")
 
     disk = Meddler(meddle)
     session = start(manifest, disk=disk)
@@ -1337,11 +1348,28 @@ def test_a_file_that_is_replaced_while_it_is_stored_is_noticed(
         write(work, u_dat=str(step), run_zarr__meta=str(step), history_csv=f"{step}\n")
         if step == 0:
             session.hide(step, wait=True)
-    disk.what = disk.armed
+    if when == "while it is open":
+        disk.what = disk.armed
+    else:
+        contents_of = store.contents_of
+
+        def look(*arguments: Any, **options: Any) -> list[store.Content]:
+            if what == "replaced":
+                meddle()
+            contents = list(contents_of(*arguments, **options))
+            if what != "replaced":
+                meddle()
+            return contents
+
+        monkeypatch.setattr(store, "contents_of", look)
     session.hide(1)
-    with pytest.raises(SaveError, match=why):
+    with pytest.raises(SaveError, match=r"(replaced|removed) after hide took it"):
         session.wait()
+    monkeypatch.undo()
     assert sets(work) == [1]
+    kill(session)
+    point = start().restore()
+    assert point and point.number == 1
 
 
 def test_of_many_files_only_some_are_open_at_once(tmp_path: Path) -> None:
@@ -1364,6 +1392,111 @@ session.close()
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+class Stuck(Disk):
+    """The flush of set 2 fails, and after that the set cannot be renamed; or a descriptor is lacking for its root."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.on = how, False
+
+    def sync_files(self, paths: Any, opened: Any = NONE) -> None:
+        paths = list(paths)
+        if self.on and self.how == "not renamed" and "set-00000002/files" in paths[0]:
+            raise SyncFailed(errno.ENOSPC, os.strerror(errno.ENOSPC), paths[0])
+        super().sync_files(paths, opened)
+
+    def rename(self, source: str, target: str) -> None:
+        if self.on and "failed-" in target and self.how == "not renamed":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+        super().rename(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        if self.on and path.endswith(ROOT) and self.how == "no descriptor":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        super().sync_dir(path)
+
+
+@pytest.mark.parametrize("how", ["not renamed", "no descriptor"])
+@pytest.mark.parametrize("then", ["finish", "restore", "again"])
+def test_files_that_cannot_go_back_are_never_forgotten(start: Start, work: Path, how: str, then: str) -> None:
+    """G4, G7: the error says where they are; no older step passes for this one, and its set is not completed."""
+    disk = Stuck(how)
+    session = start("u.dat\nkeep = 1\n", disk=disk)
+    write(work, u_dat="1")
+    session.hide(1, wait=True)
+    write(work, u_dat="2")
+    disk.on = True
+    with pytest.raises(SaveError) as caught:
+        session.hide(2, wait=True)
+    disk.on = False
+    where = "set-00000002" if how == "not renamed" else "failed-00000002"
+    assert f"is in {ROOT}/{where}/files" in str(caught.value).replace("are in", "is in"), caught.value
+    assert (work / ROOT / where / "files/u.dat").read_text() == "2"
+    if then == "finish":
+        with pytest.raises(SaveError, match="the files of set 2 were hidden and could not be saved"):
+            session.finish(2)
+    elif then == "restore":
+        point = session.restore()
+        assert point and point.number == 1 and contents(work) == {"u.dat": "1"} and sets(work) == [1]
+    else:
+        write(work, u_dat="3")
+        session.hide(3, wait=True)
+        assert sets(work) == [3] and not (work / ROOT / where).exists()
+        session.finish(3)
+        assert contents(work) == {"u.dat": "3"}
+
+
+def test_a_worker_that_is_forked_during_a_save_holds_none_of_its_files(start: Start, work: Path) -> None:
+    """Their space could not be freed as long as it lives."""
+    held: list[str] = []
+
+    def fork() -> None:
+        reader, writer = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                for name in os.listdir("/proc/self/fd"):
+                    with suppress(OSError):  # that of this look itself
+                        path = os.readlink(f"/proc/self/fd/{name}")
+                        if "/set-" in path:
+                            os.write(writer, f"{path}\n".encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with open(reader) as told:
+            held.extend(told)
+        os.waitpid(child, 0)
+
+    disk = Meddler(fork)
+    session = start("*.dat\n", disk=disk)
+    write(work, u_dat="1", v_dat="1")
+    disk.what = disk.armed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads
+        session.hide(1, wait=True)
+    assert disk.what is None and held == []
+
+
+def test_what_cannot_be_removed_does_not_keep_the_rest(
+    start: Start, work: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of an older set that somebody sits in, say."""
+    remove_tree = Disk.remove_tree
+
+    def refuse(self: Disk, path: str) -> None:
+        if path.endswith("gone-00000077"):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), path)
+        remove_tree(self, path)
+
+    session = start("u.dat\nkeep = 1\n")
+    (work / ROOT / "gone-00000077").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "remove_tree", refuse)
+        for step in range(3):
+            write(work, u_dat=str(step))
+            session.hide(step, wait=True)
+    assert sets(work) == [3] and session._sets.known
+    assert not (work / ROOT / "baseline.json").exists() and not [text for level, text in said if level == "WARNING"]
 
 
 class Looking(Disk):
