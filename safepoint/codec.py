@@ -216,7 +216,7 @@ class Bundle:
 
     def add(self, source: Any, path: str, size: int, mode: int, mtime_ns: int) -> tuple[int, int, str]:
         """Append a file of `size` bytes, at most a quarter of BLOCK. Where they begin in the tar, how many there really
-        were (one more is looked for), and their checksum."""
+        were (more are not looked for: the size of the file tells that), and their checksum."""
         header = tar_header(path, size, mode & 0o7777, mtime_ns // 10**9)
         if self._used + len(header) + size + TAR_BLOCK > len(self._buffer):
             self._write()
@@ -224,7 +224,7 @@ class Bundle:
         self._buffer[self._used : start] = header
         count = 0
         with naming(source.name):  # a read may stop half way, on a network file system
-            while more := source.readinto(self._buffer[start + count : start + size + 1]):
+            while count < size and (more := source.readinto(self._buffer[start + count : start + size])):
                 count += more
         text = xxhash.xxh3_128_hexdigest(self._buffer[start : start + count])
         filled = -size % TAR_BLOCK

@@ -116,12 +116,9 @@ def _itself(path: str, flags: int) -> int:
     if sys.platform == "win32":
         return os.open(path, flags)
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
     except BlockingIOError:  # a lease, which is given back to who waits for it
-        descriptor = os.open(path, flags | os.O_NOFOLLOW)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.set_blocking(descriptor, True)
-    return descriptor
+        return os.open(path, flags | os.O_NOFOLLOW)
 
 
 class Disk:

@@ -426,12 +426,16 @@ class Session:
         """Whether this rank cannot save in the background."""
         if not self._background or (self._active and self._committed is None):
             return True
-        if self._active and self._thread is None:
+        return self._active and not self._begin_saver()
+
+    def _begin_saver(self) -> bool:
+        """Whether there is a saver thread: known before a file has moved."""
+        if self._thread is None:
             try:
                 self._thread = _Saver()
-            except RuntimeError:  # no thread to be had: known before a file has moved
-                return True
-        return False
+            except RuntimeError:  # none to be had
+                return False
+        return True
 
     def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
         first = self._committed is None
@@ -523,6 +527,8 @@ class Session:
         self._committed, self._agreed, self._hidden = record, number, number
         if record:
             self._prune(record, number)
+            if self._background:
+                self._begin_saver()  # so that the next `hide` need not
 
     def _save(self, taken: Taken, agreed: int) -> Record:
         """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""

@@ -96,13 +96,14 @@ def _stored(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content], h
     with _in_flight(disk, batches[-1]) as opened:
         described |= _described(disk, root, number, [*batches[-1], *rest], small, how, opened)
         files = [described[content.file.path] for content in contents]
-        kept = {file.path: root.where(number, file) for file in files if file.has_bytes}
+        kept = {root.where(number, file) for file in files if file.has_bytes and file.kept != "tar"}
+        kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
         whose = taken.rank, taken.ranks, taken.saver
         head = number, taken.step, taken.time, time.time(), taken.host, how.version
         record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
-        late = sorted({*kept.values(), new}.difference(content.full for content in early))
+        late = sorted(kept.difference(content.full for content in early))
         # The names too, of every directory down to each file: else they could be durable and not be found.
-        names = ways((os.path.dirname(full) for full in (*kept.values(), new)), {root.set(number), root.work})
+        names = ways(map(os.path.dirname, kept), {root.set(number), root.work})
         with disk.create(new) as sink:
             write_all(sink, dump(record))
             disk.sync(late, names, {new: sink})
@@ -250,12 +251,12 @@ def checksummed(disk: Disk, content: Content, how: How, opened: BinaryIO | None 
             _refuse_another(disk, content, inode)
             return file._replace(checksum=digest)
         size, digest = codec.copy(source, limit=file.size)
-        file = _unchanged(disk, content, source, size)
-    return file._replace(checksum=digest, stored_size=size)
+        mode = _unchanged(disk, content, source, size)
+    return file._replace(mode=mode, checksum=digest, stored_size=size)
 
 
-def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> StoredFile:
-    """With the mode of what was read. Raises `RefusedFileError` if by now it is not what was taken."""
+def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> int:
+    """The mode of what was read. Raises `RefusedFileError` if by now it is not what was taken."""
     file, info = content.file, disk.stat_of(source)
     if not stat.S_ISREG(info.st_mode):
         raise special(file.path, info.st_mode)
@@ -265,7 +266,7 @@ def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> Sto
         _refuse_another(disk, content, info.st_ino)
     elif content.local and not info.st_nlink:
         raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
-    return file._replace(mode=info.st_mode)
+    return info.st_mode
 
 
 def _refuse_another(disk: Disk, content: Content, inode: int) -> None:
@@ -300,8 +301,9 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
                 with disk.open(content.full) as source:
                     mode = disk.stat_of(source).st_mode
                     offset, size, digest = bundle.add(source, file.path, file.size, mode, file.mtime_ns)
-                    file = _unchanged(disk, content, source, size)
-                files[file.path] = file._replace(checksum=digest, kept="tar", stored_size=size, offset=offset)
+                    _unchanged(disk, content, source, size)
+                file = file._replace(mode=mode, checksum=digest, kept="tar", stored_size=size, offset=offset)
+                files[file.path] = file
             bundle.close()
     except OSError as error:
         if error.errno not in NO_ROOM:
@@ -323,7 +325,8 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
             with disk.create(target) as sink:
                 tick = _write_back(disk, sink)
                 size, digest = codec.pack(source, sink, level, file.size, how.pack_threads, tick)
-            file = _unchanged(disk, content, source, size)._replace(checksum=digest, stored_size=size)
+            mode = _unchanged(disk, content, source, size)
+        file = file._replace(mode=mode, checksum=digest, stored_size=size)
         packed = disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
             return file._replace(kept="zst", stored_size=packed)
