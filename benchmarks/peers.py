@@ -10,11 +10,11 @@ more than what is measured. Medians, with least and most. What is shown is
     blocked    from the beginning of the save until the program could go on
     extra      blocked - write: what the protection costs the program
     done       until the way itself says that all is done; durable only where the table of flushes says so. safepoint
-               has removed an older set by then; when it was durable is told apart, under "The goals"
+               has removed an older set by then
     restore    until the arrays are in memory again, from the page cache, as after a kill
 
-On the fresh images also: the program's saves from end to end, and its next write after `hide` (`end_to_end.py`), and
-`restore` alone against `cp` of the same file (`throughput.py`).
+On the fresh images also, with more rounds, since fewer ways take turns: when a set is durable, the program's saves from
+end to end, its next write after `hide` (`end_to_end.py`), and `restore` alone against `cp` (`throughput.py`).
 
 torch and orbax are measured if they are installed. `--results` writes a page in Markdown, and plots.
 """
@@ -49,7 +49,6 @@ from throughput import restored
 
 HERE = Path(__file__).parent
 OURS, REPLACE, ASYNC = "safepoint", "temporary, fsync, os.replace", "torch DCP async_save"
-RECORD = "limit: sets with a record"
 WARM = 64 << 20, 1 << 30  # bytes of memory that are touched before a turn: three times what is saved, within these
 QUANTITIES = ("write", "blocked", "extra", "done", "restore")
 
@@ -66,7 +65,7 @@ class Case:
         return each if self.count == 1 else f"{self.count} x {each}"
 
 
-CASES = (Case(1, 1 << 20, 9), Case(1, 64 << 20, 5), Case(1, 512 << 20, 4), Case(1000, 16 << 10, 3))
+CASES = (Case(1, 1 << 20, 7), Case(1, 64 << 20, 5), Case(1, 512 << 20, 3), Case(1000, 16 << 10, 3))
 RANKS = (2, 4, 8)
 LARGE = 256 << 20
 Times = dict[str, list[float]]
@@ -80,6 +79,7 @@ class Place:
     system: str
     cases: dict[str, dict[str, Times]] = field(default_factory=dict)
     ranks: dict[int, dict[str, Times]] = field(default_factory=dict)
+    durable: dict[str, Times] = field(default_factory=dict)  # by case
     saves: Times = field(default_factory=dict)  # of a whole run, by way
     next_write: Times = field(default_factory=dict)
     restored: Times = field(default_factory=dict)  # 512 MB, by safepoint and by cp
@@ -150,7 +150,7 @@ def measure(case: Case, ways: list[str], where: Path, rounds: int) -> dict[str, 
                     times["extra"] = times["blocked"] - times["write"]
                     for quantity, seconds in times.items():
                         found[worker.name][quantity].append(seconds)
-        for _ in range(2 if case.count * case.size > LARGE else min(rounds, 3)):
+        for _ in range(1 if case.count * case.size > LARGE else min(rounds, 3)):
             for worker in workers:
                 ready(case.count * case.size)
                 answer = worker.ask("restore")
@@ -270,8 +270,8 @@ def at(place: str) -> Iterator[Path]:
 
 
 def system_of(path: Path) -> str:
-    done = subprocess.run(["stat", "-f", "-c", "%T", str(path)], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    done = subprocess.run(["df", "--output=fstype", str(path)], capture_output=True, text=True)
+    return done.stdout.split()[-1] if done.returncode == 0 else "unknown"
 
 
 def row(times: Times) -> list[str]:
@@ -327,12 +327,11 @@ def of_place(name: str, where: Path, ways: list[str], *, quick: bool) -> Place:
         if case.count * case.size > LARGE and (quick or name == "here"):
             continue
         rounds = 3 if quick or name == "here" else case.rounds
-        some = [way for way in ways if way != RECORD or case.count == 1]
         begin = time.monotonic()
-        place.cases[case.name] = found = measure(case, some, where, rounds)
+        place.cases[case.name] = found = measure(case, ways, where, rounds)
         seconds = time.monotonic() - begin
         say(f"\n{name}, {case.name}, {rounds} rounds in {seconds:.0f} s, ms: median (least–most)")
-        for way in some:
+        for way in ways:
             say(f"  {way:32}" + "".join(f"{text:>26}" for text in row(found[way])))
     for number in () if quick or name == "here" else RANKS:
         some = [way for way in (REPLACE, ASYNC, OURS) if way in ways]
@@ -341,8 +340,10 @@ def of_place(name: str, where: Path, ways: list[str], *, quick: bool) -> Place:
         for way in some:
             say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
     if not quick and name != "here":
+        for case, rounds in zip(CASES, (9, 9, 7, 5), strict=True):
+            place.durable[case.name] = end_to_end.until_durable(where, case.count, case.size, rounds)
         place.saves = end_to_end.all_saves(where, 3)
-        place.next_write = end_to_end.next_write(where, 7)
+        place.next_write = end_to_end.next_write(where, 15)
         place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 5, cold=False), strict=True))
     return place
 
@@ -353,7 +354,8 @@ def machine() -> list[str]:
     versions = [f"{package} {_version(package)}" for package in packages if _version(package)]
     return [
         f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB of memory, virtual disk",
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}", ", ".join(versions),
+        f"{platform.system()} {platform.release().partition('-')[0]}, Python {platform.python_version()}",
+        ", ".join(versions),
     ]  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import shutil
 import sys
@@ -86,33 +85,6 @@ class Limit(Way):
         for name in self.arrays:
             os.rename(self.work / f"{name}.tmp.npy", self.path(name))
         self.noted["renames"] = time.perf_counter() - begin
-
-
-class Record(Way):
-    told = "the set of the record is whole; nothing checks it"
-    durable = True
-
-    def save(self) -> None:
-        new, old = (self.work / f"set-{number}" for number in (self.step, self.step - 1))
-        for name, array in self.arrays.items():
-            self.put(self.path(name), array)
-        new.mkdir()
-        for name in self.arrays:
-            os.rename(self.path(name), new / f"{name}.npy")
-            fsync(new / f"{name}.npy")
-        (new / "record.new").write_text("the checksums of all files")
-        for path in (new / "record.new", new):
-            fsync(path)
-        os.rename(new / "record.new", new / "record")
-        for path in (new, self.work):
-            fsync(path)
-        self.old = old
-
-    def restore(self) -> Arrays:
-        return {name: np.load(self.work / f"set-{self.step - 1}" / f"{name}.npy") for name in self.arrays}
-
-    def tidy(self) -> None:
-        shutil.rmtree(self.old, ignore_errors=True)
 
 
 class Replace(Way):
@@ -231,7 +203,7 @@ class TorchAsync(Torch):
 class Orbax(Way):
     """orbax.checkpoint.AsyncCheckpointer, each step in a directory of its own."""
 
-    told = "a step is whole once it was renamed; nothing is flushed"
+    told = "a step is whole once it was renamed"
 
     def __init__(self, work: Path, arrays: Arrays) -> None:
         super().__init__(work, arrays)
@@ -260,7 +232,7 @@ class Orbax(Way):
         self.checkpointer.close()
 
 
-class Safepoint(Way, logging.Handler):
+class Safepoint(Way):
     """The program writes as ever, and calls `hide`."""
 
     told = "the last complete set, of all files, checked; older ones behind it"
@@ -268,8 +240,7 @@ class Safepoint(Way, logging.Handler):
     comm: ClassVar[Any] = None
 
     def __init__(self, work: Path, arrays: Arrays) -> None:
-        Way.__init__(self, work, arrays)
-        logging.Handler.__init__(self)
+        super().__init__(work, arrays)
         import safepoint
 
         if self.comm is None or self.comm.rank == 0:
@@ -277,18 +248,11 @@ class Safepoint(Way, logging.Handler):
             (work / ".safepoint").write_text(f"{name}\nkeep = 1\n")
         if self.comm:
             self.comm.Barrier()
-        logging.getLogger("safepoint").addHandler(self)
-        logging.getLogger("safepoint").setLevel(logging.INFO)
         self.session = safepoint.Session(work, comm=self.comm)
         self.session.restore()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Of the saver thread: the set is durable; the removal of the one before comes after."""
-        if record.getMessage().startswith("saved"):
-            self.noted["durable"] = time.perf_counter() - self.began
-
     def save(self) -> None:
-        self.began = begin = time.perf_counter()
+        begin = time.perf_counter()
         for name, array in self.arrays.items():
             np.save(self.path(name), array)
         if self.comm:  # who has written first must wait for the others, which is no cost of hide
@@ -309,7 +273,6 @@ class Safepoint(Way, logging.Handler):
 
 WAYS: dict[str, type[Way]] = {
     "np.save over the old file": Plain, "limit: write, fsync, rename": Limit,
-    "limit: sets with a record": Record,
     "temporary, fsync, os.replace": Replace, "two directories in turn, fsync": Rotation,
     "copy into a backup": Backup, "h5py, flush": H5py, "torch DCP save": Torch, "torch DCP async_save": TorchAsync,
     "orbax AsyncCheckpointer": Orbax, "safepoint": Safepoint,

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import mounts
 import numpy
+from end_to_end import clean, touch
 
 import safepoint
 from safepoint import codec
@@ -49,18 +50,9 @@ def fill(path: Path, size: int, *, compressible: bool = False) -> None:
             file.write(block[: size - position])
 
 
-def clean(work: Path) -> None:
-    for path in work.iterdir():
-        if path.name != "lost+found":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    os.sync()
-
-
 def timed(work: Callable[[], object]) -> float:
     """Seconds. Some memory is touched, and freed, before: see above."""
-    touched = bytearray(WARM)
-    touched[::4096] = bytes(WARM // 4096)
-    del touched
+    touch(WARM)
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin

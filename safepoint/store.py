@@ -3,7 +3,8 @@
 (1) All flushes of a set are one batch, in flight together and while the files are read for their checksums: one after
     the other, each would wait for a journal commit of its own. What vouches for the set gets its name after them.
 (2) What a file holds is read once, through its checksum, and must be what `hide` took: size and time are compared
-    after the reading, so that a writer that was missed is an error and no set with a torn file.
+    after the reading, so that a writer that was missed is an error and no set with a torn file. It is opened once, for
+    that and its flush; so where the program knows the directory the name is looked at too, which could be another's.
 (3) A compressed or bundled copy is a second copy until the set is committed: the files that `hide` moved are the set
     until then, so a kill, or a disk that is full, loses nothing. `save.prune` removes them.
 (4) A failed fsync of a file that stays in W is remembered: it is clean in the cache and lost on the disk, so the next
