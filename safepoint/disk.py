@@ -249,22 +249,29 @@ class Disk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle."""
-        if stat.S_ISDIR(self.stat(path).st_mode):
-            self._remove_directory(path)
-        else:
+        if not stat.S_ISDIR(self.stat(path).st_mode):
             self.remove(path)
+            return
+        ahead, emptied = [path], []
+        while ahead:
+            top = ahead.pop()
+            emptied.append(top)
+            for name, is_directory in self._entries(top):
+                if is_directory:
+                    ahead.append(os.path.join(top, name))
+                else:
+                    self.remove(os.path.join(top, name))
+        for top in reversed(emptied):
+            self.rmdir(top)
 
-    def _remove_directory(self, path: str) -> None:
+    def _entries(self, directory: str) -> list[tuple[str, bool]]:
         try:
-            self._empty(path)
+            return self.entries(directory)
         except PermissionError:
-            _allow_writing(path)
-            self._empty(path)
-        self.rmdir(path)
-
-    def _empty(self, path: str) -> None:
-        for name, is_directory in self.entries(path):
-            (self._remove_directory if is_directory else self.remove)(os.path.join(path, name))
+            for each in (os.path.dirname(directory), directory):
+                with contextlib.suppress(PermissionError):
+                    _allow_writing(each)
+            return self.entries(directory)
 
     def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
         """Let `target` share the blocks of `source` (XFS, btrfs); False where that cannot be, and nothing was done."""

@@ -43,7 +43,7 @@ from safepoint.store import How
 
 # What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
 # fall back to an older set.
-_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
@@ -133,15 +133,16 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
     with _reporting(root, "cannot settle what the last run left"):
         for number in root.numbers(disk, "gone"):
             disk.remove_tree(root.state("gone", number))
-        candidates = survey(disk, root, after=finished)
+        candidates = [
+            Candidate(c.number, None, "its fsync failed, or something wrote to it") if c.number in how.spoilt else c
+            for c in survey(disk, root, after=finished)
+        ]
         newest = next((c.record for c in candidates if c.record), None)
         for position, candidate in reversed(list(enumerate(candidates))):
             number = candidate.number
-            if disk.exists(root.record(number)) or (newest and number < newest.number):
+            if number in how.spoilt or disk.exists(root.record(number)) or (newest and number < newest.number):
                 continue
             try:
-                if number in how.spoilt:
-                    raise Damaged("its fsync failed, or its files were written to while it was stored")
                 taken = _provably_whole(disk, root, number, place, first=newest is None)
                 newest = save.secure(disk, root, taken, newest, how, begun=True)
                 candidates[position] = Candidate(number, newest)

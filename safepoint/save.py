@@ -274,20 +274,21 @@ def secure(
         how.prefixes = dict(how.stored)
     except BaseException as error:
         state, stuck = "set", False
+        how.left = number if give_back else how.left
         try:
             # Rule (3); and a set in which something still writes must not be completed by the next start.
             if isinstance(error, (SyncFailed, RefusedFileError)) or disk.exists(root.record(number)):
                 state = fail(disk, root, number)
         except OSError:  # the error of the save is the one to report
-            stuck = True  # and the set may be committed: then its files must not leave it
-            how.spoilt.add(number)
+            if stuck := not _spoil(disk, root, number):
+                how.spoilt.add(number)
         if isinstance(error, SyncFailed):  # what is in W now, or stayed there
             there = ("append", "move") if give_back else ("append",)
             remember_lost(how, (item for item in taken.files if item.kind in there))
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back and not stuck:
             put_back(disk, root, number, f"{label(number, step)} not stored ({_cause(root, error)}); {holds}", state)
-            kept = "its files are back in place"
+            kept, how.left = "its files are back in place", 0
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
         raise
@@ -304,6 +305,29 @@ def fail(disk: Disk, root: Root, number: int) -> str:
         disk.remove_tree(failed)
     disk.rename(root.set(number), failed)
     return "failed"
+
+
+def _spoil(disk: Disk, root: Root, number: int) -> bool:
+    """For a set that cannot be renamed: take away what could vouch for it, or prove it whole, in this life or the next.
+    Whether that is done; if not, its files must not leave it, as it may be committed."""
+    try:
+        disk.truncate(root.taken(number), 0)
+        if disk.exists(root.record(number)):
+            disk.remove(root.record(number))
+            disk.sync_dir(root.set(number))
+    except OSError:
+        return False
+    return True
+
+
+def missing(disk: Disk, source: str, target: str) -> str:
+    """A file below `source` that is not below `target`, if there is any."""
+    for name, is_directory in disk.entries(source):
+        one, other = os.path.join(source, name), os.path.join(target, name)
+        found = missing(disk, one, other) if is_directory else "" if disk.exists(other) else one
+        if found:
+            return found
+    return ""
 
 
 def revoke(disk: Disk, root: Root, number: int, what: str) -> None:
@@ -347,15 +371,12 @@ def confirm(disk: Disk, root: Root, number: int) -> None:
 
 @dataclass
 class Sets:
-    """The sets below a root, as the last prune has left them, so that the next need not look for them."""
+    """The sets below a root, as the last prune has left them, so that the next need not look for them. It does if a
+    number was left out: then a save has failed."""
 
     committed: list[int] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
     known: bool = False
-
-    def forget(self) -> None:
-        """Let the next prune look: something was done to the sets beside a save that went well."""
-        self.known = False
 
     def look(self, disk: Disk, root: Root, newest: int) -> None:
         """Find those up to `newest`. The one after it may have been prepared."""
@@ -410,20 +431,24 @@ def _remove_second_copies(disk: Disk, root: Root, record: Record) -> None:
 
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:
     """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
-    gone = {number: root.state("gone", number) for number in numbers}
-    for number, path in gone.items():
+    gone = []
+    for number in numbers:
+        path = root.state("gone", number)
         try:
             disk.rename(root.state(state, number), path)
+        except FileNotFoundError:  # somebody removed it by hand
+            continue
         except OSError:
             if not disk.exists(path):
                 raise
             disk.remove_tree(path)  # of an earlier run, which had a set of this number too
             disk.rename(root.state(state, number), path)
-    if numbers:
+        gone.append(path)
+    if gone:
         # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
         # a restore, one that this rank alone has, from a history that was given up.
         disk.sync_dir(root.path)
-    for path in gone.values():
+    for path in gone:
         disk.remove_tree(path)
 
 

@@ -109,7 +109,6 @@ class Session:
         self._closed, self._left = "", False
         self._adopted = False
         self._sets = save.Sets()
-        self._failed_before: list[int] = []  # sets of another life
         self._began = time.time()  # until the first line of the log has said so
         self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
@@ -185,7 +184,7 @@ class Session:
 
     def _restore(self, mark: dict[str, Any] | None, progress: Progress | None) -> SavePoint | None:
         peers, finished = self._peers, mark["number"] if mark else 0
-        self._sets.forget()
+        self._sets.known = False
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
         root = self._root if self._active else None
@@ -196,6 +195,7 @@ class Session:
         peers.together(self._renew_baseline)
         after = peers.together(lambda: self._after_finish(mark)) if mark else None
         self._committed, self._past, self._fresh, self._agreed, self._hidden = None, False, True, 0, 0
+        self._how.left = 0
         if torn:
             logger.warning("a first start again; torn first files moved to %s: %s", self._discarded, ", ".join(torn))
         if choice.passed:
@@ -280,7 +280,6 @@ class Session:
                 if left:
                     logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)
                 restore.clear_stage(disk, root)
-                self._failed_before = root.numbers(disk, "failed")
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture
@@ -288,6 +287,7 @@ class Session:
         for file in record.files if record else ():
             self._how.lost.pop(file.path, None)
         self._committed, self._number, self._agreed, self._past, self._hidden = record, number, number, False, 0
+        self._how.left = 0
         if record:
             # A program that is killed again and again must not fill the disk.
             self._prune(record, number, fresh=False)
@@ -337,8 +337,9 @@ class Session:
 
         On return the files are out of the way and safe from the death of this process; with `wait`, and for the first
         set always, from power loss too. None: none of the files existed, so there was nothing to hide.
-        On error the files of this call are where they were; if it is the error of the set before (`SaveError`), nothing
-        of this call was begun. Killed inside: `restore` gives this set or the previous one, whole.
+        On error the files of this call are where they were, or, if the disk refuses even that, the error says where;
+        if it is the error of the set before (`SaveError`), nothing of this call was begun. Killed inside: `restore`
+        gives this set or the previous one, whole.
         Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
         begin, before, point = time.perf_counter(), self._number, None
@@ -346,8 +347,9 @@ class Session:
             point = self._hide(step, wait)
             return point
         except BaseException:
-            if self._left_behind(before + 1):
-                self._hidden = before + 1
+            done = self._flight or (self._committed and self._committed.number > before)
+            if self._active and not done and self._holds_files("set", before + 1):
+                self._how.left = before + 1
             raise
         finally:
             end = time.perf_counter()
@@ -358,19 +360,33 @@ class Session:
                 if self._when:
                     self._when.saved(begin, end, waited=self._flight is None)
 
-    def _left_behind(self, number: int) -> bool:
-        """Whether files that a `hide` has taken, and that could not be saved, are not back in W."""
-        disk, root = self._disk, self._root
-        states = ("set",) if number in self._failed_before else ("set", "failed")
-        kept = [os.path.join(root.state(state, number), "files") for state in states]
+    def _holds_files(self, state: str, number: int) -> bool:
         try:
-            return self._active and any(disk.exists(path) and disk.listdir(path) for path in kept)
+            return bool(self._disk.listdir(os.path.join(self._root.state(state, number), "files")))
+        except FileNotFoundError:
+            return False
         except OSError:
             return True
+
+    def _refuse_left(self) -> None:
+        """Raise if files that a `hide` took, and that could not be put back, are still missing in W: what is there is
+        no step of the program."""
+        disk, root, number = self._disk, self._root, self._how.left
+        for state in ("set", "failed") if number and self._active else ():
+            top = os.path.join(root.state(state, number), "files")
+            missing = save.missing(disk, top, root.work) if disk.exists(top) else None
+            if missing:
+                what = f"{os.path.relpath(missing, top)} of set {number} is in {root.shown(top)}"
+                raise SaveError(
+                    f"{what}, and could not be put back: move what is there to its place, or go back to the last set "
+                    f"with restore(); nothing was changed"
+                )
+        self._how.left = 0
 
     def _hide(self, step: SupportsIndex | None, wait: bool) -> SavePoint | None:
         peers, number, find = self._peers, self._number + 1, save.Found()
         at: int | None = None
+        asked = False
         taken: Taken | None = None
         failure: BaseException | None = None
         probing = self._inflight != "off"
@@ -382,7 +398,8 @@ class Session:
             wait, at = bool(wait), self._as_step(step)
             self._check("hide")
             self._collect()
-            wait = self._must_wait() or wait
+            self._refuse_left()
+            asked, wait = wait, self._must_wait() or wait
             self._at = self._ledger.place()
             self._due = self._when.words() if self._when else {}
             if self._active:
@@ -407,6 +424,8 @@ class Session:
         self._past = False
         if wait:
             self._save_now(number, taken)
+            if not asked and self._background:
+                self._begin_saver()  # so that the next `hide` need not
         elif taken and self._thread:
             self._hidden = number
             self._flight = self._thread.submit(functools.partial(self._save, agreed=self._agreed), taken)
@@ -522,13 +541,11 @@ class Session:
                 try:
                     save.revoke(self._disk, self._root, number, f"{record.label} taken back")
                 except BaseException as error:  # it is told to all
-                    failure = error
+                    failure, self._how.left = error, number
             peers.fail_together(failure)
         self._committed, self._agreed, self._hidden = record, number, number
         if record:
             self._prune(record, number)
-            if self._background:
-                self._begin_saver()  # so that the next `hide` need not
 
     def _save(self, taken: Taken, agreed: int) -> Record:
         """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""
@@ -662,6 +679,7 @@ class Session:
         at = self._as_step(step)
         self._check("finish")
         self._collect()
+        self._refuse_left()
         find = save.find(self._disk, self._root, self._manifest) if self._active else save.Found()
         self._warn_of_open(find.opened)
         return at, find
@@ -769,7 +787,6 @@ class Session:
         try:
             record = save.secure(disk, root, taken, self._committed, self._how, give_back=give_back)
         except SaveError as error:
-            self._sets.forget()
             seconds = round(time.perf_counter() - begin, 6)
             if self._adopted:  # the next hide is another process
                 store.keep_lost(self._disk, self._root, self._how)

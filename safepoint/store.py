@@ -1,7 +1,8 @@
 """Make the files of a set durable, and describe them: checksums, compression, the bundle of small files, the flush.
 
-(1) All flushes of a set are one batch, in flight together and while the files are read for their checksums: one after
-    the other, each would wait for a journal commit of its own. What vouches for the set gets its name after them.
+(1) The flushes of a set are in flight together, and while the files are read for their checksums, up to OPEN at a time:
+    one after the other, each would wait for a journal commit of its own. What vouches for the set gets its name after
+    them.
 (2) What a file holds is read once, through its checksum, and must be what `hide` took: size and time are compared
     after the reading, so that a writer that was missed is an error and no set with a torn file. It is opened once, for
     that and its flush; so where the program knows the directory the name is looked at too, which could be another's.
@@ -41,7 +42,8 @@ class How:
     version: str = ""  # of the library
     pack_threads: int = 1  # 0: one for each core
     bundle_from: int = 100  # so many small files are worth a bundle
-    spoilt: set[int] = field(default_factory=set)  # sets that must not be completed, and could not be renamed
+    spoilt: set[int] = field(default_factory=set)  # sets that must not be completed, and could not be marked so
+    left: int = 0  # the set whose files a call could not put back, and which W may lack
     prefixes: dict[str, codec.Prefix] = field(default_factory=dict)  # of the append files of the last set, by path
     stored: dict[str, codec.Prefix] = field(default_factory=dict)  # of those of the set that is not yet committed
     lost: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # rule (4): inode, and time if that tells

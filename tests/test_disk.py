@@ -307,6 +307,17 @@ def test_a_tree_is_removed_with_all_it_holds_and_nothing_it_points_to(tmp_path: 
     assert [path.name for path in tmp_path.rglob("*")] == ["kept"]
 
 
+def test_a_tree_of_any_depth_is_removed(tmp_path: Path) -> None:
+    """Deeper than the interpreter may recurse."""
+    deep = tmp_path / "deep"
+    path = str(deep)
+    for _ in range(1200):
+        os.mkdir(path)
+        path += "/d"
+    disk.remove_tree(str(deep))
+    assert not deep.exists()
+
+
 READ_ONLY = """
 if os.geteuid() == 0:  # who may do everything: nothing would be tested
     os.chown(".", 65534, 65534)

@@ -23,7 +23,7 @@ LAYERS = (
     "choose", "ledger", "stop", "when", "session", "__init__", "__main__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 4450  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 4500  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 COMMANDS = sorted(f"cli/{path.stem}" for path in (PACKAGE / "cli").glob("*.py"))
 

@@ -1394,60 +1394,102 @@ session.close()
     assert done.returncode == 0, done.stderr
 
 
+STUCK = {  # how it fails, and what is in W again
+    "not renamed": {"u.dat", "v.dat"},
+    "not renamed nor spoilt": set(),
+    "committed, not renamed": {"u.dat", "v.dat"},
+    "committed, not renamed nor spoilt": set(),
+    "one not put back": {"v.dat"},
+    "no descriptor": set(),
+}
+
+
 class Stuck(Disk):
-    """The flush of set 2 fails, and after that the set cannot be renamed; or a descriptor is lacking for its root."""
+    """The flush of set 2 fails, or that of its name, and then what would put its files back."""
 
     def __init__(self, how: str) -> None:
         self.how, self.on = how, False
 
+    def _fail(self, kind: type[OSError], code: int, path: str, *hows: str) -> None:
+        if self.on and self.how in hows:
+            raise kind(code, os.strerror(code), path)
+
     def sync_files(self, paths: Any, opened: Any = NONE) -> None:
         paths = list(paths)
-        if self.on and self.how == "not renamed" and "set-00000002/files" in paths[0]:
-            raise SyncFailed(errno.ENOSPC, os.strerror(errno.ENOSPC), paths[0])
+        if "set-00000002/files" in paths[0]:
+            self._fail(SyncFailed, errno.ENOSPC, paths[0], "not renamed", "not renamed nor spoilt", "one not put back")
         super().sync_files(paths, opened)
 
     def rename(self, source: str, target: str) -> None:
-        if self.on and "failed-" in target and self.how == "not renamed":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source)
+        if "failed-" in target:
+            self._fail(OSError, errno.ENOSPC, source, *[how for how in STUCK if "not renamed" in how])
+        if "set-00000002/files/" in source:  # a kill right after this must not find a set without its files
+            assert not Path(source).parents[1].joinpath("record.json").exists()
+        if source.endswith("files/u.dat"):
+            self._fail(OSError, errno.EACCES, source, "one not put back")
         super().rename(source, target)
 
+    def truncate(self, path: str, length: int) -> None:
+        self._fail(OSError, errno.EROFS, path, *[how for how in STUCK if "nor spoilt" in how])
+        super().truncate(path, length)
+
     def sync_dir(self, path: str) -> None:
-        if self.on and path.endswith(ROOT) and self.how == "no descriptor":
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        if path.endswith(ROOT):
+            self._fail(OSError, errno.EMFILE, path, "no descriptor")
+            self._fail(SyncFailed, errno.EIO, path, *[how for how in STUCK if "committed" in how])
         super().sync_dir(path)
 
 
-@pytest.mark.parametrize("how", ["not renamed", "no descriptor"])
-@pytest.mark.parametrize("then", ["finish", "restore", "again"])
-def test_files_that_cannot_go_back_are_never_forgotten(start: Start, work: Path, how: str, then: str) -> None:
-    """G4, G7: the error says where they are; no older step passes for this one, and its set is not completed."""
+@pytest.mark.parametrize("how", STUCK)
+@pytest.mark.parametrize("before", ["", "after a failure"])
+@pytest.mark.parametrize("then", ["finish", "hide", "restore", "a new process", "all written anew"])
+def test_files_that_cannot_go_back_are_never_forgotten(
+    start: Start, work: Path, how: str, before: str, then: str
+) -> None:
+    """G4, G7: the error says where they are; what is left in W passes for no step, and the set is not completed."""
     disk = Stuck(how)
-    session = start("u.dat\nkeep = 1\n", disk=disk)
-    write(work, u_dat="1")
+    session = start("*.dat\nkeep = 1\n", disk=disk)
+    write(work, u_dat="1", v_dat="1")
     session.hide(1, wait=True)
-    write(work, u_dat="2")
+    if before:  # a failed-00000002 is there already
+        write(work, u_dat="x", v_dat="x")
+        disk.how, disk.on = "one not put back", True
+        session.hide(2)
+        with pytest.raises(SaveError):
+            session.wait()
+        disk.how, disk.on = how, False
+        session.restore()
+        (work / "u.dat").unlink(), (work / "v.dat").unlink()
+    write(work, u_dat="2", v_dat="2")
     disk.on = True
     with pytest.raises(SaveError) as caught:
         session.hide(2, wait=True)
     disk.on = False
-    where = "set-00000002" if how == "not renamed" else "failed-00000002"
-    assert f"is in {ROOT}/{where}/files" in str(caught.value).replace("are in", "is in"), caught.value
-    assert (work / ROOT / where / "files/u.dat").read_text() == "2"
-    if then == "finish":
-        with pytest.raises(SaveError, match="the files of set 2 were hidden and could not be saved"):
-            session.finish(2)
-    elif then == "restore":
+    assert {path.name for path in work.glob("*.dat")} == STUCK[how], caught.value
+    where = next((path for path in (work / ROOT).glob("*-00000002/files/u.dat")), None)
+    assert (where is None) == ("u.dat" in STUCK[how])
+    if where:
+        assert where.read_text() == "2" and str(where.parent.relative_to(work)) in str(caught.value)
+    if then == "restore" or (then == "a new process" and "nor spoilt" not in how):
+        if then == "a new process":
+            kill(session)
+            session = start(restore=False)
         point = session.restore()
-        assert point and point.number == 1 and contents(work) == {"u.dat": "1"} and sets(work) == [1]
-    else:
-        write(work, u_dat="3")
+        assert point and point.number == 1 and contents(work) == {"u.dat": "1", "v.dat": "1"} and sets(work) == [1]
+    elif then in ("finish", "hide") and where:
+        with pytest.raises(SaveError, match=r"of set 2 is in .*, and could not be put back"):
+            session.finish(2) if then == "finish" else session.hide(2)
+        assert where.read_text() == "2"
+    elif then == "all written anew":
+        write(work, u_dat="3", v_dat="3")
+        os.utime(work / "u.dat", ns=(1, 1)), os.utime(work / "v.dat", ns=(1, 1))
         session.hide(3, wait=True)
-        assert sets(work) == [3] and not (work / ROOT / where).exists()
+        assert sets(work) == [3] and not list((work / ROOT).glob("*-00000002"))
         session.finish(3)
-        assert contents(work) == {"u.dat": "3"}
+        assert contents(work) == {"u.dat": "3", "v.dat": "3"}
 
 
-def test_a_worker_that_is_forked_during_a_save_holds_none_of_its_files(start: Start, work: Path) -> None:
+def test_a_worker_that_is_forked_during_a_save_holds_none_of_what_is_flushed(start: Start, work: Path) -> None:
     """Their space could not be freed as long as it lives."""
     held: list[str] = []
 
@@ -1524,18 +1566,51 @@ def test_a_set_that_was_never_committed_here_is_not_forgotten(tmp_path: Path) ->
     shutil.rmtree(root.side)
 
 
-def test_what_was_done_to_the_sets_beside_a_save_is_seen_by_the_next(start: Start, work: Path) -> None:
-    """After a failure, too: the set that failed, and what a removal that failed left."""
-    session = start("u.dat\nkeep = 1\n")
+def test_after_a_failure_the_next_save_looks_again(start: Start, work: Path) -> None:
+    """It removes the set that failed, and what a removal that failed has left."""
+    disk = Failing("")
+    session = start("u.dat\nkeep = 1\n", disk=disk)
     for step in range(6):
         write(work, u_dat=str(step))
-        if step == 2:
-            (work / ROOT / "gone-00000002").write_text("not a directory")  # so that set 2 cannot get this name
-        if step == 4:
+        disk.ending = "set-00000004/files/u.dat" if step == 3 else ""
+        if step == 3:
             (work / ROOT / "gone-00000077").mkdir()
-            session._sets.forget()
-        session.hide(step, wait=True)
+        session.hide(step)
+        with suppress(SaveError):
+            session.wait()
+        assert (work / ROOT / "failed-00000004").exists() == (step == 3)
     assert sets(work) == [6] and list((work / ROOT).glob("gone-*")) == []
+
+
+@pytest.mark.parametrize("victim", ["record.json", "files/u.dat"])
+@pytest.mark.leaves_damage
+def test_a_link_in_the_place_of_a_stored_file_is_damage(tmp_path: Path, victim: str) -> None:
+    """G6: it is passed over, whatever it points to."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    with Session(tmp_path) as session:
+        session.restore()
+        for step in range(2):
+            write(tmp_path, u_dat=str(step))
+            session.hide(step, wait=True)
+        session.close()
+    path = tmp_path / ROOT / "set-00000002" / victim
+    path.unlink()
+    path.symlink_to("x")
+    with Session(tmp_path) as session:
+        point = session.restore()
+        assert point and point.number == 1 and contents(tmp_path) == {"u.dat": "0"}
+        session.close()
+
+
+def test_a_set_that_is_removed_by_hand_keeps_nothing_else(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat compress\n")
+    for step in range(4):
+        write(work, u_dat=f"{step}" * 100_000)
+        if step == 3:
+            shutil.rmtree(work / ROOT / "set-00000002")
+        session.hide(step, wait=True)
+    assert sets(work) == [3, 4] and not (work / ROOT / "set-00000004/files").exists()
+    assert not [text for level, text in said if level == "WARNING"]
 
 
 class FullFrom(Disk):
