@@ -7,9 +7,9 @@ are binary files of `Disk`, or streams of zstandard; each has a name, which goes
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import xxhash
@@ -17,6 +17,9 @@ import xxhash
 from safepoint.disk import ALIGNED, aligned, naming, write_all
 
 BLOCK = 1 << 20
+# What is read at a time for a checksum alone, of files from LARGE on: a program that keeps the interpreter busy lets go
+# of it every 5 ms, and each reading waits for that.
+GULP, LARGE = 8 << 20, 32 << 20
 HOLE = 64 << 10  # bytes of zeros that are worth leaving out
 SAMPLE_PIECES = 4  # of a quarter block each, spread over the file
 WORTH_PACKING = 0.95  # of its size at most: else a file is kept as it is
@@ -28,7 +31,7 @@ WINDOW_LOG, TABLE_LOG, JOB = 22, 21, 4 << 20
 
 Tick = Callable[[int], None]  # told how many bytes were done
 _zeros = memoryview(bytes(BLOCK))
-_own = threading.local()
+_buffers: dict[bool, list[memoryview]] = {False: [], True: []}  # by whether they are large
 
 
 class BadFrame(Exception):
@@ -48,21 +51,21 @@ def copy(
     `digest`: what to go on from, when these bytes follow others. `holes`: blocks of zeros are left out of the sink.
     """
     digest = xxhash.xxh3_128() if digest is None else digest
-    buffer = _buffer()
     size = 0
-    while limit is None or size < limit:
-        with naming(source.name):
-            count = source.readinto(buffer if limit is None else buffer[: limit - size])
-        if not count:
-            break
-        digest.update(buffer[:count])
-        if sink is not None and holes and count >= HOLE and _is_zero(buffer[:count]):
-            sink.seek(count, os.SEEK_CUR)
-        elif sink is not None:
-            write_all(sink, buffer[:count])
-        size += count
-        if tick:
-            tick(count)
+    with _buffer(large=sink is None and limit is not None and limit >= LARGE) as buffer:
+        while limit is None or size < limit:
+            with naming(source.name):
+                count = source.readinto(buffer if limit is None else buffer[: limit - size])
+            if not count:
+                break
+            digest.update(buffer[:count])
+            if sink is not None and holes and count >= HOLE and _is_zero(buffer[:count]):
+                sink.seek(count, os.SEEK_CUR)
+            elif sink is not None:
+                write_all(sink, buffer[:count])
+            size += count
+            if tick:
+                tick(count)
     if sink is not None and holes:
         _end(sink, size)
     return size, digest.hexdigest()
@@ -259,11 +262,18 @@ def tar_header(path: str, size: int, mode: int, mtime: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
 
 
-def _buffer() -> memoryview:
-    """One for each thread, since making it takes longer than to read a small file."""
-    if not hasattr(_own, "buffer"):
-        _own.buffer = memoryview(bytearray(BLOCK))
-    return _own.buffer  # type: ignore[no-any-return]
+@contextlib.contextmanager
+def _buffer(*, large: bool) -> Iterator[memoryview]:
+    """One that is not in use; they are kept, since making one takes longer than to read a small file."""
+    kept = _buffers[large]
+    try:
+        buffer = kept.pop()  # atomic, as is append
+    except IndexError:
+        buffer = memoryview(bytearray(GULP if large else BLOCK))
+    try:
+        yield buffer
+    finally:
+        kept.append(buffer)
 
 
 class _Named:

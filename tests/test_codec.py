@@ -20,7 +20,7 @@ import xxhash
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from safepoint.codec import BadFrame, Bundle, checksum, copy, copy_sparse, pack, tar_header, unpack
+from safepoint.codec import GULP, LARGE, BadFrame, Bundle, checksum, copy, copy_sparse, pack, tar_header, unpack
 from safepoint.disk import Disk
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: O_DIRECT")
@@ -111,6 +111,26 @@ def test_a_copy_with_a_limit_is_of_the_first_bytes(limit: int) -> None:
     first = data[:limit]
     assert copy(Bytes(data), sink, limit) == (len(first), checksum(first))
     assert sink.getvalue() == first
+
+
+class Counted(Bytes):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        self.reads += 1
+        return super().readinto(buffer)
+
+
+@pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + 1, LARGE + GULP, LARGE + GULP + 1])
+def test_a_large_file_is_read_in_large_pieces_for_its_checksum_alone(size: int) -> None:
+    """Each piece waits for the interpreter, 5 ms if the program keeps it busy."""
+    data = bytes(range(256)) * (size // 256 + 1)
+    source, copied, kept = Counted(data), Counted(data), Bytes()
+    assert copy(source, limit=size) == copy(copied, kept, size) == (size, checksum(data[:size]))
+    assert kept.getvalue() == data[:size]
+    assert source.reads == -(-size // (GULP if size >= LARGE else MIB)) and copied.reads == -(-size // MIB)
 
 
 def test_an_error_while_reading_names_the_file() -> None:
