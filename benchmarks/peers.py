@@ -65,7 +65,7 @@ class Case:
         return each if self.count == 1 else f"{self.count} x {each}"
 
 
-CASES = (Case(1, 1 << 20, 7), Case(1, 64 << 20, 5), Case(1, 512 << 20, 3), Case(1000, 16 << 10, 3))
+CASES = (Case(1, 1 << 20, 5), Case(1, 64 << 20, 4), Case(1, 512 << 20, 3), Case(1000, 16 << 10, 3))
 RANKS = (2, 4, 8)
 LARGE = 256 << 20
 Times = dict[str, list[float]]
@@ -86,19 +86,24 @@ class Place:
 
 
 class Worker:
-    """One way in a process of its own."""
+    """One way in a process of its own, which asks for the packages it needs once for all cases."""
 
-    def __init__(self, name: str, directory: Path, case: Case) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        command = [sys.executable, HERE / "protagonists.py", name, directory, case.count, case.size]
         self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `end`
         self.process = subprocess.Popen(
-            [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True,
+            [sys.executable, str(HERE / "protagonists.py"), name],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True,
         )  # fmt: skip
 
-    def ask(self, word: str = "") -> dict[str, float]:
-        if word:
-            print(word, file=self.process.stdin, flush=True)
+    def tell(self, *words: object) -> None:
+        print(json.dumps(words), file=self.process.stdin, flush=True)
+
+    def ask(self, *words: object) -> dict[str, float]:
+        self.tell(*words)
+        return self.answer()
+
+    def answer(self) -> dict[str, float]:
         assert self.process.stdout
         line = self.process.stdout.readline()
         if not line:
@@ -108,17 +113,16 @@ class Worker:
         return dict(json.loads(line))
 
     def end(self) -> None:
+        assert self.process.stdin
         with suppress(OSError):
-            print("end", file=self.process.stdin, flush=True)
+            self.process.stdin.close()
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream:
-                with suppress(OSError):
-                    stream.close()
+        if self.process.stdout:
+            self.process.stdout.close()
         self.said.close()
 
 
@@ -132,48 +136,50 @@ def ready(size: int, forget: Path | None = None) -> None:
     end_to_end.touch(min(max(3 * size, WARM[0]), WARM[1]))
 
 
-def measure(case: Case, ways: list[str], where: Path, rounds: int) -> dict[str, Times]:
-    found: dict[str, Times] = {way: defaultdict(list) for way in ways}
-    with ExitStack() as stack:
-        workers = []
-        for number, way in enumerate(ways):
-            worker = Worker(way, where / f"way-{number}", case)
-            stack.callback(worker.end)
-            workers.append(worker)
+def measure(case: Case, workers: list[Worker], where: Path, rounds: int) -> dict[str, Times]:
+    found: dict[str, Times] = {worker.name: defaultdict(list) for worker in workers}
+    for number, worker in enumerate(workers):
+        worker.tell("case", str(where / f"way-{number}"), case.count, case.size)
+    for worker in workers:
+        worker.answer()
+    for turn in range(rounds + 1):
+        for worker in [*workers[turn % len(workers) :], *workers[: turn % len(workers)]]:
+            ready(case.count * case.size, where)
+            times = worker.ask("save")
+            if turn:  # the first one is warming up; of safepoint it waits, as there is no set behind it
+                times["extra"] = times["blocked"] - times["write"]
+                for quantity, seconds in times.items():
+                    found[worker.name][quantity].append(seconds)
+    for _ in range(1 if case.count * case.size > LARGE else min(rounds, 3)):
         for worker in workers:
-            worker.ask()
-        for turn in range(rounds + 1):
-            for worker in [*workers[turn % len(workers) :], *workers[: turn % len(workers)]]:
-                ready(case.count * case.size, where)
-                times = worker.ask("save")
-                if turn:  # the first one is warming up; of safepoint it waits, as there is no set behind it
-                    times["extra"] = times["blocked"] - times["write"]
-                    for quantity, seconds in times.items():
-                        found[worker.name][quantity].append(seconds)
-        for _ in range(1 if case.count * case.size > LARGE else min(rounds, 3)):
-            for worker in workers:
-                ready(case.count * case.size)
-                answer = worker.ask("restore")
-                assert answer["equal"], worker.name
-                found[worker.name]["restore"].append(answer["restore"])
+            ready(case.count * case.size)
+            answer = worker.ask("restore")
+            assert answer["equal"], worker.name
+            found[worker.name]["restore"].append(answer["restore"])
+    for worker in workers:
+        worker.ask("end")
     for entry in where.glob("way-*"):
         shutil.rmtree(entry)
     return found
 
 
-def of_ranks(number: int, ways: list[str], where: Path, rounds: int) -> dict[str, Times]:
-    """64 MB on each of so many ranks; the slowest rank of each round."""
+def of_ranks(ways: list[str], where: Path, rounds: int) -> dict[int, dict[str, Times]]:
+    """64 MB on each rank, by their number and the way; the slowest rank of each round."""
+    command: list[object]
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    found: dict[str, Times] = {}
+    found: dict[int, dict[str, Times]] = {number: {} for number in RANKS}
     for way in ways:
-        ready(number << 26)
+        ready(RANKS[-1] << 26)
         directory = where / "ranks"
-        command = [mpiexec, "-n", number, sys.executable, HERE / "of_ranks.py", way, directory, 64 << 20, rounds]
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300)
+        command = [mpiexec, "-n", RANKS[-1], sys.executable, HERE / "of_ranks.py"]
+        command += [way, directory, 64 << 20, rounds, *RANKS]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
         if done.returncode:
-            raise RuntimeError(f"{way} on {number} ranks: {done.stderr[-2000:]}")
+            raise RuntimeError(f"{way} on {RANKS[-1]} ranks: {done.stderr[-2000:]}")
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        found[way] = {quantity: [row[quantity] for row in rows] for quantity in ("write", "blocked", "extra", "done")}
+        for number in RANKS:
+            quantities = ("write", "blocked", "extra", "done")
+            found[number][way] = {q: [row[q] for row in rows if row["ranks"] == number] for q in quantities}
         shutil.rmtree(directory)
     return found
 
@@ -303,13 +309,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as directory:
         counted = {way: flushes(way, Path(directory).resolve()) for way in ways}
     places = []
-    for name in options.places.split(",") if options.places else ["ext4", "xfs", "here"]:
-        reason = None if name == "here" else mounts.why_not(name)
-        if reason:
-            say(f"left out: {name}: {reason}")
-            continue
-        with at(name) as where:
-            places.append(of_place(name, where, ways, quick=options.quick))
+    with ExitStack() as stack:
+        workers = []
+        for way in ways:
+            workers.append(Worker(way))
+            stack.callback(workers[-1].end)
+        for name in options.places.split(",") if options.places else ["ext4", "xfs", "here"]:
+            reason = None if name == "here" else mounts.why_not(name)
+            if reason:
+                say(f"left out: {name}: {reason}")
+                continue
+            with at(name) as where:
+                try:
+                    places.append(of_place(name, where, workers, quick=options.quick))
+                except BaseException:
+                    stack.close()  # they have files open there
+                    raise
     from page_of_peers import verdicts, write_page
 
     for line in verdicts(places):
@@ -321,30 +336,32 @@ def main() -> None:
         write_page(target, date.today().isoformat(), places, counted, lacking, machine())
 
 
-def of_place(name: str, where: Path, ways: list[str], *, quick: bool) -> Place:
-    place = Place(name, system_of(where))
+def of_place(name: str, where: Path, workers: list[Worker], *, quick: bool) -> Place:
+    place, ways = Place(name, system_of(where)), [worker.name for worker in workers]
+    if not quick and name != "here":  # first, with memory at hand: the large cases fill it
+        place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 3, cold=False), strict=True))
+        end_to_end.clean(where)
     for case in CASES:
         if case.count * case.size > LARGE and (quick or name == "here"):
             continue
-        rounds = 3 if quick or name == "here" else case.rounds
+        rounds = 2 if quick or name == "here" else case.rounds
         begin = time.monotonic()
-        place.cases[case.name] = found = measure(case, ways, where, rounds)
+        place.cases[case.name] = found = measure(case, workers, where, rounds)
         seconds = time.monotonic() - begin
         say(f"\n{name}, {case.name}, {rounds} rounds in {seconds:.0f} s, ms: median (least–most)")
         for way in ways:
             say(f"  {way:32}" + "".join(f"{text:>26}" for text in row(found[way])))
-    for number in () if quick or name == "here" else RANKS:
-        some = [way for way in (REPLACE, ASYNC, OURS) if way in ways]
-        place.ranks[number] = of_ranks(number, some, where, 3)
+    some = [way for way in (REPLACE, ASYNC, OURS) if way in ways]
+    place.ranks = {} if quick or name == "here" else of_ranks(some, where, 3)
+    for number in place.ranks:
         say(f"\n{name}, {number} ranks x 64 MB, ms")
         for way in some:
             say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
     if not quick and name != "here":
-        for case, rounds in zip(CASES, (9, 9, 7, 5), strict=True):
+        for case, rounds in zip(CASES, (9, 31, 5, 4), strict=True):
             place.durable[case.name] = end_to_end.until_durable(where, case.count, case.size, rounds)
         place.saves = end_to_end.all_saves(where, 3)
         place.next_write = end_to_end.next_write(where, 15)
-        place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 5, cold=False), strict=True))
     return place
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/solver_cost.py [ROUNDS] [PLACE …]        # PLACE: ext4, xfs (fresh images; root), here
 
-A loop in pure Python, and one in numpy, beside which 512 MB are stored: how much slower than alone, against what a `cp`
-of the same file, flushed, does to it. The goal: at most 3 % more than cp. Both take turns; figures are medians. What
-saving costs the program itself is measured by `peers.py`.
+A loop in pure Python, and one in numpy, beside which 512 MB are stored: how much slower than alone, and for how long,
+against what a `cp` of the same file, flushed, does to it. The goal: at most 3 % more than cp. Both take turns; figures
+are medians. What saving costs the program itself is measured by `peers.py`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def beside(place: str, work: Path, rounds: int) -> None:
     for loop in (python_loop, numpy_loop):
         slower: dict[str, list[float]] = {"the saver": [], "cp": []}
         lost: dict[str, list[float]] = {"the saver": [], "cp": []}
+        took: dict[str, list[float]] = {"the saver": [], "cp": []}
         for step in range(1, rounds + 1):
             np.save(work / "u.npy", u)
             session.hide(step)
@@ -79,7 +80,11 @@ def beside(place: str, work: Path, rounds: int) -> None:
             for name, (often, seconds) in (("the saver", ours), ("cp", theirs)):
                 slower[name].append(100 * (alone / often - 1))
                 lost[name].append(1e3 * seconds * (1 - often / alone))
-        told = ", ".join(f"{median(slower[n]):+.1f} % beside {n} ({median(lost[n]):+.0f} ms in all)" for n in slower)
+                took[name].append(seconds)
+        told = ", ".join(
+            f"{median(slower[n]):+.1f} % beside {n} ({median(lost[n]):+.0f} ms of {median(took[n]):.2f} s)"
+            for n in slower
+        )
         name = loop.__name__.replace("_", " ")
         print(f"{place:5} {name} while 512 MB are stored: slower by {told}   goal: <= cp + 3 %", flush=True)
     session.close()
