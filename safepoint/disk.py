@@ -19,6 +19,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -413,42 +414,53 @@ class Disk:
                 except BaseException as error:  # raised below
                     errors[number] = error
 
-        threads = [self._started(run) for _ in range(min(len(items), at_once) - 1)]
+        helpers = [self._begun(run) for _ in range(min(len(items), at_once) - 1)]
         run()
-        for thread in filter(None, threads):
-            errors.update(enumerate(_joined(thread), -len(items)))
+        for ended in helpers:
+            errors.update(enumerate(ended(), -len(items)))
         if errors:  # a failed fsync counts more than what came after it, such as an interrupt
             raise next((e for e in errors.values() if isinstance(e, SyncFailed)), errors[min(errors)])
         return [results[number] for number in range(len(items))]
 
-    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Begin `work` beside what the caller does next. What waits for it, and raises its error."""
-        errors: list[BaseException] = []
+    def _begun(self, run: Callable[[], None]) -> Callable[[], list[BaseException]]:
+        """Let a helper thread do this. What waits for its end, whatever interrupts the waiting, and gives the
+        interrupts; if no helper has come to it by then, it is done there: all of them may be busy, or not be ours (in a
+        forked child), or there are none to be had."""
+        whose, done = itertools.count(), threading.Event()
 
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:  # raised by wait
-                errors.append(error)
+        def once() -> None:
+            if next(whose) == 0:
+                try:
+                    run()
+                finally:
+                    done.set()
 
-        def wait() -> None:
-            if thread:
-                errors.extend(_joined(thread))
-            else:
-                run()
-            if errors:
-                raise errors[0]
+        def ended() -> list[BaseException]:
+            once()
+            interrupts: list[BaseException] = []
+            while not done.is_set():
+                try:
+                    done.wait()
+                except BaseException as error:  # a KeyboardInterrupt: raised by the caller
+                    interrupts.append(error)
+            return interrupts
 
-        thread = self._started(run)
-        return wait
-
-    def _started(self, run: Callable[[], None]) -> threading.Thread | None:
-        thread = threading.Thread(target=run, name="safepoint-disk")
         try:
-            thread.start()
-        except RuntimeError:  # none to be had: a limit, or the interpreter is about to end
-            return None
-        return thread
+            self._helpers.submit(once)
+        except RuntimeError:  # no thread to be had: a limit, or the interpreter is about to end
+            self.dismiss_helpers()
+        return ended
+
+    @functools.cached_property
+    def _helpers(self) -> ThreadPoolExecutor:
+        """They stay: to start a thread takes longer than to wake one, as it is waited for until it runs."""
+        return ThreadPoolExecutor(AT_ONCE, "safepoint-disk")
+
+    def dismiss_helpers(self) -> None:
+        """No thread of this disk is left, when they have ended what they do. It may be used again."""
+        helpers = self.__dict__.pop("_helpers", None)
+        if helpers:
+            helpers.shutdown(wait=False)
 
     def lock(self, path: str) -> Callable[[], object] | None:
         """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""
@@ -534,17 +546,6 @@ def _is_locked(path: str, held: Collection[tuple[str, ...]]) -> bool:
         inode == str(info.st_ino) and ((int(major, 16), int(minor, 16)) == device or device[0] == 0)
         for major, minor, inode in held
     )
-
-
-def _joined(thread: threading.Thread) -> list[BaseException]:
-    """Wait until a thread has ended, whatever interrupts the waiting; the interrupts."""
-    interrupts: list[BaseException] = []
-    while thread.is_alive():
-        try:
-            thread.join()
-        except BaseException as error:  # a KeyboardInterrupt: raised by the caller
-            interrupts.append(error)
-    return interrupts
 
 
 def _allow_writing(directory: str) -> int:

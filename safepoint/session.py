@@ -836,6 +836,7 @@ class Session:
         if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
             if self._thread is not None:
                 self._thread.stop()
+            self._disk.dismiss_helpers()
             self._release()
 
     def _note(self, event: str, **what: Any) -> None:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
@@ -33,6 +34,8 @@ SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there ar
 OPEN = 64  # files that are open at once, each for its flush and its checksum together
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}  # what a name says that is no file any more
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -87,29 +90,40 @@ def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False
 
 
 def _stored(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content], how: How) -> Record:
-    number, new = taken.number, root.record(taken.number) + ".new"
-    small = _small(contents, how)
+    number, small = taken.number, _small(contents, how)
     early = [c for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
     rest = [c for c in contents if not c.file.has_bytes or c.level is not None or c.file.path in small]
     described: dict[str, StoredFile] = {}
-    batches = _batches(early)
-    for batch in batches[:-1]:
-        with _in_flight(disk, batch) as opened:
-            described |= _described(disk, root, number, batch, small, how, opened)
-    with _in_flight(disk, batches[-1]) as opened:
-        described |= _described(disk, root, number, [*batches[-1], *rest], small, how, opened)
+
+    def describe(some: Sequence[Content], opened: Mapping[str, BinaryIO]) -> None:
+        described.update(_described(disk, root, number, some, small, how, opened))
+
+    def end(opened: Mapping[str, BinaryIO]) -> Record:
+        describe([*last, *rest], opened)
         files = [described[content.file.path] for content in contents]
-        kept = {root.where(number, file) for file in files if file.has_bytes and file.kept != "tar"}
-        kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
-        whose = taken.rank, taken.ranks, taken.saver
-        head = number, taken.step, taken.time, time.time(), taken.host, how.version
-        record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
-        late = sorted(kept.difference(content.full for content in early))
-        # The names too, of every directory down to each file: else they could be durable and not be found.
-        names = ways(map(os.path.dirname, kept), {root.set(number), root.work})
-        with disk.create(new) as sink:
-            write_all(sink, dump(record))
-            disk.sync(late, names, {new: sink})
+        return _recorded(disk, root, taken, files, {content.full for content in early}, how)
+
+    *batches, last = _batches(early)
+    for batch in batches:
+        _while_flushed(disk, batch, functools.partial(describe, batch))
+    return _while_flushed(disk, last, end)
+
+
+def _recorded(
+    disk: Disk, root: Root, taken: Taken, files: Sequence[StoredFile], flushed: set[str], how: How
+) -> Record:  # fmt: skip
+    """Write the set's record, and make durable what it vouches for, but for these paths, which others flush."""
+    number, new = taken.number, root.record(taken.number) + ".new"
+    kept = {root.where(number, file) for file in files if file.has_bytes and file.kept != "tar"}
+    kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
+    whose = taken.rank, taken.ranks, taken.saver
+    head = number, taken.step, taken.time, time.time(), taken.host, how.version
+    record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
+    # The names too, of every directory down to each file: else they could be durable and not be found.
+    names = ways(map(os.path.dirname, kept), {root.set(number), root.work})
+    with disk.create(new) as sink:
+        write_all(sink, dump(record))
+        disk.sync(sorted(kept - flushed), names, {new: sink})
     return record
 
 
@@ -117,17 +131,16 @@ def _batches(contents: Sequence[Content]) -> list[Sequence[Content]]:
     return [contents[start : start + OPEN] for start in range(0, len(contents), OPEN)] or [[]]
 
 
-@contextlib.contextmanager
-def _in_flight(disk: Disk, contents: Iterable[Content]) -> Iterator[Mapping[str, BinaryIO]]:
-    """Flush these files while the body is at work; at its end they are durable. `SyncFailed` counts more than an error
-    of the body, as it decides what becomes of the set. What is yielded are those that are open, for both."""
+def _while_flushed(disk: Disk, contents: Iterable[Content], work: Callable[[Mapping[str, BinaryIO]], Result]) -> Result:
+    """Flush these files, and do this work at the same time; on return they are durable. `work` is given those that are
+    open, for both. `SyncFailed` counts more than an error of the work, as it decides what becomes of the set."""
     paths = [content.full for content in contents]
+    results: list[Result] = []
     with disk.opened(paths) as opened:
-        flushed = disk.beside(lambda: disk.sync(paths, opened=opened))
-        try:
-            yield opened
-        finally:
-            flushed()
+        both: list[Callable[[], None]]
+        both = [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))]
+        disk.each(lambda one: one(), both)
+    return results[0]
 
 
 def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
@@ -258,6 +271,12 @@ def checksummed(disk: Disk, content: Content, how: How, opened: BinaryIO | None 
     return file._replace(mode=mode, checksum=digest, stored_size=size)
 
 
+def _checksummed(
+    disk: Disk, contents: Iterable[Content], how: How, opened: Mapping[str, BinaryIO]
+) -> dict[str, StoredFile]:
+    return {c.file.path: checksummed(disk, c, how, opened.get(c.full)) for c in contents}
+
+
 def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> int:
     """The mode of what was read. Raises `RefusedFileError` if by now it is not what was taken."""
     file, info = content.file, disk.stat_of(source)
@@ -365,8 +384,7 @@ def keep_in_place(disk: Disk, root: Root, items: Sequence[Item], how: How) -> li
     files = {c.file.path: c.file for c in contents}
     try:
         for batch in _batches([c for c in contents if c.file.has_bytes]):
-            with _in_flight(disk, batch) as opened:
-                files |= {c.file.path: checksummed(disk, c, how, opened.get(c.full)) for c in batch}
+            files |= _while_flushed(disk, batch, functools.partial(_checksummed, disk, batch, how))
         trees = (c.full for c in contents if c.file.kind in ("tree", "dir"))
         disk.sync((), ways((*trees, *(os.path.dirname(c.full) for c in contents)), {root.work}))
     except SyncFailed:

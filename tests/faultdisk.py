@@ -265,14 +265,11 @@ class FaultDisk(Disk):
         while data := source.read(1 << 20):
             target.write(data)
 
-    # One after the other, so that a run can be repeated. What is in flight beside other work comes last: the data of a
-    # set is then the last to be durable, where it would be most dangerous.
+    # One after the other, so that a run can be repeated; the last one first. The data of a set is then the last to be
+    # durable, after what vouches for it, where it would be most dangerous.
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any], at_once: int = 1) -> list[Any]:
-        return [work(item) for item in items]
-
-    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
-        return work
+        return [work(item) for item in reversed(items)][::-1]
 
     # Making durable: only in the model, which is what counts here.
 

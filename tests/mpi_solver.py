@@ -55,8 +55,8 @@ def main() -> None:
 
     def gate(name: str) -> None:
         if os.environ.get("GATE") == name and rank == 1:
-            other = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-            say(f"gate {(other[0] if name == 'saver' else threading.main_thread()).native_id}")
+            threads = {thread.name: thread for thread in threading.enumerate()}
+            say(f"gate {(threads['safepoint-saver'] if name == 'saver' else threading.main_thread()).native_id}")
             with open(f"{said}-go", "rb", buffering=0) as pipe:
                 pipe.read(1)
 

@@ -15,6 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
+from faultdisk import FaultDisk
 from program import SHAPES_AND_KINDS, listed
 
 import safepoint
@@ -44,8 +45,9 @@ def wrong(text: str) -> None:
 
 def gate(name: str, options: list[str]) -> None:
     if f"gate-{name}" in options:
-        threads = [str(thread.native_id) for thread in threading.enumerate() if thread is not threading.main_thread()]
-        say(f"gate {name} {os.getpid()} {' '.join(threads)}")
+        others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+        others.sort(key=lambda thread: thread.name != "safepoint-saver")
+        say(f"gate {name} {os.getpid()} {' '.join(str(thread.native_id) for thread in others)}")
         os.read(0, 1)
 
 
@@ -77,8 +79,7 @@ def write_each(files: dict[str, bytes]) -> None:
 
 def one_thread() -> None:
     """Let the disk do in the calling thread what it does in several: a tracer follows one of them only."""
-    Disk.each = lambda self, work, items, at_once=1: [work(item) for item in items]  # type: ignore[method-assign]
-    Disk.beside = lambda self, work: work  # type: ignore[method-assign]
+    Disk.each = FaultDisk.each  # type: ignore[method-assign,assignment]
 
 
 def main(arguments: list[str]) -> None:

@@ -7,9 +7,12 @@ import errno
 import mmap
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +21,7 @@ from typing import Any
 import pytest
 
 import safepoint
-from safepoint.disk import Disk, SyncFailed
+from safepoint.disk import AT_ONCE, Disk, SyncFailed
 
 SOURCE = Path(safepoint.__file__).parents[1]
 disk = Disk()
@@ -287,6 +290,135 @@ def test_of_the_descriptors_of_the_program_half_stay_free(tmp_path: Path, limit:
         used, *names = says(other).split()
     assert "".join(names) == "abcdefgh"[: len(names)]
     assert int(used) == limit // 2 if limit < 100 else len(names) == 8
+
+
+# Several at once.
+
+
+@pytest.fixture
+def busy() -> Iterator[Disk]:
+    """A disk all of whose helper threads are at work until the test has ended."""
+    busy, let_go = Disk(), threading.Event()
+    began = [threading.Event() for _ in range(AT_ONCE)]
+    for event in began:
+        busy._helpers.submit(lambda event=event: event.set() or let_go.wait(60))
+    assert all(event.wait(30) for event in began)
+    yield busy
+    let_go.set()
+    busy.dismiss_helpers()
+
+
+def nested(disk: Disk, depth: int) -> int:
+    """So many calls of `each` in each other, of three items each; 3 to that power."""
+    return sum(disk.each(lambda _: nested(disk, depth - 1), range(3))) if depth else 1
+
+
+def test_what_no_helper_comes_to_is_done_by_who_waits_for_it(busy: Disk) -> None:
+    """Else a batch that is part of another one could wait for ever for threads that wait for it."""
+    assert busy.each(str, range(40)) == [str(n) for n in range(40)]
+    assert nested(busy, 4) == 3**4
+    free = Disk()
+    assert nested(free, 6) == 3**6
+    free.dismiss_helpers()
+
+
+def test_each_item_is_done_once_and_the_results_are_in_their_order() -> None:
+    disk, done = Disk(), []
+    for count in (0, 1, 2, 7, 300):
+        done.clear()
+        assert disk.each(lambda n: done.append(n) or n, range(count)) == list(range(count))
+        assert sorted(done) == list(range(count))
+    disk.dismiss_helpers()
+
+
+def test_a_failed_fsync_counts_more_than_other_errors_which_count_by_their_order() -> None:
+    def fails(error: Exception) -> None:
+        together.wait(30)
+        raise error
+
+    disk = Disk()
+    for errors, raised in (
+        ([OSError(errno.EIO, "b"), ValueError("a"), SyncFailed(errno.EIO, "c")], SyncFailed),
+        ([ValueError("a"), OSError(errno.EIO, "b"), OSError(errno.EIO, "c")], ValueError),
+    ):
+        together = threading.Barrier(3)
+        with pytest.raises(raised):
+            disk.each(fails, errors)
+    disk.dismiss_helpers()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals to a thread")
+def test_an_interrupt_does_not_leave_a_helper_at_work() -> None:
+    """Ctrl-C while one waits: it is raised when all have ended what they do, as files are about to be put back."""
+    disk, ended, sent = Disk(), [], threading.Event()
+
+    def work(where: str) -> None:
+        if threading.current_thread() is threading.main_thread():
+            sent.wait(30)
+        else:
+            sent.set()
+            time.sleep(0.2)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # which waits for this one now
+            time.sleep(0.2)
+            ended.append(where)
+
+    with pytest.raises(KeyboardInterrupt):
+        disk.each(work, ["a", "b"])
+    assert len(ended) == 1
+    disk.dismiss_helpers()
+
+
+AT_THE_END = """
+import atexit, threading
+if sys.argv[1] == "woken before":
+    disk.each(str, range(40))
+atexit.register(lambda: print(*disk.each(str, range(40)), len(threading.enumerate()), flush=True))
+"""
+
+
+@pytest.mark.parametrize("helpers", ["woken before", "never"])
+def test_when_the_interpreter_ends_all_is_done_in_the_thread_that_is_left(helpers: str) -> None:
+    """The set in flight is finished then, and no thread can be started any more."""
+    with child(AT_THE_END, helpers) as process:
+        assert says(process) == " ".join(map(str, [*range(40), 1]))
+        assert process.wait(30) == 0
+
+
+# Python 3.12 warns of a fork beside threads, whatever they do.
+IN_A_CHILD = """
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+disk.each(str, range(40))
+pid = os.fork()
+if not pid:
+    try:
+        print(*disk.each(str, range(40)), flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_which_has_no_helpers_waits_for_none() -> None:
+    with child(IN_A_CHILD) as process:
+        assert says(process) == " ".join(map(str, range(40)))
+        assert process.wait(30) == 0
+
+
+def test_helpers_stay_until_they_are_dismissed_and_come_again() -> None:
+    disk = Disk()
+    before = threading.active_count()
+    for _ in range(50):
+        disk.each(str, range(40))
+    assert threading.active_count() - before <= AT_ONCE
+    disk.dismiss_helpers()
+    end = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+    assert disk.each(str, range(40)) == [str(n) for n in range(40)]
+    disk.dismiss_helpers()
 
 
 # Removing.

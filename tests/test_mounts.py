@@ -118,10 +118,10 @@ from test_mounts import write
 returned = threading.Event()
 
 class Dies(Disk):
-    def beside(self, work):
+    def opened(self, paths):
         if threading.current_thread() is not threading.main_thread() and returned.wait(30):
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().beside(work)
+        return super().opened(paths)
 
 session = Session(disk=Dies())
 saved = session.restore()

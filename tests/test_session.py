@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import FrozenInstanceError
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -1298,11 +1298,13 @@ class Meddler(Disk):
         self.what: Callable[[], None] | None = None
         self.armed = what
 
-    def beside(self, work: Callable[[], None]) -> Callable[[], None]:
-        if self.what:
-            self.what()
-            self.what = None
-        return super().beside(work)
+    @contextmanager
+    def opened(self, paths: Iterable[str]) -> Iterator[Mapping[str, BinaryIO]]:
+        with super().opened(paths) as files:
+            if self.what:
+                self.what()
+                self.what = None
+            yield files
 
 
 def replaced(path: Path) -> None:

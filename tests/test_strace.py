@@ -1,4 +1,4 @@
-"""SIGKILL at the file-system calls of a real run, injected from outside by `strace -e inject`; one thread at a time."""
+"""SIGKILL at the file-system calls of a real run, injected from outside by `strace -e inject`."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_killed_at_each_call_of_the_main_thread() -> None:
 
 
 def test_killed_at_each_call_of_the_saver_thread() -> None:
-    """G1, G2, G2k: the background part of three saves."""
+    """G1, G2, G2k: the background part of three saves, by the saver and its helpers."""
     result = kill_at_each("saver")
-    assert result["hit"] > 0.7 * result["tried"], result  # how many there are depends on who is faster
+    assert result["hit"] > 0.4 * result["tried"], result  # who does what depends on who is faster
 
 
 def test_killed_at_each_call_when_every_hide_waits() -> None:

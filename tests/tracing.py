@@ -18,18 +18,20 @@ from lives import Life, Running
 FILE_CALLS = "trace=%file,%desc"
 why_not = None if shutil.which("strace") else "needs strace"
 
-Call = tuple[str, int]  # a system call of one thread: its name, and its index among those of that name, from 1 on
+Call = tuple[str, int]  # a system call of a thread: its name, and its index among those of that name, from 1 on
 
 
 @contextmanager
 def tracer(program: Running, gate: str, *how: str) -> Iterator[subprocess.Popen[str]]:
-    """strace at one thread of a life that waits at a gate: the main one at `start`, the saver at `saver`."""
+    """strace at threads of a life that waits at a gate: the main one at `start`, the saver and its helpers at
+    `saver`."""
     threads = program.until(f"gate {gate} ").split()[2:]
-    thread = threads[0] if gate == "start" else threads[1]
-    arguments = ["strace", "--quiet=personality,exit", "-p", thread, *how]
+    threads = threads[:1] if gate == "start" else threads[1:]
+    arguments = ["strace", "--quiet=personality,exit", *(f"--attach={thread}" for thread in threads), *how]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as strace:
         try:
-            wait_until_attached(strace)
+            for _ in threads:
+                wait_until_attached(strace)
             with contextlib.suppress(BrokenPipeError):  # killed in the very read that waits for this byte
                 program.go()
             yield strace
@@ -46,7 +48,7 @@ def wait_until_attached(strace: subprocess.Popen[str]) -> None:
 
 
 def calls_of(directory: Path, gate: str, *arguments: object, end_after: str = "") -> list[Call]:
-    """The file-system calls of one thread of a life, in order. `end_after`: killed when it says what begins so."""
+    """The file-system calls of some threads of a life, in order. `end_after`: killed when it says what begins so."""
     trace = directory.parent / f"{directory.name}.trace"
     how = "-e", FILE_CALLS, "-o", str(trace)
     with Running(directory, *arguments, f"gate-{gate}") as program, tracer(program, gate, *how):
@@ -61,15 +63,15 @@ def calls_of(directory: Path, gate: str, *arguments: object, end_after: str = ""
 
 
 def count_calls(trace: Path) -> list[Call]:
-    """Each call of a traced life, in order."""
-    counts: collections.Counter[str] = collections.Counter()
-    calls = []
+    """Each call of a traced life, in order; what two threads both do is there once, as strace would stop at either."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    calls = {}
     for line in trace.read_text().splitlines():
-        name = line.split("(", 1)[0].split()[-1]
+        *thread, name = line.split("(", 1)[0].split() or [""]
         if name.isidentifier():
-            counts[name] += 1
-            calls.append((name, counts[name]))
-    return calls
+            counts[" ".join(thread), name] += 1
+            calls[name, counts[" ".join(thread), name]] = None
+    return list(calls)
 
 
 def at(call: Call, name_of_signal: str) -> list[str]:

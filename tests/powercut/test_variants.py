@@ -7,8 +7,9 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import mounts
 import pytest
@@ -160,9 +161,8 @@ def a_writer_that_goes_on(where: Path, every: int) -> None:
                 path.write_bytes(b"changed, and longer than it was")
             super().sync(files, directories)  # type: ignore[arg-type]
 
-        def beside(self, work: Callable[[], None]) -> Callable[[], None]:
-            work()  # the flush first: so the file changes before it is read
-            return lambda: None
+        def each(self, work: Callable[[Any], Any], items: Sequence[Any], at_once: int = 1) -> list[Any]:
+            return [work(item) for item in items]  # the flush first: so the file changes before it is read
 
     (where / ".safepoint").write_text("u.dat\n")
     with Session(where, disk=Slow(where)) as session:
