@@ -29,6 +29,8 @@ EDGE = 4096  # bytes at each end of a known prefix that are compared before it i
 # output grows by 1.5 %; the levels up to 11 are as ever. JOB is what a thread works on, in bytes of input.
 WINDOW_LOG, TABLE_LOG, JOB = 22, 21, 4 << 20
 
+KEPT = {False: 8, True: 1}  # buffers, by whether they are large
+
 Tick = Callable[[int], None]  # told how many bytes were done
 _zeros = memoryview(bytes(BLOCK))
 _buffers: dict[bool, list[memoryview]] = {False: [], True: []}  # by whether they are large
@@ -273,7 +275,8 @@ def _buffer(*, large: bool) -> Iterator[memoryview]:
     try:
         yield buffer
     finally:
-        kept.append(buffer)
+        if len(kept) < KEPT[large]:
+            kept.append(buffer)
 
 
 class _Named:

@@ -23,6 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from safepoint.interrupts import Undisturbed
+
 if sys.platform != "win32":
     import fcntl
     import resource
@@ -124,6 +126,8 @@ def _itself(path: str, flags: int) -> int:
 
 class Disk:
     """The real disk. Paths are absolute. Nothing is durable before `sync_files` and `sync_dir` returned."""
+
+    _helpers: tuple[int, ThreadPoolExecutor | None] = 0, None  # of the process with this id
 
     def stat(self, path: str) -> os.stat_result:
         """The file itself, never what a symbolic link points to."""
@@ -402,65 +406,66 @@ class Disk:
 
     def each(self, work: Callable[[Item], Result], items: Sequence[Item], at_once: int = AT_ONCE) -> list[Result]:
         """Do `work` for all items, several at once; the results in their order. After an error nothing new is begun,
-        and when all have ended it is raised, the first in the order of the items."""
+        and when all have ended it is raised, the first in the order of the items. In the main thread signals wait until
+        then; after Ctrl-C nothing new is begun."""
         results: dict[int, Result] = {}
         errors: dict[int, BaseException] = {}
         numbers = itertools.count()  # atomic, so the threads need no lock
+        signals = Undisturbed()
 
         def run() -> None:
-            while not errors and (number := next(numbers)) < len(items):
+            while not errors and not signals.ending and (number := next(numbers)) < len(items):
                 try:
                     results[number] = work(items[number])
                 except BaseException as error:  # raised below
                     errors[number] = error
 
-        helpers = [self._begun(run) for _ in range(min(len(items), at_once) - 1)]
-        run()
-        for ended in helpers:
-            errors.update(enumerate(ended(), -len(items)))
-        if errors:  # a failed fsync counts more than what came after it, such as an interrupt
-            raise next((e for e in errors.values() if isinstance(e, SyncFailed)), errors[min(errors)])
+        with signals, contextlib.ExitStack() as ended:
+            for _ in range(min(len(items), at_once) - 1):
+                ended.callback(self._begun(run))
+            run()
+        # A failed fsync counts more than what came after it, such as an interrupt.
+        lost = [error for error in errors.values() if isinstance(error, SyncFailed)]
+        for error in (*lost, *signals.raised, *(errors[number] for number in sorted(errors))):
+            raise error
         return [results[number] for number in range(len(items))]
 
-    def _begun(self, run: Callable[[], None]) -> Callable[[], list[BaseException]]:
-        """Let a helper thread do this. What waits for its end, whatever interrupts the waiting, and gives the
-        interrupts; if no helper has come to it by then, it is done there: all of them may be busy, or not be ours (in a
-        forked child), or there are none to be had."""
-        whose, done = itertools.count(), threading.Event()
+    def _begun(self, run: Callable[[], None]) -> Callable[[], None]:
+        """Let a helper thread do this. What waits for its end; if no helper has come to it by then, it is done there:
+        all of them may be busy, or there are none to be had."""
+        taken, done = threading.Lock(), threading.Event()
 
         def once() -> None:
-            if next(whose) == 0:
+            if taken.acquire(blocking=False):
                 try:
                     run()
                 finally:
                     done.set()
 
-        def ended() -> list[BaseException]:
+        def ended() -> None:
             once()
-            interrupts: list[BaseException] = []
-            while not done.is_set():
-                try:
-                    done.wait()
-                except BaseException as error:  # a KeyboardInterrupt: raised by the caller
-                    interrupts.append(error)
-            return interrupts
+            done.wait()
 
         try:
-            self._helpers.submit(once)
+            self._pool().submit(once)
         except RuntimeError:  # no thread to be had: a limit, or the interpreter is about to end
             self.dismiss_helpers()
         return ended
 
-    @functools.cached_property
-    def _helpers(self) -> ThreadPoolExecutor:
-        """They stay: to start a thread takes longer than to wake one, as it is waited for until it runs."""
-        return ThreadPoolExecutor(AT_ONCE, "safepoint-disk")
+    def _pool(self) -> ThreadPoolExecutor:
+        """They stay: to start a thread takes longer than to wake one, as it is waited for until it runs. A forked child
+        has none of its parent's, whose locks may be taken for ever."""
+        pid, pool = self._helpers
+        if pid != os.getpid() or pool is None:
+            pool = ThreadPoolExecutor(AT_ONCE, "safepoint-disk")
+            self._helpers = os.getpid(), pool
+        return pool
 
     def dismiss_helpers(self) -> None:
         """No thread of this disk is left, when they have ended what they do. It may be used again."""
-        helpers = self.__dict__.pop("_helpers", None)
-        if helpers:
-            helpers.shutdown(wait=False)
+        (pid, pool), self._helpers = self._helpers, (0, None)
+        if pool is not None and pid == os.getpid():
+            pool.shutdown(wait=False)
 
     def lock(self, path: str) -> Callable[[], object] | None:
         """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""

@@ -18,20 +18,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import signal
 import sys
-import threading
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from safepoint.errors import SafepointError, UsageError
+from safepoint.interrupts import Undisturbed
 
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
 NAMED = 8  # so many ranks are named in a message; the others are counted
-OF_UNIX = ("SIGUSR1", "SIGUSR2", "SIGXCPU")
-HELD = (signal.SIGINT, signal.SIGTERM, *(getattr(signal, name) for name in OF_UNIX if hasattr(signal, name)))
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
 
 
@@ -173,20 +170,13 @@ class Ranks:
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        arrived: list[int] = []
-        held = {}
-        if threading.current_thread() is threading.main_thread():  # only there handlers run, and can be set
-            held = {number: handler for number in HELD if callable(handler := signal.getsignal(number))}
-        for number in held:
-            signal.signal(number, lambda number, frame: arrived.append(number))
+        signals = Undisturbed()
         try:
-            yield
+            with signals:
+                yield
         finally:
-            for number, handler in held.items():
-                signal.signal(number, handler)
-            with contextlib.ExitStack() as stack:  # all of them, even if the handler of one raises
-                for number in reversed(arrived):
-                    stack.callback(signal.raise_signal, number)
+            for error in signals.raised:
+                raise error
 
 
 @functools.cache

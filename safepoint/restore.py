@@ -25,6 +25,7 @@ from typing import Any
 from safepoint import codec, save, store
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
+from safepoint.interrupts import ending
 from safepoint.manifest import Manifest
 from safepoint.record import (
     Item,
@@ -476,20 +477,22 @@ def extract(
         _dress_directories(disk, top, files)
 
 
-def _counted(record: Record, progress: Progress | None) -> codec.Tick | None:
-    """What the readers of a set, several at once, call with the bytes that they have read."""
-    if progress is None:
-        return None
+def _counted(record: Record, progress: Progress | None) -> codec.Tick:
+    """What the readers of a set, several at once, call with the bytes that they have read. Ctrl-C ends them here."""
     total, done, lock = sum(file.size for file in record.files), 0, threading.Lock()
 
     def tick(count: int) -> None:
         nonlocal done
-        with lock:
-            done += count
-            progress(done, total)
+        if ending():
+            raise KeyboardInterrupt
+        if progress is not None:
+            with lock:
+                done += count
+                progress(done, total)
 
-    with lock:
-        progress(0, total)
+    if progress is not None:
+        with lock:
+            progress(0, total)
     return tick
 
 

@@ -81,8 +81,12 @@ def _verb(verb: Verb) -> Verb:
     def call(self: Session, *arguments: Any, **options: Any) -> Any:
         if self._left or os.getpid() != self._pid:  # there are no others to agree with any more
             self._check(verb.__name__.removeprefix("_decide_"))
-        with self._ranks.undisturbed():
-            return verb(self, *arguments, **options)
+        try:
+            with self._ranks.undisturbed():
+                return verb(self, *arguments, **options)
+        finally:
+            if self._thread is None:  # else they stay for the next set; a program without threads can fork undisturbed
+                self._disk.dismiss_helpers()
 
     return cast(Verb, call)
 

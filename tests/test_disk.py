@@ -301,7 +301,7 @@ def busy() -> Iterator[Disk]:
     busy, let_go = Disk(), threading.Event()
     began = [threading.Event() for _ in range(AT_ONCE)]
     for event in began:
-        busy._helpers.submit(lambda event=event: event.set() or let_go.wait(60))
+        busy._pool().submit(lambda event=event: event.set() or let_go.wait(60))
     assert all(event.wait(30) for event in began)
     yield busy
     let_go.set()

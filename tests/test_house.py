@@ -19,11 +19,11 @@ from safepoint import SafepointError, Session, errors
 HOUSE = Path(__file__).parents[1]
 PACKAGE = HOUSE / "safepoint"
 LAYERS = (
-    "errors", "times", "pace", "disk", "codec", "manifest", "record", "ranks", "store", "save", "restore", "opening",
-    "choose", "ledger", "stop", "when", "session", "__init__", "__main__",
+    "errors", "interrupts", "times", "pace", "disk", "codec", "manifest", "record", "ranks", "store", "save", "restore",
+    "opening", "choose", "ledger", "stop", "when", "session", "__init__", "__main__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 4500  # lines; of the package, lines of code
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 4600  # lines; of the package, lines of code
 each_module = pytest.mark.parametrize("module", MODULES)
 COMMANDS = sorted(f"cli/{path.stem}" for path in (PACKAGE / "cli").glob("*.py"))
 
