@@ -477,23 +477,33 @@ def extract(
         _dress_directories(disk, top, files)
 
 
-def _counted(record: Record, progress: Progress | None) -> codec.Tick:
-    """What the readers of a set, several at once, call with the bytes that they have read. Ctrl-C ends them here."""
+def _counted(record: Record, progress: Progress | None) -> codec.Tick | None:
+    """What the readers of a set, several at once, call with the bytes that they have read."""
+    if progress is None:
+        return None
     total, done, lock = sum(file.size for file in record.files), 0, threading.Lock()
 
     def tick(count: int) -> None:
         nonlocal done
+        with lock:
+            done += count
+            progress(done, total)
+
+    with lock:
+        progress(0, total)
+    return tick
+
+
+def _interruptible(tick: codec.Tick | None) -> codec.Tick:
+    """Ctrl-C, which waits for the end of what is read, ends it."""
+
+    def ticks(count: int) -> None:
         if ending():
             raise KeyboardInterrupt
-        if progress is not None:
-            with lock:
-                done += count
-                progress(done, total)
+        if tick:
+            tick(count)
 
-    if progress is not None:
-        with lock:
-            progress(0, total)
-    return tick
+    return ticks
 
 
 def clear_stage(disk: Disk, root: Root) -> None:
@@ -528,6 +538,7 @@ def _read_out(
 
     `share`: the target is a reflink wherever it can be, else only of what would have to come from the disk anyhow.
     """
+    tick = _interruptible(tick)
 
     def read() -> tuple[int, str]:
         with disk.open(path) as source:

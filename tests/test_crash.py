@@ -20,7 +20,7 @@ STEPS = 3
 
 def sample(points: list[int], shape: str, every: int) -> list[int]:
     """All points, or a part of them: less of the shape with many files. The end is always one."""
-    every = 1 if ALL or (LONG and shape != "kinds") else every if shape == "kinds" else 2
+    every = 1 if ALL or (LONG and shape != "kinds") else every if LONG else 2 * every if shape == "kinds" else 4
     return points[(len(points) - 1) % every :: every]
 
 

@@ -124,7 +124,7 @@ def test_power_cut_shapes(tmp_path, shape, initial):
     p = live(tmp_path / "whole", shape, "now", initial)
     assert p.finished
     promised = promises_at(p.durable_at)
-    cut(p, tmp_path, [*p.disk.record.changing[:: 1 if LONG else 4], len(p.disk.record.ops)], promised)
+    cut(p, tmp_path, [*p.disk.record.changing[:: 1 if LONG else 6], len(p.disk.record.ops)], promised)
 
 
 class Interrupting(FaultDisk):

@@ -38,7 +38,7 @@ def test_killed_again_and_again_at_random_instants_it_reaches_the_end() -> None:
     steps, kills, reached = 3000, 0, -1
     provable = Disk().place(os.getcwd()).mount is not None
     with directory_for_lives() as directory:
-        while kills < (200 if LONG else 25):
+        while kills < (200 if LONG else 15):
             life = live_until_killed(directory, steps, 0.1 + rng.random() / 3)
             restored = life.last("restored")
             if any(line.startswith("restored") for line in life.said) and provable and restored < reached:

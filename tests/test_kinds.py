@@ -24,7 +24,7 @@ each_start = pytest.mark.parametrize("initial", [False, True])
 
 def sample(points: list[int], every: int, long: int = 1) -> list[int]:
     """All operations, or a part of them, the end of the life among these."""
-    every = 1 if ALL else long if LONG else every
+    every = 1 if ALL else long if LONG else 2 * every
     return points[(len(points) - 1) % every :: every]
 
 

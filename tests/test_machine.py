@@ -155,6 +155,6 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=1000 if ALL else 160 if LONG else 40, stateful_step_count=30, deadline=None, derandomize=True,
+    max_examples=1000 if ALL else 160 if LONG else 24, stateful_step_count=30, deadline=None, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip

@@ -141,7 +141,7 @@ provable = pytest.mark.skipif(
 )
 
 
-ROUNDS = 200 if ALL else 120 if LONG else 20  # kills at random instants
+ROUNDS = 200 if ALL else 120 if LONG else 12  # kills at random instants
 
 
 @provable
@@ -252,7 +252,7 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         except Violation as violation:
             raise Violation(f"rank 1 killed at {name} number {index}, {variant}: {violation}") from violation
 
-    sample = calls if ALL else calls[:: len(calls) // (30 if LONG else 10)]
+    sample = calls if ALL else calls[:: len(calls) // (30 if LONG else 7)]
     with ThreadPoolExecutor(2) as pool:
         hits = sum(pool.map(one, sample))
     tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)

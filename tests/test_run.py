@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 ROWS = 2000  # numbers in a file: enough for a kill to find it half written
-KILLS = 50 if LONG else 8
+KILLS = 50 if LONG else 6
 
 SHELL = """
 k=0

@@ -40,7 +40,7 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
                 raise Violation(f"killed at {call} of the {gate} thread: {violation}") from violation
             return int(life.status == -9)
 
-    every = 1 if ALL else 4 if LONG else 11
+    every = 1 if ALL else 4 if LONG else 17
     sample = calls[len(calls) % every :: every]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         hits = sum(pool.map(one, sample))

@@ -18,7 +18,7 @@ from tracing import tracer, why_not
 
 pytestmark = pytest.mark.skipif(why_not is not None, reason=str(why_not))
 STEPS = 3
-STATES = 400 if LONG else 60  # about so many of each run
+STATES = 400 if LONG else 40  # about so many of each run
 RUNS = [(shape, how) for shape in ("solver", "kinds", "in place", "many", "tree") for how in ("background", "inline")]
 
 
