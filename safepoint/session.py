@@ -85,7 +85,8 @@ def _verb(verb: Verb) -> Verb:
             with self._ranks.undisturbed():
                 return verb(self, *arguments, **options)
         finally:
-            if self._thread is None:  # else they stay for the next set; a program without threads can fork undisturbed
+            # With a saver they stay for the next set; a program without threads can fork undisturbed.
+            if self._thread is None and verb.__name__ in ("restore", "hide", "finish"):
                 self._disk.dismiss_helpers()
 
     return cast(Verb, call)
