@@ -257,4 +257,5 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         hits = sum(pool.map(one, sample))
     tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)
     print(f"rank 1, {variant}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
-    assert hits > 0.8 * len(sample), (hits, len(sample))
+    least = 0.4 if options["gate"] == "saver" else 0.8  # who does what, the saver or a helper, depends on who is faster
+    assert hits > least * len(sample), (hits, len(sample))
