@@ -13,6 +13,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 from pathlib import Path
 
 from faultdisk import FaultDisk
@@ -45,6 +46,7 @@ def wrong(text: str) -> None:
 
 def gate(name: str, options: list[str]) -> None:
     if f"gate-{name}" in options:
+        time.sleep(0.1)  # helpers that were dismissed are gone by then: no tracer could be attached to them
         others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
         others.sort(key=lambda thread: thread.name != "safepoint-saver")
         say(f"gate {name} {os.getpid()} {' '.join(str(thread.native_id) for thread in others)}")

@@ -236,12 +236,14 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
     """G5, G2k, G3: SIGKILL at each call of a thread of rank 1; ranks 0, 2 and 3 go on until they need it."""
     options: dict[str, Any] = VARIANTS[variant]
     with tempfile.TemporaryDirectory() as directory:
-        trace = Path(directory, "trace")
-        killed_in_rank_1(["-e", FILE_CALLS, "-o", str(trace)], **options)
-        # Up to where it has nothing left to do; what MPI_Finalize reads is not what is tested.
-        end = '"hiding' if options["restart"] else '"finished'
-        trace.write_text(trace.read_text().partition(end)[0])
-        calls = count_calls(trace)
+        trace, lives = Path(directory, "trace"), []
+        for _ in range(3 if options["gate"] == "saver" else 1):  # a helper may do what the saver did in another life
+            killed_in_rank_1(["-e", FILE_CALLS, "-o", str(trace)], **options)
+            # Up to where it has nothing left to do; what MPI_Finalize reads is not what is tested.
+            end = '"hiding' if options["restart"] else '"finished'
+            trace.write_text(trace.read_text().partition(end)[0])
+            lives.append(count_calls(trace))
+        calls = [call for call in lives[0] if all(call in life for life in lives)]
     assert len(calls) > 60, f"hardly any call was traced: this tests nothing: {calls}"
 
     def one(call: tuple[str, int]) -> int:
@@ -257,5 +259,4 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         hits = sum(pool.map(one, sample))
     tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)
     print(f"rank 1, {variant}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
-    least = 0.4 if options["gate"] == "saver" else 0.8  # who does what, the saver or a helper, depends on who is faster
-    assert hits > least * len(sample), (hits, len(sample))
+    assert hits > 0.8 * len(sample), (hits, len(sample))
