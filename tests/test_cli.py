@@ -26,6 +26,7 @@ import safepoint
 from safepoint import errors
 from safepoint.cli import contents, document
 from safepoint.cli.group import COMMANDS, program
+from safepoint.cli.overview import look
 from safepoint.disk import Disk, SyncFailed
 from safepoint.manifest import load
 from safepoint.record import Root, dump, parse_record, parse_taken, seal, unseal
@@ -443,6 +444,33 @@ def test_what_vanishes_while_it_is_looked_at_is_no_error(work: Path) -> None:
         finally:
             running.kill()
     assert states <= {"complete", "saving", "completable"} and "complete" in states
+
+
+def test_a_set_that_takes_the_place_of_the_only_one_meanwhile_is_seen(tmp_path: Path) -> None:
+    """At the look at the newest set it is only prepared; then it is committed, and the one before is pruned."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    session = safepoint.Session(tmp_path, keep=1)
+    session.restore()
+
+    def save(step: int) -> None:
+        (tmp_path / "u.dat").write_text(str(step))
+        session.hide(step, wait=True)
+
+    class Beside(Disk):
+        late = 0
+
+        def listdir(self, path: str) -> list[str]:
+            found = super().listdir(path)
+            if path == Root(str(tmp_path)).stored(2, "") and not found and not self.late:
+                self.late = 1
+                save(2)
+            return found
+
+    save(1)
+    disk = Beside()
+    seen = look(disk, str(tmp_path))
+    session.finish()
+    assert disk.late and [(s.number, s.state) for s in seen.sets] == [(2, "complete")]
 
 
 # verify, show, log.

@@ -311,11 +311,12 @@ def _parts(disk: Disk, root: Root, place: Place, finished: int, read: bool) -> d
                 parts[number] = Part(number, "uncommitted", candidate.reason, taken=_taken(disk, root, number))
             else:
                 parts[number] = _unproven(disk, root, number, place, read)
-        # What a run commits or prunes while we look must not pass for damage.
+        # What a run commits or prunes while we look must not pass for damage, nor for a side directory without a set:
+        # the newest may have been prepared only when it was looked at, and the one before gone when it was its turn.
         now = _recorded(disk, root)
         seen = {n: part for n, part in parts.items() if n in now}
         settled = all(part.state == "committed" or now[n] == recorded.get(n) for n, part in seen.items())
-        if settled and (seen or not parts):
+        if settled and (seen or now == recorded):
             break
     return seen
 
