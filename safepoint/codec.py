@@ -8,13 +8,14 @@ are binary files of `Disk`, or streams of zstandard; each has a name, which goes
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import xxhash
 
-from safepoint.disk import ALIGNED, aligned, naming, write_all
+from safepoint.disk import naming, write_all
 
 BLOCK = 1 << 20
 # What is read at a time for a checksum alone, of files from LARGE on: a program that keeps the interpreter busy lets go
@@ -24,6 +25,9 @@ HOLE = 64 << 10  # bytes of zeros that are worth leaving out
 SAMPLE_PIECES = 4  # of a quarter block each, spread over the file
 WORTH_PACKING = 0.95  # of its size at most: else a file is kept as it is
 TAR_BLOCK, TAR_RECORD = 512, 10240  # POSIX.1-1988: what headers, files and the archive are filled up to
+TAR_NAME = 100  # bytes of a name in a header
+TAR_REST = b"0" + bytes(100) + b"ustar  \0" + bytes(247)  # a plain file, as GNU tar says it, of user and group 0
+TAR_REST_SUM = sum(TAR_REST) + 8 * ord(" ")  # with what stands for the sum itself
 EDGE = 4096  # bytes at each end of a known prefix that are compared before it is trusted
 # The tables of the high levels of zstd take up to 700 MB. With these limits level 19 needs 35 MB a thread and its
 # output grows by 1.5 %; the levels up to 11 are as ever. JOB is what a thread works on, in bytes of input.
@@ -40,7 +44,7 @@ class BadFrame(Exception):
     """The bytes are not a zstd frame, or not as many as announced."""
 
 
-def checksum(data: bytes) -> str:
+def checksum(data: bytes | memoryview) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
@@ -213,55 +217,61 @@ def unpack(source: Any, sink: Any = None, tick: Tick | None = None) -> tuple[int
 
 class Bundle:
     """A standard tar in the making, of small files, each read straight to where it will be written from; `close` ends
-    it."""
+    it. `tick` is told how many bytes were written."""
 
-    def __init__(self, sink: Any) -> None:
-        self._sink, self.size = sink, 0  # what was added so far, in bytes
-        self._buffer, self._used = aligned(BLOCK), 0
+    def __init__(self, sink: Any, tick: Tick) -> None:
+        self._sink, self._tick, self.size = sink, tick, 0  # what was added so far, in bytes
+        self._buffer, self._used = memoryview(bytearray(BLOCK)), 0
 
-    def add(self, source: Any, path: str, size: int, mode: int, mtime_ns: int) -> tuple[int, int, str]:
-        """Append a file of `size` bytes, at most a quarter of BLOCK. Where they begin in the tar, how many there really
-        were (more are not looked for: the size of the file tells that), and their checksum."""
-        header = tar_header(path, size, mode & 0o7777, mtime_ns // 10**9)
-        if self._used + len(header) + size + TAR_BLOCK > len(self._buffer):
+    def room(self, path: str, size: int) -> memoryview:
+        """Where this file, of at most a quarter of BLOCK, is to be read to before it is added."""
+        plain = len(path) <= TAR_NAME and path.isascii()
+        header = TAR_BLOCK if plain else len(tar_header(path, size, 0, 0))
+        if self._used + header + size + TAR_BLOCK > BLOCK:
             self._write()
+        start = self._used + header
+        return self._buffer[start : start + size]
+
+    def add(self, path: str, size: int, mode: int, mtime_ns: int) -> int:
+        """Add the file that there was room for, and that is there now; where its bytes begin in the tar."""
+        header = tar_header(path, size, mode & 0o7777, mtime_ns // 10**9)
         start = self._used + len(header)
         self._buffer[self._used : start] = header
-        count = 0
-        with naming(source.name):  # a read may stop half way, on a network file system
-            while count < size and (more := source.readinto(self._buffer[start + count : start + size])):
-                count += more
-        text = xxhash.xxh3_128_hexdigest(self._buffer[start : start + count])
-        filled = -size % TAR_BLOCK
-        self._buffer[start + size : start + size + filled] = bytes(filled)
+        if filled := -size % TAR_BLOCK:
+            self._buffer[start + size : start + size + filled] = _zeros[:filled]
         offset = self.size + len(header)
         self._used, self.size = start + size + filled, offset + size + filled
-        return offset, count, text
+        return offset
 
     def close(self) -> None:
         end = self.size + 2 * TAR_BLOCK
         self._write()
-        write_all(self._sink, bytes(self._buffer[: self._used]) + bytes(2 * TAR_BLOCK + -end % TAR_RECORD))
+        write_all(self._sink, bytes(2 * TAR_BLOCK + -end % TAR_RECORD))
 
     def _write(self) -> None:
-        """As much as makes whole blocks; the rest is the beginning of the next."""
-        blocks = self._used - self._used % ALIGNED
-        write_all(self._sink, self._buffer[:blocks])
-        self._buffer[: self._used - blocks] = self._buffer[blocks : self._used]
-        self._used -= blocks
+        write_all(self._sink, self._buffer[: self._used])
+        self._tick(self._used)
+        self._used = 0
 
 
 def tar_header(path: str, size: int, mode: int, mtime: int) -> bytes:
     """What stands before a file in a tar, as the module tarfile makes it; that takes longer than to read the file."""
-    if path.isascii() and len(path) <= 100 and size < 8**11 and 0 <= mtime < 8**11:
-        numbers = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, mtime)
-        text = path.encode().ljust(100, b"\0") + numbers + b"        0" + bytes(100) + b"ustar  \0" + bytes(247)
-        return text[:148] + b"%06o\0 " % sum(text) + text[156:]
+    if path.isascii() and len(path) <= TAR_NAME and size < 8**11 and 0 <= mtime < 8**11:
+        name = path.encode()
+        numbers, total = _tar_numbers(size, mode, mtime)
+        return b"%b%b%06o\0 %b" % (name.ljust(TAR_NAME, b"\0"), numbers, sum(name) + total, TAR_REST)
     import tarfile  # here, as few programs need it
 
     info = tarfile.TarInfo(path)
     info.size, info.mode, info.mtime = size, mode, mtime
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+@functools.lru_cache(16)
+def _tar_numbers(size: int, mode: int, mtime: int) -> tuple[bytes, int]:
+    """In a header, and what they and TAR_REST add to its sum. Many small files have the same ones."""
+    numbers = b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, mtime)
+    return numbers, sum(numbers) + TAR_REST_SUM
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import functools
 import itertools
-import mmap
 import os
 import socket
 import stat
@@ -37,14 +36,14 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
 NO_COPY_RANGE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # not here
-NOT_DIRECT = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}  # what a direct write fails with that cannot be
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
 
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
-ALIGNED = 4096  # bytes: direct writes of whole multiples suit nearly every disk
 NONE: Mapping[str, BinaryIO] = MappingProxyType({})
+READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+NOATIME = getattr(os, "O_NOATIME", 0)
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -63,15 +62,21 @@ class Place(NamedTuple):
     mount: str | None  # None: cannot be proven here (old kernel, network file system)
 
 
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Put `path` into any OSError that does not name its file (read and write know only a descriptor)."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = path
-        raise
+class naming:
+    """Put `path` into any OSError that does not name its file (read and write know only a descriptor). No generator,
+    as it is round every read and write."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = self._path
 
 
 def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
@@ -79,25 +84,7 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
     with naming(file.name):
         rest = memoryview(data)
         while rest:
-            try:
-                rest = rest[file.write(rest) :]
-            except OSError as error:  # not whole blocks, as this file system counts them: through the cache, then
-                if error.errno not in NOT_DIRECT or not _set_direct(file.fileno(), False):
-                    raise
-
-
-def aligned(size: int) -> memoryview:
-    """A buffer that direct writes may be made from."""
-    return memoryview(mmap.mmap(-1, size))  # memory of its own, so at the beginning of a page
-
-
-def _set_direct(descriptor: int, on: bool) -> bool:
-    """Whether writes bypassed the page cache before; from now on they do, or not."""
-    if sys.platform != "linux":
-        return False
-    flags = int(fcntl.fcntl(descriptor, fcntl.F_GETFL))
-    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT if on else flags & ~os.O_DIRECT)
-    return bool(flags & os.O_DIRECT)
+            rest = rest[file.write(rest) :]
 
 
 _held: set[BinaryIO] = set()  # what `Disk.opened` keeps open
@@ -115,13 +102,27 @@ if hasattr(os, "register_at_fork"):
 
 def _itself(path: str, flags: int) -> int:
     """Open the file of this name: not what a symbolic link that took its place points to, and without waiting for
-    somebody who writes into a fifo that did."""
+    somebody who writes into a fifo that did. The time of its last reading is the user's, and to note it takes a file
+    system longer than to read a small file."""
     if sys.platform == "win32":
         return os.open(path, flags)
+    flags |= os.O_NOFOLLOW
     try:
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except BlockingIOError:  # a lease, which is given back to who waits for it
-        return os.open(path, flags | os.O_NOFOLLOW)
+        return os.open(path, flags | os.O_NONBLOCK | NOATIME)
+    except PermissionError:  # only the owner of a file may leave its times alone
+        with contextlib.suppress(BlockingIOError):
+            return os.open(path, flags | os.O_NONBLOCK)
+    except BlockingIOError:
+        pass
+    return os.open(path, flags)  # a lease, which is given back to who waits for it
+
+
+def _readv(descriptor: int, buffers: tuple[memoryview]) -> int:
+    if sys.platform != "win32":
+        return os.readv(descriptor, buffers)
+    data = os.read(descriptor, len(buffers[0]))
+    buffers[0][: len(data)] = data
+    return len(data)
 
 
 class Disk:
@@ -181,6 +182,21 @@ class Disk:
         with self.open(path) as file, naming(path):
             return file.read()
 
+    def read_into(self, buffer: memoryview, path: str) -> tuple[int, os.stat_result]:
+        """Read a file from its beginning, as far as there is room; how many bytes, and what it is like after that. For
+        files by the thousand: to make a file object of each takes as long as this."""
+        descriptor = _itself(path, READING)
+        try:
+            count = _readv(descriptor, (buffer,))
+            while 0 < count < len(buffer) and (more := _readv(descriptor, (buffer[count:],))):
+                count += more  # a read may stop half way, on a network file system
+            return count, os.fstat(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
+        finally:
+            os.close(descriptor)
+
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
 
@@ -189,12 +205,6 @@ class Disk:
         """A new file for writing; one that exists already is an error, never overwritten."""
         with naming(path), open(path, "xb", buffering=0) as file:
             yield file
-
-    def bypass_cache(self, file: BinaryIO) -> None:
-        """Let what is written to `file` go straight to the disk, if it is blocks of ALIGNED bytes from an aligned
-        buffer: for second copies, that nobody will read soon. Where that cannot be nothing changes."""
-        with contextlib.suppress(OSError):
-            _set_direct(file.fileno(), True)
 
     def write(self, path: str, data: bytes) -> None:
         """A new file with this content, not yet durable."""

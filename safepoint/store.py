@@ -137,10 +137,12 @@ def _while_flushed(disk: Disk, contents: Iterable[Content], work: Callable[[Mapp
     paths = [content.full for content in contents]
     results: list[Result] = []
     with disk.opened(paths) as opened:
-        both: list[Callable[[], None]]
-        both = [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))]
-        disk.each(lambda one: one(), both)
+        disk.each(_do, [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))])
     return results[0]
+
+
+def _do(work: Callable[[], None]) -> None:
+    work()
 
 
 def ways(directories: Iterable[str], ends: set[str]) -> list[str]:
@@ -164,7 +166,7 @@ def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str, *, loc
             file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns)
             yield Content(file, full, None, False, local, item.inode)
         else:
-            full = os.path.join(base, item.path)
+            full = f"{base}/{item.path}"
             if not item.tree:  # as it was when it was taken; its mode is seen when it is read
                 file = StoredFile(item.path, "file", item.size, mtime_ns=item.mtime_ns)
                 yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
@@ -267,7 +269,7 @@ def checksummed(disk: Disk, content: Content, how: How, opened: BinaryIO | None 
             _refuse_another(disk, content, inode)
             return file._replace(checksum=digest)
         size, digest = codec.copy(source, limit=file.size)
-        mode = _unchanged(disk, content, source, size)
+        mode = _unchanged(disk, content, disk.stat_of(source), size)
     return file._replace(mode=mode, checksum=digest, stored_size=size)
 
 
@@ -277,9 +279,10 @@ def _checksummed(
     return {c.file.path: checksummed(disk, c, how, opened.get(c.full)) for c in contents}
 
 
-def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> int:
-    """The mode of what was read. Raises `RefusedFileError` if by now it is not what was taken."""
-    file, info = content.file, disk.stat_of(source)
+def _unchanged(disk: Disk, content: Content, info: os.stat_result, size: int) -> int:
+    """The mode of what was read, `size` bytes, and was like this after that. Raises `RefusedFileError` if it is not
+    what was taken."""
+    file = content.file
     if not stat.S_ISREG(info.st_mode):
         raise special(file.path, info.st_mode)
     if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
@@ -292,8 +295,8 @@ def _unchanged(disk: Disk, content: Content, source: BinaryIO, size: int) -> int
 
 
 def _refuse_another(disk: Disk, content: Content, inode: int) -> None:
-    """Unless the file that was read, which is still open and so keeps its inode, is the one that was taken, and has its
-    name still."""
+    """Unless the file that was read is the one that was taken, and has its name still. What stays in W, and is flushed
+    by name, is still open then, and so keeps its inode."""
     if inode != disk.stat(content.full).st_ino or (content.local and inode != content.inode):
         raise RefusedFileError(f"{content.file.path} was replaced after hide took it: something else writes to it")
 
@@ -313,19 +316,12 @@ def _refusing_lost(root: Root) -> Iterator[None]:
 
 def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
     """Keep many small files in one, which takes one flush instead of one each. No room for it: none is bundled."""
-    files = {}
+    files: dict[str, StoredFile] = {}
     try:
         with disk.create(root.bundle(number)) as sink:
-            disk.bypass_cache(sink)
-            bundle = codec.Bundle(sink)
+            bundle = codec.Bundle(sink, _write_back(disk, sink, 1))
             for content in small:
-                file = content.file
-                with disk.open(content.full) as source:
-                    mode = disk.stat_of(source).st_mode
-                    offset, size, digest = bundle.add(source, file.path, file.size, mode, file.mtime_ns)
-                    _unchanged(disk, content, source, size)
-                file = file._replace(mode=mode, checksum=digest, kept="tar", stored_size=size, offset=offset)
-                files[file.path] = file
+                files[content.file.path] = _bundled(disk, content, bundle)
             bundle.close()
     except OSError as error:
         if error.errno not in NO_ROOM:
@@ -334,6 +330,17 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
             disk.remove(root.bundle(number))
         return {}
     return files
+
+
+def _bundled(disk: Disk, content: Content, bundle: codec.Bundle) -> StoredFile:
+    """Add this file to the bundle."""
+    path, kind, size, _, _, mtime_ns, *_ = content.file
+    room = bundle.room(path, size)
+    count, info = disk.read_into(room, content.full)
+    mode = _unchanged(disk, content, info, count)
+    checksum = codec.checksum(room)
+    offset = bundle.add(path, size, mode, mtime_ns)
+    return StoredFile(path, kind, size, checksum, mode, mtime_ns, "tar", size, offset)
 
 
 def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how: How) -> StoredFile:
@@ -345,9 +352,9 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
             if not codec.sample_shrinks(source, file.size, level):
                 return checksummed(disk, content, how)
             with disk.create(target) as sink:
-                tick = _write_back(disk, sink)
+                tick = _write_back(disk, sink, WRITE_BACK)
                 size, digest = codec.pack(source, sink, level, file.size, how.pack_threads, tick)
-            mode = _unchanged(disk, content, source, size)
+            mode = _unchanged(disk, content, disk.stat_of(source), size)
         file = file._replace(mode=mode, checksum=digest, stored_size=size)
         packed = disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
@@ -357,20 +364,20 @@ def _pack(disk: Disk, root: Root, number: int, content: Content, level: int, how
             raise
     except codec.BadFrame:
         with disk.open(full) as source:
-            _unchanged(disk, content, source, -1)  # it raises: that is what a source of another length means
+            _unchanged(disk, content, disk.stat_of(source), -1)  # it raises: the length was another
     with contextlib.suppress(OSError):  # what is left of it goes with the set
         disk.remove(target)
     return file if file.checksum else checksummed(disk, content, how)
 
 
-def _write_back(disk: Disk, sink: Any) -> codec.Tick:
+def _write_back(disk: Disk, sink: Any, every: int) -> codec.Tick:
     """Let the disk write while the file is still being made: else all of it would wait for the fsync."""
     done = 0
 
     def tick(count: int) -> None:
         nonlocal done
         done += count
-        if done >= WRITE_BACK:
+        if done >= every:
             done = 0
             disk.start_writeback_of(sink)
 

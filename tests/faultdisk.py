@@ -182,6 +182,11 @@ class FaultDisk(Disk):
         self.step("list", path, changes=False)
         return super().entries(path)
 
+    def read_into(self, buffer: memoryview, path: str) -> tuple[int, os.stat_result]:
+        self.step("open", path, changes=False)
+        count, info = super().read_into(buffer, path)
+        return count, self._as_recorded(info)
+
     def open(self, path: str) -> BinaryIO:
         self.step("open", path, changes=False)
         return _Reader(self, path)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import os
 import random
 import shutil
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
-import mounts
 import pytest
 import xxhash
 from hypothesis import example, given, settings
@@ -23,7 +20,6 @@ from hypothesis import strategies as st
 from safepoint.codec import GULP, LARGE, BadFrame, Bundle, checksum, copy, copy_sparse, pack, tar_header, unpack
 from safepoint.disk import Disk
 
-needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: O_DIRECT")
 MIB = 1 << 20  # files are read in blocks of this size
 BOUNDARIES = sorted({max(0, k * MIB + d) for k in (0, 1, 2) for d in (-1, 0, 1)} | {128 << 10, (128 << 10) + 1})
 
@@ -276,31 +272,14 @@ def test_a_tar_header_is_that_of_the_module_tarfile(path: str, size: int) -> Non
     assert tar_header(path, size, 0o640, 1_700_000_000) == expected
 
 
-class Particular(io.FileIO):
-    """As on a file system with other blocks than ours: a direct write is refused, or stops in the middle of a block."""
-
-    def __init__(self, path: str, at_most: int) -> None:
-        super().__init__(path, "xb")
-        self.at_most, self.direct_writes = at_most, 0
-
-    def write(self, data: Any) -> int:
-        if not fcntl.fcntl(self.fileno(), fcntl.F_GETFL) & os.O_DIRECT:
-            return super().write(data)
-        self.direct_writes += 1
-        if not self.at_most or self.tell() % 4096 or len(data) % 4096:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return super().write(data[: self.at_most])
-
-
-def bundle_of(contents: dict[str, bytes], sink: Any, directory: Path) -> dict[str, int]:
+def bundle_of(contents: dict[str, bytes], sink: Any, directory: Path, tick: Any = int) -> dict[str, int]:
     """Make a bundle; where each file begins."""
     offsets = {}
-    bundle = Bundle(sink)
+    bundle = Bundle(sink, tick)
     for name, data in contents.items():
         (directory / "one").write_bytes(data)
-        with open(directory / "one", "rb", buffering=0) as source:
-            offsets[name], count, digest = bundle.add(source, name, len(data), 0o100640, 10**18)
-        assert (count, digest) == (len(data), checksum(data))
+        assert Disk().read_into(bundle.room(name, len(data)), str(directory / "one"))[0] == len(data)
+        offsets[name] = bundle.add(name, len(data), 0o100640, 10**18)
     bundle.close()
     return offsets
 
@@ -325,47 +304,39 @@ def test_a_bundle_is_a_tar_that_tarfile_reads_and_each_offset_is_right(tmp_path:
     check_bundle(tmp_path / "b.tar", MANY, offsets)
 
 
-@needs_linux
-@pytest.mark.parametrize("at_most", [0, 8192 + 17, 1 << 30], ids=["refused", "short", "whole blocks"])
-def test_a_bundle_that_cannot_bypass_the_cache_is_whole_all_the_same(tmp_path: Path, at_most: int) -> None:
-    """`bypass_cache` may be refused by a write only; once that has happened it is not tried again."""
-    with Particular(str(tmp_path / "b.tar"), at_most) as sink:
-        Disk().bypass_cache(sink)
-        offsets = bundle_of(MANY, sink, tmp_path)
-        assert sink.direct_writes == 1 if not at_most else sink.direct_writes >= 2
-    check_bundle(tmp_path / "b.tar", MANY, offsets)
+def test_the_disk_is_told_of_each_piece_of_a_bundle_while_it_is_made(tmp_path: Path) -> None:
+    done: list[int] = []
+    with open(tmp_path / "b.tar", "xb", buffering=0) as sink:
+        bundle_of(MANY, sink, tmp_path, done.append)
+    assert len(done) == 5 and max(done) <= MIB
+    assert sum(done) <= (tmp_path / "b.tar").stat().st_size <= sum(done) + 2 * 10240
 
 
-@needs_linux
-@pytest.mark.parametrize("kind", ["ext4", "xfs"])
-def test_a_bundle_takes_no_memory_on_a_real_file_system(kind: str, tmp_path: Path) -> None:
-    """Its pages would be a second copy of files that are in the page cache already."""
-    if reason := mounts.why_not(kind) or (None if shutil.which("fincore") else "needs fincore"):
-        pytest.skip(f"{kind}: {reason}")
-    with mounts.mounted(kind, 320) as work:
-        with Disk().create(str(work / "b.tar")) as sink:
-            Disk().bypass_cache(sink)
-            offsets = bundle_of(MANY, sink, tmp_path)
-        command = ["fincore", "--bytes", "--noheadings", "--output", "RES", str(work / "b.tar")]
-        cached = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        assert cached <= 20 << 10 < (work / "b.tar").stat().st_size  # the last bytes, which are no whole block
-        check_bundle(work / "b.tar", MANY, offsets)
+@given(path=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1), time=st.integers(-1, 2**36))
+@example("bad-\udcff" * 30, 0)
+def test_the_room_for_a_header_is_that_which_it_takes(path: str, time: int) -> None:
+    sink = Bytes()
+    bundle = Bundle(sink, int)
+    for name, data in (("first", b"abc"), (path, b"content")):
+        bundle.room(name, len(data))[:] = data
+        offset = bundle.add(name, len(data), 0o644, time * 10**9)
+    bundle.close()
+    assert sink.getvalue()[offset:].startswith(b"content\0")
 
 
-def test_reads_that_stop_half_way_make_a_whole_bundle(tmp_path: Path) -> None:
-    """As on a network file system."""
+def test_reads_that_stop_half_way_fill_the_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system. That a file is longer than it should be is seen by who looks at its size."""
+    real = os.readv
+    monkeypatch.setattr(os, "readv", lambda descriptor, buffers: real(descriptor, [buffers[0][:100]]))
+    (tmp_path / "one").write_bytes(data := bytes(range(250)))
+    for room in (0, 99, 100, 101, 250, 251, 1000):
+        buffer = memoryview(bytearray(room))
+        count, info = Disk().read_into(buffer, str(tmp_path / "one"))
+        assert (count, info.st_size, buffer[:count]) == (min(room, 250), 250, data[:room])
 
-    class Halting(io.FileIO):
-        def readinto(self, buffer: Any) -> int:
-            return super().readinto(buffer[:100]) or 0
 
-    (tmp_path / "one").write_bytes(bytes(range(250)))
-    with open(tmp_path / "b.tar", "xb", buffering=0) as sink, Halting(str(tmp_path / "one")) as source:
-        assert Bundle(sink).add(source, "one", 250, 0o644, 0)[1:] == (250, checksum(bytes(range(250))))
-
-
-def test_a_file_that_is_shorter_than_said_is_noticed_by_the_bundle(tmp_path: Path) -> None:
-    """That it is longer is seen by who looks at its size after that."""
-    (tmp_path / "one").write_bytes(b"x" * 1000)
-    with open(tmp_path / "b.tar", "xb", buffering=0) as sink, open(tmp_path / "one", "rb", buffering=0) as source:
-        assert Bundle(sink).add(source, "one", 1001, 0o644, 0)[1] == 1000
+def test_an_error_while_a_small_file_is_read_names_it(tmp_path: Path) -> None:
+    for path, code in ((tmp_path, errno.EISDIR), (tmp_path / "none", errno.ENOENT)):
+        with pytest.raises(OSError) as error:
+            Disk().read_into(memoryview(bytearray(10)), str(path))
+        assert (error.value.filename, error.value.errno) == (str(path), code)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_session import ordinary_user
 
 import safepoint
 from safepoint.disk import AT_ONCE, Disk, SyncFailed
@@ -246,6 +247,35 @@ def test_a_link_or_a_fifo_that_took_the_place_of_a_file_is_never_read_for_it(tmp
     os.mkfifo(tmp_path / "fifo")
     with disk.open(str(tmp_path / "fifo")) as file:
         assert file.read(1) in (b"", None)
+
+
+@needs_linux
+def test_reading_leaves_the_time_of_the_last_reading_alone(tmp_path: Path) -> None:
+    """Which the first one after a change would set: the file system would write each inode once more."""
+    path = tmp_path / "u.dat"
+    path.write_bytes(b"data")
+
+    def read_at(read: Callable[[], object]) -> int:
+        os.utime(path, (1000, 2000))
+        read()
+        return path.stat().st_atime_ns
+
+    if read_at(path.read_bytes) == 1000 * 10**9:
+        pytest.skip("mounted with noatime")
+    assert read_at(lambda: disk.read(str(path))) == 1000 * 10**9
+    assert read_at(lambda: disk.read_into(memoryview(bytearray(4)), str(path))) == 1000 * 10**9
+
+
+@needs_linux
+def test_the_files_of_others_can_be_read_whose_times_are_theirs(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(b"data")
+    (tmp_path / "secret").write_bytes(b"data")
+    (tmp_path / "secret").chmod(0)
+    with ordinary_user(tmp_path):
+        assert disk.read(str(tmp_path / "theirs")) == b"data"
+        with pytest.raises(PermissionError) as caught:
+            disk.read(str(tmp_path / "secret"))
+    assert caught.value.filename == str(tmp_path / "secret")
 
 
 LEASED = """

@@ -207,7 +207,7 @@ def restore_deletes_what_the_set_does_not_have(put: Set) -> None:
 
 @variant
 def a_changed_file_is_stored_all_the_same(put: Set) -> None:
-    put(store, "_unchanged", lambda disk, content, source, size: disk.stat_of(source).st_mode)
+    put(store, "_unchanged", lambda disk, content, info, size: info.st_mode)
 
 
 @variant
