@@ -44,6 +44,12 @@ class BadFrame(Exception):
     """The bytes are not a zstd frame, or not as many as announced."""
 
 
+def load() -> None:
+    """Import what compresses here and now: a child that is forked while another thread does so waits for that import
+    for ever, if it needs the same."""
+    import zstandard  # noqa: F401
+
+
 def checksum(data: bytes | memoryview) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from safepoint.interrupts import Undisturbed
+from safepoint.interrupts import Undisturbed, raise_all
 
 if sys.platform != "win32":
     import fcntl
@@ -88,6 +88,12 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
 
 
 _held: set[BinaryIO] = set()  # what `Disk.opened` keeps open
+
+
+def _close(file: BinaryIO) -> None:
+    """Of a file that was only read: an error of this must not hide that of its flush."""
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 def _let_go() -> None:
@@ -166,7 +172,7 @@ class Disk:
             stack.callback(lambda: _held.difference_update(files.values()))
             for path in paths if sys.platform != "win32" else ():
                 try:
-                    file = stack.enter_context(self.open(path))
+                    file = self.open(path)
                 except OSError as error:
                     if error.errno not in NO_DESCRIPTOR:
                         raise
@@ -174,6 +180,7 @@ class Disk:
                 if file.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
                     file.close()
                     break
+                stack.callback(_close, file)
                 files[path] = file
                 _held.add(file)
             yield files
@@ -396,23 +403,17 @@ class Disk:
 
     def sync_files(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
-        mode = "r+b" if sys.platform == "win32" else "rb"
+        flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY  # there only what may be written is flushed
         for path in paths:
-            if path in opened and sys.platform != "win32":  # which flushes only what is open for writing
+            if path in opened and sys.platform != "win32":
                 _fsync(opened[path].fileno(), path)
-                continue
-            with open(path, mode, buffering=0) as file:
-                _fsync(file.fileno(), path)
+            else:
+                _flush(path, flags)
 
     def sync_dir(self, path: str) -> None:
         """On return the names in this directory survive a power cut. `SyncFailed` is final."""
-        if sys.platform == "win32":
-            return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            _fsync(descriptor, path)
-        finally:
-            os.close(descriptor)
+        if sys.platform != "win32":
+            _flush(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def each(self, work: Callable[[Item], Result], items: Sequence[Item], at_once: int = AT_ONCE) -> list[Result]:
         """Do `work` for all items, several at once; the results in their order. After an error nothing new is begun,
@@ -424,20 +425,28 @@ class Disk:
         signals = Undisturbed()
 
         def run() -> None:
-            while not errors and not signals.ending and (number := next(numbers)) < len(items):
-                try:
-                    results[number] = work(items[number])
-                except BaseException as error:  # raised below
-                    errors[number] = error
+            with signals.also_here():
+                while not errors and not signals.ending and (number := next(numbers)) < len(items):
+                    try:
+                        results[number] = work(items[number])
+                    except BaseException as error:  # raised below
+                        errors[number] = error
 
         with signals, contextlib.ExitStack() as ended:
             for _ in range(min(len(items), at_once) - 1):
                 ended.callback(self._begun(run))
             run()
-        # A failed fsync counts more than what came after it, such as an interrupt.
-        lost = [error for error in errors.values() if isinstance(error, SyncFailed)]
-        for error in (*lost, *signals.raised, *(errors[number] for number in sorted(errors))):
-            raise error
+        # A failed fsync counts more than what came after it, such as an interrupt: who has called must remember it.
+        failed = [errors[number] for number in sorted(errors)]
+        for error in failed:
+            if isinstance(error, SyncFailed):
+                signals.go_on()
+                raise error
+        raise_all(signals.raised)
+        signals.deliver(only_end=True)
+        raise_all(failed[:1])
+        if len(results) < len(items):  # in a helper of who will raise its own
+            raise KeyboardInterrupt
         return [results[number] for number in range(len(items))]
 
     def _begun(self, run: Callable[[], None]) -> Callable[[], None]:
@@ -570,6 +579,15 @@ def _allow_writing(directory: str) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory)
     os.chmod(directory, stat.S_IMODE(mode) | stat.S_IRWXU)
     return stat.S_IMODE(mode)
+
+
+def _flush(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        _fsync(descriptor, path)
+    finally:
+        with contextlib.suppress(OSError):  # nothing was written here, and it must not hide the error of the flush
+            os.close(descriptor)
 
 
 def _fsync(descriptor: int, path: str) -> None:

@@ -1,73 +1,194 @@
 """Signals of the program wait while something is done that they would tear.
 
 Python runs signal handlers in the main thread, between any two instructions of ours. What one raises there, such as the
-KeyboardInterrupt of Ctrl-C, could leave a lock taken, helper threads at work, or a failed fsync unseen.
+KeyboardInterrupt of Ctrl-C, could leave a lock taken, helper threads at work, or a failed fsync unseen. So in a block
+the handlers are replaced by one that notes what comes; they run at its end, or where the block says that they may.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
+from typing import Any
 
-# Those whose handlers may raise: Ctrl-C, time limits, schedulers.
-NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU")
-HELD = [getattr(signal, name) for name in NAMES if hasattr(signal, name)]
+logger = logging.getLogger("safepoint")
+# Not those that cannot be caught, nor those by which the processor says what is wrong with the very next instruction.
+NEVER = {"SIGKILL", "SIGSTOP", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP"}
+HELD = sorted(signal.valid_signals() - {getattr(signal, name, None) for name in NEVER})
 
-_ending = False
-
-
-def ending() -> bool:
-    """Whether Ctrl-C was pressed, and waits for what the main thread does: it had better come to an end."""
-    return _ending
+_mine = threading.local()  # .block: the block that this thread is in, or works for
+_outermost: Undisturbed | None = None  # of the main thread
 
 
 class Undisturbed:
     """A block in which no handler runs; they do at its end, and what they raise is in `raised`, for the caller to
-    raise. In other threads than the main one, where no handler ever runs, it does nothing."""
+    raise. `early`: they may run at `deliver` too, and Ctrl-C makes `each` and long readings end.
 
-    def __init__(self) -> None:
-        self.ending = False  # Ctrl-C was pressed, and will raise KeyboardInterrupt
+    In a block inside another one, and in other threads than the main one, where no handler ever runs, it holds nothing.
+    """
+
+    def __init__(self, *, early: bool = True) -> None:
         self.raised: list[BaseException] = []
-        self._arrived: list[int] = []
-        self._handlers = {}
-        if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: handler for number in HELD if callable(handler := signal.getsignal(number))}
+        self._early, self._ending = early, False
+        self._arrived: list[tuple[int, FrameType | None]] = []
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._noting = self._note  # one object, to know it again
+        self._outer: Undisturbed | None = None
 
     def __enter__(self) -> Undisturbed:
+        global _outermost
+        self._outer = getattr(_mine, "block", None)
+        if self._outer is not None or threading.current_thread() is not threading.main_thread():
+            return self
         try:
-            for number in self._handlers:
-                signal.signal(number, self._note)
-        except BaseException:
-            self._restore()
+            _mine.block = _outermost = self
+            self._hold()
+        except BaseException:  # by the handler of one that came before it could be held
+            self._leave()
+            raise_all(self.raised)
             raise
         return self
 
+    def _hold(self) -> None:
+        for number in HELD:
+            if callable(handler := signal.getsignal(number)):
+                self._handlers[number] = handler
+                try:
+                    signal.signal(number, self._noting)
+                except ValueError:  # this is no thread, or no interpreter, where handlers run
+                    self._handlers.clear()
+                    return
+
     def _note(self, number: int, frame: FrameType | None) -> None:
-        global _ending
-        self._arrived.append(number)
-        if self._handlers[number] is signal.default_int_handler:
-            _ending = self.ending = True
+        handler = self._handlers[number]
+        if _outermost is self:
+            self._arrived.append((number, frame))
+            self._ending = self._ending or (self._early and handler is signal.default_int_handler)
+        elif signal.getsignal(number) is self._noting:  # somebody had replaced this one, and has put it back too late
+            signal.signal(number, handler)
+            signal.raise_signal(number)
+        else:  # somebody calls it still
+            handler(number, frame)
+
+    @property
+    def ending(self) -> bool:
+        """Whether Ctrl-C was pressed, and waits: what is done here had better come to an end."""
+        return (self._outer or self)._ending
+
+    def deliver(self, *, only_end: bool = False) -> None:
+        """Let the handlers of what came so far run here, where what they raise does no harm. `only_end`: if it was
+        Ctrl-C. In other threads than that of the block nothing is done."""
+        block = self._outer or self
+        if block is not _outermost or not block._early or threading.current_thread() is not threading.main_thread():
+            return
+        while block._arrived and (block._ending or not only_end):
+            number, frame = block._arrived.pop(0)
+            handler = block._handlers[number]
+            block._ending = block._ending and handler is not signal.default_int_handler
+            handler(number, frame)
+
+    def go_on(self) -> None:
+        """Ctrl-C waits for the end of the block again: what is done next must not be cut short."""
+        (self._outer or self)._ending = False
+
+    @contextlib.contextmanager
+    def also_here(self) -> Iterator[None]:
+        """This thread works for the block."""
+        before = getattr(_mine, "block", None)
+        _mine.block = self._outer or self
+        try:
+            yield
+        finally:
+            _mine.block = before
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _ending
-        while self._arrived:
-            number = self._arrived.pop(0)
-            try:
-                self._handlers[number](number, None)
-            except BaseException as raised:
-                self.raised.append(raised)
-        _ending = False if self.ending else _ending
-        self._restore()
+        if self._outer is None and _outermost is self and threading.current_thread() is threading.main_thread():
+            self._leave()
 
-    def _restore(self) -> None:
+    def _leave(self) -> None:
+        """First the handlers are put back: what comes while those run that waited must find them, and they may have
+        been changed by one of these."""
+        global _outermost
+        _mine.block = _outermost = None
+        self._ending = False
         rest = list(self._handlers.items())[::-1]
-        while rest:
+        while rest or self._arrived:
             try:
                 while rest:
-                    signal.signal(*rest[0])
+                    number, handler = rest[0]
+                    if signal.getsignal(number) is self._noting:
+                        signal.signal(number, handler)
                     del rest[0]
-            except BaseException as raised:  # by the handler of one that came just now
+                while self._arrived:
+                    signal.raise_signal(self._arrived.pop(0)[0])
+            except BaseException as raised:  # by one of those, or of one that came just now
                 self.raised.append(raised)
+
+    def _forget(self) -> None:
+        """In a forked child, whose signals are not those that came here. Its thread may be another than the one that is
+        in the block."""
+        global _outermost
+        _mine.block = _outermost = None
+        self._arrived.clear()
+        self._ending = False
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) is self._noting:
+                signal.signal(number, handler)
+
+
+def _in_child() -> None:
+    if _outermost is not None:
+        _outermost._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def raise_all(raised: list[BaseException]) -> None:
+    """Raise the last of them, each in the context of the one before, as if they had come one by one."""
+    if raised:
+        try:
+            raise raised[0]
+        finally:
+            raise_all(raised[1:])
+
+
+@contextlib.contextmanager
+def undisturbed(*, early: bool = True) -> Iterator[None]:
+    """A block at whose end is raised what the handlers raise. An error of the block is its context then, and logged."""
+    signals = Undisturbed(early=early)
+    error: BaseException | None = None
+    try:
+        with signals:
+            yield
+    except BaseException as failure:
+        error = failure
+        raise
+    finally:
+        if signals.raised:
+            if isinstance(error, Exception):
+                logger.error("%s", error)
+            raise_all(signals.raised)
+
+
+def deliver() -> None:
+    """As `Undisturbed.deliver`, of the block that this thread is in, if any."""
+    block = getattr(_mine, "block", None)
+    if block is not None:
+        block.deliver()
+
+
+def end_if_asked() -> None:
+    """Raise KeyboardInterrupt if Ctrl-C was pressed and waits for what this thread does."""
+    block = getattr(_mine, "block", None)
+    if block is not None and block.ending:
+        block.deliver(only_end=True)
+        raise KeyboardInterrupt  # in a helper; the main thread raises its own when all have ended

@@ -20,11 +20,11 @@ import functools
 import os
 import sys
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from safepoint.errors import SafepointError, UsageError
-from safepoint.interrupts import Undisturbed
+from safepoint.interrupts import undisturbed
 
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
@@ -75,8 +75,8 @@ class Serial:
         return ""
 
     def undisturbed(self) -> contextlib.AbstractContextManager[object]:
-        """Signals wait until the end, so that no handler raises on one rank between two agreements. Local."""
-        return contextlib.nullcontext()
+        """Signals wait until the end, or, with one rank, where they tear nothing. Local."""
+        return undisturbed()
 
 
 class Ranks:
@@ -168,15 +168,8 @@ class Ranks:
         size, tag = status.Get_count(self._mpi.BYTE), status.Get_tag()
         return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
 
-    @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        signals = Undisturbed()
-        try:
-            with signals:
-                yield
-        finally:
-            for error in signals.raised:
-                raise error
+    def undisturbed(self) -> contextlib.AbstractContextManager[object]:
+        return undisturbed(early=False)
 
 
 @functools.cache

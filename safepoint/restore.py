@@ -25,7 +25,7 @@ from typing import Any
 from safepoint import codec, save, store
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
-from safepoint.interrupts import ending
+from safepoint.interrupts import end_if_asked
 from safepoint.manifest import Manifest
 from safepoint.record import (
     Item,
@@ -498,8 +498,7 @@ def _interruptible(tick: codec.Tick | None) -> codec.Tick:
     """Ctrl-C, which waits for the end of what is read, ends it."""
 
     def ticks(count: int) -> None:
-        if ending():
-            raise KeyboardInterrupt
+        end_if_asked()
         if tick:
             tick(count)
 

@@ -41,6 +41,7 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
+from safepoint.interrupts import deliver, undisturbed
 from safepoint.ledger import Ledger
 from safepoint.manifest import EVERY, Entry
 from safepoint.opening import Opening, check_same
@@ -54,6 +55,7 @@ from safepoint.when import When
 __version__ = "0.1.0"
 logger = logging.getLogger("safepoint")
 REAL = Disk()
+PATIENCE = 0.1  # seconds of waiting between two looks whether a signal has come
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,15 @@ def _verb(verb: Verb) -> Verb:
         try:
             with self._ranks.undisturbed():
                 return verb(self, *arguments, **options)
+        except BaseException as error:
+            # A handler has raised instead of it: the error of the set in flight is still to be told.
+            if self._failed and not isinstance(error, SafepointError) and error is not self._failed.exception():
+                self._flight = self._failed
+            raise
         finally:
+            self._failed = None
+            if self._closed:
+                self._caught.remove()
             # With a saver they stay for the next set; a program without threads can fork undisturbed.
             if self._thread is None and verb.__name__ in ("restore", "hide", "finish"):
                 self._disk.dismiss_helpers()
@@ -107,6 +117,7 @@ class Session:
         self._ranks = join(comm)
         self._thread: _Saver | None = None
         self._flight: Future[Record] | None = None
+        self._failed: Future[Record] | None = None  # that was in flight, and whose error this call raises
         self._committed: Record | None = None
         self._agreed = 0  # the newest set that all peers are known to have committed
         self._hidden = 0  # the newest set whose files are not in W
@@ -122,14 +133,20 @@ class Session:
         self._when: When | None = None  # before the program asks when to save, or to stop
         self._due: dict[str, Any] = {}  # what the log says of that for the set in flight
         self._caught = Signals(())
-        with self._ranks.undisturbed():
-            caught, self._limits = self._ranks.together(
-                lambda: (numbers(signals), limits(stop_at, stop_after, self._began, os.environ))
-            )
-            self._open(directory, saver, coordinate, keep, background, inflight, in_place)
-        self._since = self._ready = time.perf_counter()  # the last set was hidden or given back; the session began
-        self._caught = Signals(caught)
-        atexit.register(_at_exit, weakref.ref(self))
+        self._release: Callable[[], object] = lambda: None  # the lock, when it is held
+        try:
+            with self._ranks.undisturbed():
+                caught, self._limits = self._ranks.together(
+                    lambda: (numbers(signals), limits(stop_at, stop_after, self._began, os.environ))
+                )
+                self._open(directory, saver, coordinate, keep, background, inflight, in_place)
+            self._since = self._ready = time.perf_counter()  # the last set was hidden or given back; the session began
+            self._caught = Signals(caught)
+            atexit.register(_at_exit, weakref.ref(self))
+        except BaseException:  # also by a handler: there is no session that could be closed
+            self._caught.remove()
+            self._release()
+            raise
 
     def _open(
         self, directory: str | os.PathLike[str], saver: int | None, coordinate: bool | None, keep: int | None,
@@ -455,6 +472,8 @@ class Session:
     def _begin_saver(self) -> bool:
         """Whether there is a saver thread: known before a file has moved."""
         if self._thread is None:
+            if any(entry.compress is not None for entry in self._manifest.entries):
+                codec.load()
             try:
                 self._thread = _Saver()
             except RuntimeError:  # none to be had
@@ -729,10 +748,14 @@ class Session:
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         try:
-            self._collect()
+            with undisturbed():  # also beside other ranks, since it is done for this one alone
+                try:
+                    self._collect()
+                finally:
+                    self._note_end(error)
+                    self._close("it was closed")
         finally:
-            self._note_end(error)
-            self._close("it was closed")
+            self._caught.remove()
 
     def __enter__(self) -> Session:
         return self
@@ -778,13 +801,12 @@ class Session:
         """Wait for the set in flight; its error is raised here, once."""
         if self._flight is None:
             return
+        error = _ended(self._flight)
         flight, self._flight = self._flight, None
-        try:
-            self._committed = flight.result()
-        except BaseException:
-            if not flight.done():
-                self._flight = flight  # the wait was interrupted, not the save
-            raise
+        if error:
+            self._failed = flight
+            raise error
+        self._committed = flight.result()
 
     def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
         begin = time.perf_counter()
@@ -834,7 +856,6 @@ class Session:
     def _close(self, why: str) -> None:
         self._closed = why
         self._ledger.end()
-        self._caught.remove()
         if self._when:
             self._when.stop.end(shared=self._peers is not self._ranks and self._ranks.size > 1)
             self._when = None
@@ -868,6 +889,15 @@ class Session:
             self._note("stopped", why=self._when.stop.why)
         else:
             self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
+
+
+def _ended(flight: Future[Record]) -> BaseException | None:
+    """Wait for this set; its error, if it failed. What a handler raises meanwhile ends the waiting, not the save."""
+    while True:
+        try:
+            return flight.exception(PATIENCE)
+        except TimeoutError:
+            deliver()
 
 
 class _Saver:
@@ -930,7 +960,8 @@ def _at_exit(reference: weakref.ref[Session]) -> None:
     if session is None or session._pid != os.getpid():
         return
     if session._flight is not None:
-        error = session._flight.exception()
+        with undisturbed():
+            error = _ended(session._flight)
         if error is not None:
             logger.error("%s", error)
     if not session._closed and session._disk.exists(session._root.log):

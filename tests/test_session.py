@@ -2182,7 +2182,7 @@ def test_an_exception_that_interrupts_the_wait_loses_neither_the_set_nor_the_loc
     session.restore()
 
     class Interrupted(Future[Record]):
-        def result(self, timeout: float | None = None) -> Record:
+        def exception(self, timeout: float | None = None) -> BaseException | None:
             raise SystemExit
 
     session._flight = Interrupted()
