@@ -369,18 +369,19 @@ class Failing(Disk):
 
 @pytest.mark.parametrize("verb", ["hide", "finish"])
 def test_an_fsync_that_fails_while_ctrl_c_is_pressed_is_remembered(tmp_path: Path, verb: str) -> None:
-    """G7: the next fsync would succeed over what was lost."""
-    (tmp_path / ".safepoint").write_text("u.dat append\n")
+    """G7: the next fsync would succeed over what was lost. And to put the files back is not cut short."""
+    (tmp_path / ".safepoint").write_text("u.dat append\nv.dat\n")
     disk = Failing()
     session = Session(tmp_path, disk=disk, background=False)
     session.restore()
     (tmp_path / "u.dat").write_bytes(b"u" * 1000)
+    (tmp_path / "v.dat").write_bytes(b"v" * 1000)
     call = (lambda: session.hide(1)) if verb == "hide" else (lambda: session.finish(1))
     disk.armed = True
     with pytest.raises(KeyboardInterrupt) as caught:
         call()
-    assert "u.dat" in str(caught.value.__context__) and isinstance(caught.value.__context__, SaveError)
-    with pytest.raises(SaveError, match=r"u\.dat"):
+    assert isinstance(caught.value.__context__, SaveError) and (tmp_path / "v.dat").read_bytes() == b"v" * 1000
+    with pytest.raises(SaveError, match=r"[uv]\.dat: its fsync failed before"):
         call()
     session.close()
 
