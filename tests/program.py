@@ -165,8 +165,15 @@ class LateSaver(NowSaver):
         outer = self
 
         class Late:
+            ran: Future[Any] | None = None
+
+            def exception(self, timeout: float | None = None) -> BaseException | None:
+                self.ran = self.ran or NowSaver.submit(outer, job, taken)
+                return self.ran.exception()
+
             def result(self) -> Any:
-                return NowSaver.submit(outer, job, taken).result()
+                assert self.ran
+                return self.ran.result()
 
             def done(self) -> bool:
                 return True

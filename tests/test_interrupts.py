@@ -386,6 +386,32 @@ def test_an_fsync_that_fails_while_ctrl_c_is_pressed_is_remembered(tmp_path: Pat
     session.close()
 
 
+def test_ctrl_c_while_a_set_is_saved_ends_that_and_puts_the_files_back(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("*.dat\n")
+
+    class Pressed(Disk):
+        flushed = 1000
+
+        def sync_files(self, paths: Any, opened: Mapping[str, BinaryIO] = NONE) -> None:
+            self.flushed += 1
+            if self.flushed == 1:
+                ctrl_c()
+            super().sync_files(paths, opened)
+
+    disk = Pressed()
+    with Session(tmp_path, disk=disk, background=False) as session:
+        session.restore()
+        for number in range(50):
+            (tmp_path / f"{number}.dat").write_bytes(b"u" * 1000)
+        disk.flushed = 0
+        with pytest.raises(KeyboardInterrupt) as caught:
+            session.hide(1)
+        assert disk.flushed < 40 and len(list(tmp_path.glob("*.dat"))) == 50
+        assert caught.value.__context__ is None, "raised once"
+        session.hide(1)
+        session.close()
+
+
 LOST = """
 import collections, errno, logging, os, random, shutil, signal, sys, tempfile, time
 from safepoint import SaveError, Session
