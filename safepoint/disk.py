@@ -202,7 +202,8 @@ class Disk:
             error.filename = path
             raise
         finally:
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path)

@@ -8,10 +8,12 @@ the handlers are replaced by one that notes what comes; they run at its end, or 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
@@ -35,7 +37,7 @@ class Undisturbed:
     def __init__(self, *, early: bool = True) -> None:
         self.raised: list[BaseException] = []
         self._early, self._ending = early, False
-        self._arrived: list[tuple[int, FrameType | None]] = []
+        self._arrived: dict[int, FrameType | None] = {}  # each once, as Python itself counts them
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._noting = self._note  # one object, to know it again
         self._outer: Undisturbed | None = None
@@ -60,14 +62,17 @@ class Undisturbed:
                 self._handlers[number] = handler
                 try:
                     signal.signal(number, self._noting)
-                except ValueError:  # this is no thread, or no interpreter, where handlers run
-                    self._handlers.clear()
+                except ValueError as error:
+                    where = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+                    if where[-1] != signal.__file__:  # by a handler that ran just now
+                        raise
+                    self._handlers.clear()  # this is no thread, or no interpreter, where handlers run
                     return
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         handler = self._handlers[number]
         if _outermost is self:
-            self._arrived.append((number, frame))
+            self._arrived[number] = frame
             self._ending = self._ending or (self._early and handler is signal.default_int_handler)
         elif signal.getsignal(number) is self._noting:  # somebody had replaced this one, and has put it back too late
             signal.signal(number, handler)
@@ -84,11 +89,15 @@ class Undisturbed:
         """Let the handlers of what came so far run here, where what they raise does no harm. `only_end`: if it was
         Ctrl-C. In other threads than that of the block nothing is done."""
         block = self._outer or self
+        if only_end and getattr(_mine, "inside", False):  # who waits for all of them lets it run
+            if block._ending:
+                raise KeyboardInterrupt
+            return
         if block is not _outermost or not block._early or threading.current_thread() is not threading.main_thread():
             return
         while block._arrived and (block._ending or not only_end):
-            number, frame = block._arrived.pop(0)
-            handler = block._handlers[number]
+            number = next(iter(block._arrived))
+            handler, frame = block._handlers[number], block._arrived.pop(number)
             block._ending = block._ending and handler is not signal.default_int_handler
             handler(number, frame)
 
@@ -98,13 +107,13 @@ class Undisturbed:
 
     @contextlib.contextmanager
     def also_here(self) -> Iterator[None]:
-        """This thread works for the block."""
-        before = getattr(_mine, "block", None)
-        _mine.block = self._outer or self
+        """This thread works for the block, as one of several."""
+        block, inside = getattr(_mine, "block", None), getattr(_mine, "inside", False)
+        _mine.block, _mine.inside = self._outer or self, True
         try:
             yield
         finally:
-            _mine.block = before
+            _mine.block, _mine.inside = block, inside
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -114,21 +123,25 @@ class Undisturbed:
 
     def _leave(self) -> None:
         """First the handlers are put back: what comes while those run that waited must find them, and they may have
-        been changed by one of these."""
+        been changed by one of these. What one raises, also one that came just now, hinders no other."""
         global _outermost
-        _mine.block = _outermost = None
-        self._ending = False
-        rest = list(self._handlers.items())[::-1]
-        while rest or self._arrived:
+        rest: list[tuple[int, Any]] | None = None
+        waiting: Iterator[tuple[int, FrameType | None]] | None = None
+        while True:
             try:
+                _mine.block = _outermost = None
+                self._ending = False
+                rest = list(self._handlers.items())[::-1] if rest is None else rest
                 while rest:
                     number, handler = rest[0]
                     if signal.getsignal(number) is self._noting:
                         signal.signal(number, handler)
                     del rest[0]
-                while self._arrived:
-                    signal.raise_signal(self._arrived.pop(0)[0])
-            except BaseException as raised:  # by one of those, or of one that came just now
+                waiting = iter(list(self._arrived.items())) if waiting is None else waiting
+                for _ in itertools.starmap(_handle, waiting):  # nothing is between one and the next
+                    pass
+                return
+            except BaseException as raised:
                 self.raised.append(raised)
 
     def _forget(self) -> None:
@@ -141,6 +154,15 @@ class Undisturbed:
         for number, handler in self._handlers.items():
             if signal.getsignal(number) is self._noting:
                 signal.signal(number, handler)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    """As if the signal came now. To raise it once more would also write to a wake-up descriptor once more."""
+    handler = signal.getsignal(number)
+    if callable(handler):
+        handler(number, frame)
+    else:
+        signal.raise_signal(number)
 
 
 def _in_child() -> None:

@@ -25,6 +25,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
 from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
@@ -83,16 +84,15 @@ def _verb(verb: Verb) -> Verb:
     def call(self: Session, *arguments: Any, **options: Any) -> Any:
         if self._left or os.getpid() != self._pid:  # there are no others to agree with any more
             self._check(verb.__name__.removeprefix("_decide_"))
+        self._remember_failed()
         try:
             with self._ranks.undisturbed():
                 return verb(self, *arguments, **options)
         except BaseException as error:
-            # A handler has raised instead of it: the error of the set in flight is still to be told.
-            if self._failed and not isinstance(error, SafepointError) and error is not self._failed.exception():
-                self._flight = self._failed
+            if self._failed and (isinstance(error, SafepointError) or error is self._failed.exception()):
+                self._failed = None  # it is told now; else a handler has raised instead
             raise
         finally:
-            self._failed = None
             if self._closed:
                 self._caught.remove()
             # With a saver they stay for the next set; a program without threads can fork undisturbed.
@@ -747,6 +747,7 @@ class Session:
     def _end(self, error: BaseException | None) -> None:
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
+        self._remember_failed()
         try:
             with undisturbed():  # also beside other ranks, since it is done for this one alone
                 try:
@@ -801,12 +802,20 @@ class Session:
         """Wait for the set in flight; its error is raised here, once."""
         if self._flight is None:
             return
-        error = _ended(self._flight)
-        flight, self._flight = self._flight, None
+        flight = self._flight
+        error = _ended(flight)
+        if self._flight is not flight:  # a handler that ran meanwhile has called a verb
+            return
+        self._flight = None
         if error:
             self._failed = flight
             raise error
         self._committed = flight.result()
+
+    def _remember_failed(self) -> None:
+        """The error of the set that was in flight is still to be told, if a handler raised in its place."""
+        if self._failed:
+            self._flight, self._failed = self._failed, None
 
     def _secure(self, taken: Taken, *, give_back: bool = False) -> Record:
         begin = time.perf_counter()
@@ -859,11 +868,13 @@ class Session:
         if self._when:
             self._when.stop.end(shared=self._peers is not self._ranks and self._ranks.size > 1)
             self._when = None
-        if self._flight is None:  # else the saver is still at work, and the lock must hold until the process ends
-            if self._thread is not None:
-                self._thread.stop()
-            self._disk.dismiss_helpers()
-            self._release()
+        if self._flight is not None:  # the saver is still at work, and the lock must hold until the process ends
+            self._flight.add_done_callback(_log_failure)
+            return
+        if self._thread is not None:
+            self._thread.stop()
+        self._disk.dismiss_helpers()
+        self._release()
 
     def _note(self, event: str, **what: Any) -> None:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""
@@ -896,8 +907,14 @@ def _ended(flight: Future[Record]) -> BaseException | None:
     while True:
         try:
             return flight.exception(PATIENCE)
-        except TimeoutError:
+        except NotYet:
             deliver()
+
+
+def _log_failure(flight: Future[Record]) -> None:
+    """Of a set whose error nobody will ask for."""
+    if error := flight.exception():
+        logger.error("%s", error)
 
 
 class _Saver:
@@ -961,8 +978,8 @@ def _at_exit(reference: weakref.ref[Session]) -> None:
         return
     if session._flight is not None:
         with undisturbed():
-            error = _ended(session._flight)
-        if error is not None:
-            logger.error("%s", error)
+            _ended(session._flight)
+            if not session._closed:
+                _log_failure(session._flight)
     if not session._closed and session._disk.exists(session._root.log):
         session._note_end(getattr(sys, "last_value", None))

@@ -169,8 +169,12 @@ class Signals:
         self._seen: set[int] = set()
         self._over, self._pid = False, os.getpid()
         self._before: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
-        for number in numbers:
-            signal.signal(number, self._note)
+        try:
+            for number in numbers:
+                signal.signal(number, self._note)
+        except BaseException:  # by a handler
+            self.remove()
+            raise
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         before = self._before[number]

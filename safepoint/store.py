@@ -32,7 +32,8 @@ from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
 OPEN = 64  # files that are open at once, each for its flush and its checksum together
-GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}  # what a name says that is no file any more
+# What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
+GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
 
 Result = TypeVar("Result")

@@ -396,6 +396,7 @@ def test_ctrl_c_while_a_set_is_saved_ends_that_and_puts_the_files_back(tmp_path:
             self.flushed += 1
             if self.flushed == 1:
                 ctrl_c()
+            time.sleep(0.01)
             super().sync_files(paths, opened)
 
     disk = Pressed()
@@ -573,6 +574,139 @@ def test_an_interrupt_as_the_save_ends_loses_nothing_of_it(tmp_path: Path) -> No
         session._prune = prune  # type: ignore[method-assign]
         session.finish(99)
     assert interrupted > 50
+
+
+def test_a_handler_that_waits_itself_is_no_hindrance(tmp_path: Path) -> None:
+    """Such as one that makes sure that all is on the disk."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    disk = Gated()
+    waited: list[bool] = []
+    with Session(tmp_path, disk=disk) as session:
+
+        def wait(*_: object) -> None:
+            disk.gate.set()
+            session.wait()
+            waited.append(session.saving)
+
+        with handled(signal.SIGUSR1, wait):
+            session.restore()
+            for step in range(2):
+                (tmp_path / "u.dat").write_bytes(b"u" * 1000)
+                session.hide(step)
+                disk.gate.clear()
+            timer = threading.Timer(
+                0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            )
+            timer.start()
+            session.wait()
+            timer.join()
+        session.close()
+    assert waited == [False]
+
+
+def test_a_save_that_fails_after_its_session_was_closed_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    disk = Gated()
+    session = Session(tmp_path, disk=disk)
+    session.restore()
+    for step in range(2):
+        (tmp_path / "u.dat").write_bytes(b"u" * 1000)
+        session.hide(step)
+        disk.gate.clear()
+    timer = threading.Timer(0.2, ctrl_c)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.close()
+    flight = session._flight
+    disk.fails = True
+    disk.gate.set()
+    assert flight and flight.exception()
+    for _ in range(100):  # the callback comes right after
+        time.sleep(0.01 if not caplog.records else 0)
+    assert "set 2 (step 1) not stored" in caplog.text
+    session._flight = None
+    session._release()
+
+
+def test_ctrl_c_is_not_lost_to_the_error_of_another_item(tmp_path: Path) -> None:
+    def work(number: int) -> None:
+        if number == 0:
+            time.sleep(0.05)  # what comes right before a sleep is seen by Python after it
+            ctrl_c()
+            time.sleep(0.1)
+            end_if_asked()
+        time.sleep(0.3)
+        raise OSError(errno.EIO, "lost") if number == 1 else SyncFailed(errno.EIO, "lost")
+
+    disk = Disk()
+    for several in ((0, 1), (0, 2), (2, 0), (1, 0)):
+        with Undisturbed() as signals:
+            try:
+                disk.each(work, several)
+            except KeyboardInterrupt as error:
+                signals.raised.append(error)
+            except SyncFailed:
+                assert 2 in several
+            else:
+                raise AssertionError("no error")
+        assert [type(error) for error in signals.raised] == [KeyboardInterrupt], several
+    disk.dismiss_helpers()
+
+
+def test_a_handler_that_raises_value_error_while_it_is_being_replaced_is_no_reason_to_replace_none() -> None:
+    class Bad(ValueError):
+        pass
+
+    def bad(*_: object) -> None:
+        raise Bad
+
+    before = signal.signal
+    chosen = [signal.SIGUSR1]
+
+    def replaced(number: int, handler: Any) -> Any:
+        if number == signal.SIGTERM and chosen:
+            signal.raise_signal(chosen.pop())
+        return before(number, handler)
+
+    with handled(signal.SIGUSR1, bad), handled(signal.SIGTERM, bad), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signal, "signal", replaced)
+        held = [number for number in HELD if number in (signal.SIGUSR1, signal.SIGTERM)]
+        patch.setattr("safepoint.interrupts.HELD", [number for number in HELD if number not in held] + held[::-1])
+        with pytest.raises(Bad), Undisturbed():
+            raise AssertionError("not come to")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+AWAKE = """
+import asyncio, os, signal, sys, tempfile
+from safepoint import Session
+from safepoint.disk import Disk
+came = []
+class Told(Disk):
+    def listdir(self, path):
+        if not came and loop.is_running():
+            os.kill(os.getpid(), signal.SIGTERM)
+            came.append("sent")
+        return super().listdir(path)
+async def main():
+    loop.add_signal_handler(signal.SIGTERM, lambda: came.append("called"))
+    with Session(sys.argv[1], disk=Told()) as session:
+        session.restore()
+        await asyncio.sleep(0.3)
+        session.close()
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+print(came)
+"""
+
+
+def test_a_loop_of_asyncio_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    command, environment = [sys.executable, "-c", AWAKE, str(tmp_path)], {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (0, "['sent', 'called']"), done
 
 
 def interrupted_at_each_line(call: Callable[[], object], counts: Callable[[Any], bool]) -> Iterator[bool]:
