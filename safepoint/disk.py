@@ -66,8 +66,6 @@ class naming:
     """Put `path` into any OSError that does not name its file (read and write know only a descriptor). No generator,
     as it is round every read and write."""
 
-    __slots__ = ("_path",)
-
     def __init__(self, path: str) -> None:
         self._path = path
 
@@ -114,13 +112,12 @@ def _itself(path: str, flags: int) -> int:
         return os.open(path, flags)
     flags |= os.O_NOFOLLOW
     try:
-        return os.open(path, flags | os.O_NONBLOCK | NOATIME)
-    except PermissionError:  # only the owner of a file may leave its times alone
-        with contextlib.suppress(BlockingIOError):
+        try:
+            return os.open(path, flags | os.O_NONBLOCK | NOATIME)
+        except PermissionError:  # only the owner of a file may leave its times alone
             return os.open(path, flags | os.O_NONBLOCK)
-    except BlockingIOError:
-        pass
-    return os.open(path, flags)  # a lease, which is given back to who waits for it
+    except BlockingIOError:  # a lease, which is given back to who waits for it
+        return os.open(path, flags)
 
 
 def _readv(descriptor: int, buffers: tuple[memoryview]) -> int:

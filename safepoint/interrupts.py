@@ -23,7 +23,13 @@ logger = logging.getLogger("safepoint")
 NEVER = {"SIGKILL", "SIGSTOP", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP"}
 HELD = sorted(signal.valid_signals() - {getattr(signal, name, None) for name in NEVER})
 
-_mine = threading.local()  # .block: the block that this thread is in, or works for
+
+class _Mine(threading.local):
+    block: Undisturbed | None = None  # that this thread is in, or works for
+    inside = False  # as one of several
+
+
+_mine = _Mine()
 _outermost: Undisturbed | None = None  # of the main thread
 
 
@@ -44,7 +50,7 @@ class Undisturbed:
 
     def __enter__(self) -> Undisturbed:
         global _outermost
-        self._outer = getattr(_mine, "block", None)
+        self._outer = _mine.block
         if self._outer is not None or threading.current_thread() is not threading.main_thread():
             return self
         try:
@@ -89,7 +95,7 @@ class Undisturbed:
         """Let the handlers of what came so far run here, where what they raise does no harm. `only_end`: if it was
         Ctrl-C. In other threads than that of the block nothing is done."""
         block = self._outer or self
-        if only_end and getattr(_mine, "inside", False):  # who waits for all of them lets it run
+        if only_end and _mine.inside:  # who waits for all of them lets it run
             if block._ending:
                 raise KeyboardInterrupt
             return
@@ -108,7 +114,7 @@ class Undisturbed:
     @contextlib.contextmanager
     def also_here(self) -> Iterator[None]:
         """This thread works for the block, as one of several."""
-        block, inside = getattr(_mine, "block", None), getattr(_mine, "inside", False)
+        block, inside = _mine.block, _mine.inside
         _mine.block, _mine.inside = self._outer or self, True
         try:
             yield
@@ -125,49 +131,36 @@ class Undisturbed:
         """First the handlers are put back: what comes while those run that waited must find them, and they may have
         been changed by one of these. What one raises, also one that came just now, hinders no other."""
         global _outermost
-        rest: list[tuple[int, Any]] | None = None
         waiting: Iterator[tuple[int, FrameType | None]] | None = None
         while True:
             try:
                 _mine.block = _outermost = None
                 self._ending = False
-                rest = list(self._handlers.items())[::-1] if rest is None else rest
-                while rest:
-                    number, handler = rest[0]
+                for number, handler in self._handlers.items():
                     if signal.getsignal(number) is self._noting:
                         signal.signal(number, handler)
-                    del rest[0]
-                waiting = iter(list(self._arrived.items())) if waiting is None else waiting
+                waiting = waiting or iter(list(self._arrived.items()))
                 for _ in itertools.starmap(_handle, waiting):  # nothing is between one and the next
                     pass
                 return
             except BaseException as raised:
                 self.raised.append(raised)
 
-    def _forget(self) -> None:
-        """In a forked child, whose signals are not those that came here. Its thread may be another than the one that is
-        in the block."""
-        global _outermost
-        _mine.block = _outermost = None
-        self._arrived.clear()
-        self._ending = False
-        for number, handler in self._handlers.items():
-            if signal.getsignal(number) is self._noting:
-                signal.signal(number, handler)
-
 
 def _handle(number: int, frame: FrameType | None) -> None:
     """As if the signal came now. To raise it once more would also write to a wake-up descriptor once more."""
-    handler = signal.getsignal(number)
-    if callable(handler):
+    if callable(handler := signal.getsignal(number)):
         handler(number, frame)
     else:
         signal.raise_signal(number)
 
 
 def _in_child() -> None:
+    """In a forked child, whose signals are not those that came in its parent. Its thread may be another than the one
+    that is in the block."""
     if _outermost is not None:
-        _outermost._forget()
+        _outermost._arrived.clear()
+        _outermost._leave()
 
 
 if hasattr(os, "register_at_fork"):
@@ -187,30 +180,25 @@ def raise_all(raised: list[BaseException]) -> None:
 def undisturbed(*, early: bool = True) -> Iterator[None]:
     """A block at whose end is raised what the handlers raise. An error of the block is its context then, and logged."""
     signals = Undisturbed(early=early)
-    error: BaseException | None = None
     try:
         with signals:
             yield
-    except BaseException as failure:
-        error = failure
+    except Exception as error:
+        if signals.raised:
+            logger.error("%s", error)
         raise
     finally:
-        if signals.raised:
-            if isinstance(error, Exception):
-                logger.error("%s", error)
-            raise_all(signals.raised)
+        raise_all(signals.raised)
 
 
 def deliver() -> None:
     """As `Undisturbed.deliver`, of the block that this thread is in, if any."""
-    block = getattr(_mine, "block", None)
-    if block is not None:
-        block.deliver()
+    if _mine.block is not None:
+        _mine.block.deliver()
 
 
 def end_if_asked() -> None:
     """Raise KeyboardInterrupt if Ctrl-C was pressed and waits for what this thread does."""
-    block = getattr(_mine, "block", None)
-    if block is not None and block.ending:
-        block.deliver(only_end=True)
+    if _mine.block is not None and _mine.block.ending:
+        _mine.block.deliver(only_end=True)
         raise KeyboardInterrupt  # in a helper; the main thread raises its own when all have ended
