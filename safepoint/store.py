@@ -92,8 +92,8 @@ def store(disk: Disk, root: Root, taken: Taken, how: How, *, begun: bool = False
 
 def _stored(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content], how: How) -> Record:
     number, small = taken.number, _small(contents, how)
-    early = [c for c in contents if c.file.has_bytes and c.level is None and c.file.path not in small]
-    rest = [c for c in contents if not c.file.has_bytes or c.level is not None or c.file.path in small]
+    early = [c for c in contents if c.file.path not in small and c.level is None and c.file.has_bytes]
+    rest = [c for c in contents if c.file.path in small or c.level is not None or not c.file.has_bytes]
     described: dict[str, StoredFile] = {}
 
     def describe(some: Sequence[Content], opened: Mapping[str, BinaryIO]) -> None:
@@ -115,7 +115,7 @@ def _recorded(
 ) -> Record:  # fmt: skip
     """Write the set's record, and make durable what it vouches for, but for these paths, which others flush."""
     number, new = taken.number, root.record(taken.number) + ".new"
-    kept = {root.where(number, file) for file in files if file.has_bytes and file.kept != "tar"}
+    kept = {root.where(number, file) for file in files if file.kept != "tar" and file.has_bytes}
     kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
     whose = taken.rank, taken.ranks, taken.saver
     head = number, taken.step, taken.time, time.time(), taken.host, how.version
@@ -136,6 +136,8 @@ def _while_flushed(disk: Disk, contents: Iterable[Content], work: Callable[[Mapp
     """Flush these files, and do this work at the same time; on return they are durable. `work` is given those that are
     open, for both. `SyncFailed` counts more than an error of the work, as it decides what becomes of the set."""
     paths = [content.full for content in contents]
+    if not paths:
+        return work({})
     results: list[Result] = []
     with disk.opened(paths) as opened:
         disk.each(_do, [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))])
@@ -169,7 +171,7 @@ def contents_of(disk: Disk, root: Root, items: Sequence[Item], base: str, *, loc
         else:
             full = f"{base}/{item.path}"
             if not item.tree:  # as it was when it was taken; its mode is seen when it is read
-                file = StoredFile(item.path, "file", item.size, mtime_ns=item.mtime_ns)
+                file = StoredFile(item.path, "file", item.size, "", 0, item.mtime_ns)
                 yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
                 continue
             info = disk.stat(full)
