@@ -401,12 +401,12 @@ class Disk:
 
     def sync_files(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
         """On return the contents of these files survive a power cut. `SyncFailed` is final."""
-        flags = os.O_RDWR if sys.platform == "win32" else os.O_RDONLY  # there only what may be written is flushed
+        windows = sys.platform == "win32"  # there only what may be written is flushed
         for path in paths:
-            if path in opened and sys.platform != "win32":
+            if path in opened and not windows:
                 _fsync(opened[path].fileno(), path)
             else:
-                _flush(path, flags)
+                _flush(path, os.O_RDWR if windows else os.O_RDONLY)
 
     def sync_dir(self, path: str) -> None:
         """On return the names in this directory survive a power cut. `SyncFailed` is final."""

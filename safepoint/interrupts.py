@@ -15,7 +15,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 logger = logging.getLogger("safepoint")
@@ -121,9 +121,7 @@ class Undisturbed:
         finally:
             _mine.block, _mine.inside = block, inside
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._outer is None and _outermost is self and threading.current_thread() is threading.main_thread():
             self._leave()
 
