@@ -1301,10 +1301,18 @@ class Meddler(Disk):
     @contextmanager
     def opened(self, paths: Iterable[str]) -> Iterator[Mapping[str, BinaryIO]]:
         with super().opened(paths) as files:
-            if self.what:
-                self.what()
-                self.what = None
+            self.meddle()
             yield files
+
+    def read_into(self, buffer: memoryview, path: str) -> tuple[int, os.stat_result]:
+        found = super().read_into(buffer, path)
+        self.meddle()
+        return found
+
+    def meddle(self) -> None:
+        if self.what:
+            self.what()
+            self.what = None
 
 
 def replaced(path: Path) -> None:
