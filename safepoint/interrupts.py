@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -21,6 +20,8 @@ from typing import Any
 logger = logging.getLogger("safepoint")
 # Not those that cannot be caught, nor those by which the processor says what is wrong with the very next instruction.
 NEVER = {"SIGKILL", "SIGSTOP", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP"}
+# Without an enum for each answer, which takes as long as all the rest.
+_plain: Any = getattr(signal, "_signal", signal)
 HELD = sorted(signal.valid_signals() - {getattr(signal, name, None) for name in NEVER})
 
 
@@ -64,13 +65,12 @@ class Undisturbed:
 
     def _hold(self) -> None:
         for number in HELD:
-            if callable(handler := signal.getsignal(number)):
+            if callable(handler := _plain.getsignal(number)):
                 self._handlers[number] = handler
                 try:
-                    signal.signal(number, self._noting)
+                    _plain.signal(number, self._noting)
                 except ValueError as error:
-                    where = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-                    if where[-1] != signal.__file__:  # by a handler that ran just now
+                    if error.__traceback__ and error.__traceback__.tb_next:  # by a handler that ran just now
                         raise
                     self._handlers.clear()  # this is no thread, or no interpreter, where handlers run
                     return
@@ -80,8 +80,8 @@ class Undisturbed:
         if _outermost is self:
             self._arrived[number] = frame
             self._ending = self._ending or (self._early and handler is signal.default_int_handler)
-        elif signal.getsignal(number) is self._noting:  # somebody had replaced this one, and has put it back too late
-            signal.signal(number, handler)
+        elif _plain.getsignal(number) is self._noting:  # somebody had replaced this one, and has put it back too late
+            _plain.signal(number, handler)
             signal.raise_signal(number)
         else:  # somebody calls it still
             handler(number, frame)
@@ -135,8 +135,8 @@ class Undisturbed:
                 _mine.block = _outermost = None
                 self._ending = False
                 for number, handler in self._handlers.items():
-                    if signal.getsignal(number) is self._noting:
-                        signal.signal(number, handler)
+                    if _plain.getsignal(number) is self._noting:
+                        _plain.signal(number, handler)
                 waiting = waiting or iter(list(self._arrived.items()))
                 for _ in itertools.starmap(_handle, waiting):  # nothing is between one and the next
                     pass
@@ -147,7 +147,7 @@ class Undisturbed:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     """As if the signal came now. To raise it once more would also write to a wake-up descriptor once more."""
-    if callable(handler := signal.getsignal(number)):
+    if callable(handler := _plain.getsignal(number)):
         handler(number, frame)
     else:
         signal.raise_signal(number)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import pytest
@@ -671,7 +672,7 @@ def test_a_handler_that_raises_value_error_while_it_is_being_replaced_is_no_reas
         return before(number, handler)
 
     with handled(signal.SIGUSR1, bad), handled(signal.SIGTERM, bad), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(signal, "signal", replaced)
+        patch.setattr("safepoint.interrupts._plain", SimpleNamespace(getsignal=signal.getsignal, signal=replaced))
         held = [number for number in HELD if number in (signal.SIGUSR1, signal.SIGTERM)]
         patch.setattr("safepoint.interrupts.HELD", [number for number in HELD if number not in held] + held[::-1])
         with pytest.raises(Bad), Undisturbed():
