@@ -487,19 +487,24 @@ class Gated(Disk):
         super().sync_files(paths, opened)
 
 
+def in_flight(work: Path, disk: Gated) -> Session:
+    """A session that has a set, and a second one in flight."""
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work, disk=disk)
+    session.restore()
+    for step in range(2):  # the first one always waits
+        (work / "u.dat").write_bytes(b"u" * 1000)
+        session.hide(step)
+        disk.gate.clear()
+    return session
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_wait_that_is_interrupted_ends_soon_and_the_next_one_tells_how_the_save_ended(
     tmp_path: Path, fails: bool
 ) -> None:
-    (tmp_path / ".safepoint").write_text("u.dat\n")
     disk = Gated()
-    session = Session(tmp_path, disk=disk)
-    session.restore()
-    for step in range(2):
-        (tmp_path / "u.dat").write_bytes(b"u" * 1000)
-        session.hide(step)
-        session.wait() if step == 0 else None
-        disk.gate.clear()
+    session = in_flight(tmp_path, disk)
     timer = threading.Timer(0.3, ctrl_c)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -608,14 +613,8 @@ def test_a_handler_that_waits_itself_is_no_hindrance(tmp_path: Path) -> None:
 def test_a_save_that_fails_after_its_session_was_closed_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / ".safepoint").write_text("u.dat\n")
     disk = Gated()
-    session = Session(tmp_path, disk=disk)
-    session.restore()
-    for step in range(2):
-        (tmp_path / "u.dat").write_bytes(b"u" * 1000)
-        session.hide(step)
-        disk.gate.clear()
+    session = in_flight(tmp_path, disk)
     timer = threading.Timer(0.2, ctrl_c)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
