@@ -43,7 +43,8 @@ NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOL
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
 NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-NOATIME = getattr(os, "O_NOATIME", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT, NO_TIME = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOATIME", 0)
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -88,10 +89,12 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
 _held: set[BinaryIO] = set()  # what `Disk.opened` keeps open
 
 
-def _close(file: BinaryIO) -> None:
-    """Of a file that was only read: an error of this must not hide that of its flush."""
-    with contextlib.suppress(OSError):
-        file.close()
+def _quietly(close: Callable[..., None], *what: int) -> None:
+    """Close a file that was only read: an error of this must not hide that of its flush."""
+    try:  # noqa: SIM105 - to make what suppresses takes as long as to close
+        close(*what)
+    except OSError:
+        pass
 
 
 def _let_go() -> None:
@@ -108,23 +111,20 @@ def _itself(path: str, flags: int) -> int:
     """Open the file of this name: not what a symbolic link that took its place points to, and without waiting for
     somebody who writes into a fifo that did. The time of its last reading is the user's, and to note it takes a file
     system longer than to read a small file."""
-    if sys.platform == "win32":
-        return os.open(path, flags)
-    flags |= os.O_NOFOLLOW
     try:
         try:
-            return os.open(path, flags | os.O_NONBLOCK | NOATIME)
+            return os.open(path, flags | NO_LINK | NO_WAIT | NO_TIME)
         except PermissionError:  # only the owner of a file may leave its times alone
-            return os.open(path, flags | os.O_NONBLOCK)
+            return os.open(path, flags | NO_LINK | NO_WAIT)
     except BlockingIOError:  # a lease, which is given back to who waits for it
-        return os.open(path, flags)
+        return os.open(path, flags | NO_LINK)
 
 
-def _readv(descriptor: int, buffers: tuple[memoryview]) -> int:
+def _read_some(descriptor: int, buffer: memoryview) -> int:
     if sys.platform != "win32":
-        return os.readv(descriptor, buffers)
-    data = os.read(descriptor, len(buffers[0]))
-    buffers[0][: len(data)] = data
+        return os.readv(descriptor, (buffer,))
+    data = os.read(descriptor, len(buffer))
+    buffer[: len(data)] = data
     return len(data)
 
 
@@ -177,7 +177,7 @@ class Disk:
                 if file.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
                     file.close()
                     break
-                stack.callback(_close, file)
+                stack.callback(_quietly, file.close)
                 files[path] = file
                 _held.add(file)
             yield files
@@ -191,16 +191,15 @@ class Disk:
         files by the thousand: to make a file object of each takes as long as this."""
         descriptor = _itself(path, READING)
         try:
-            count = _readv(descriptor, (buffer,))
-            while 0 < count < len(buffer) and (more := _readv(descriptor, (buffer[count:],))):
+            count = _read_some(descriptor, buffer)
+            while 0 < count < len(buffer) and (more := _read_some(descriptor, buffer[count:])):
                 count += more  # a read may stop half way, on a network file system
             return count, os.fstat(descriptor)
         except OSError as error:
             error.filename = path
             raise
         finally:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
+            _quietly(os.close, descriptor)
 
     def mkdir(self, path: str) -> None:
         os.mkdir(path)
@@ -584,8 +583,7 @@ def _flush(path: str, flags: int) -> None:
     try:
         _fsync(descriptor, path)
     finally:
-        with contextlib.suppress(OSError):  # nothing was written here, and it must not hide the error of the flush
-            os.close(descriptor)
+        _quietly(os.close, descriptor)
 
 
 def _fsync(descriptor: int, path: str) -> None:

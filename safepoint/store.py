@@ -35,6 +35,7 @@ OPEN = 64  # files that are open at once, each for its flush and its checksum to
 # What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
+WRITE_BUNDLE = 4 << 20  # and of the bundle, which is made as fast as files are read
 
 Result = TypeVar("Result")
 
@@ -322,10 +323,11 @@ def _bundle(disk: Disk, root: Root, number: int, small: Sequence[Content]) -> di
     files: dict[str, StoredFile] = {}
     try:
         with disk.create(root.bundle(number)) as sink:
-            bundle = codec.Bundle(sink, _write_back(disk, sink, 1))
+            bundle = codec.Bundle(sink, _write_back(disk, sink, WRITE_BUNDLE))
             for content in small:
                 files[content.file.path] = _bundled(disk, content, bundle)
             bundle.close()
+            disk.start_writeback_of(sink)  # while the record is made
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
