@@ -89,7 +89,7 @@ def all_saves(work: Path, rounds: int) -> Times:
     for turn in range(rounds + 1):
         for name, program in programs.items():
             clean(work)
-            touch(256 << 20)
+            touch(256 << 20, work)
             seconds = program(work)
             if turn:  # the first one is warming up
                 times[name].append(seconds)
@@ -138,8 +138,8 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
     session.restore()
 
     def written(directory: Path) -> list[Path]:
+        touch(max(2 * count * size, 64 << 20), work)
         os.sync()
-        touch(max(2 * count * size, 64 << 20))
         paths = [directory / f"u{k:04}.npy" for k in range(count)]
         for path in paths:
             np.save(path, u)
@@ -184,8 +184,8 @@ def next_write(work: Path, rounds: int) -> Times:
     times: Times = {"after hide": [], "over the old file": []}
     for step in range(rounds):
         for name, file in (("after hide", "u.npy"), ("over the old file", "old.npy")):
+            touch(128 << 20, work)
             os.sync()
-            touch(128 << 20)
             begin = time.perf_counter()
             np.save(work / file, u)
             times[name].append(time.perf_counter() - begin)
@@ -196,7 +196,14 @@ def next_write(work: Path, rounds: int) -> Times:
     return times
 
 
-def touch(size: int) -> None:
-    """Memory at hand: in a virtual machine the first touch of a page may cost more than what is measured."""
+def touch(size: int, directory: Path | None = None) -> None:
+    """Memory at hand: in a virtual machine the first touch of a page may cost more than what is measured. A process
+    takes it in other blocks than the page cache, so a file in this directory is written too, and removed."""
     touched = bytearray(size // 4096 * 4096)
     touched[::4096] = bytes(size // 4096)
+    if directory:
+        block = bytes(1 << 20)
+        with (directory / "touched").open("wb", buffering=0) as file:
+            for _ in range(0, size, len(block)):
+                file.write(block)
+        (directory / "touched").unlink()

@@ -339,7 +339,7 @@ def main() -> None:
 def of_place(name: str, where: Path, workers: list[Worker], *, quick: bool) -> Place:
     place, ways = Place(name, system_of(where)), [worker.name for worker in workers]
     if not quick and name != "here":  # first, with memory at hand: the large cases fill it
-        place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 3, cold=False), strict=True))
+        place.restored = dict(zip(("safepoint", "cp"), restored(name, where, 5, cold=False), strict=True))
         end_to_end.clean(where)
     for case in CASES:
         if case.count * case.size > LARGE and (quick or name == "here"):

@@ -50,9 +50,10 @@ def fill(path: Path, size: int, *, compressible: bool = False) -> None:
             file.write(block[: size - position])
 
 
-def timed(work: Callable[[], object]) -> float:
+def timed(directory: Path, work: Callable[[], object]) -> float:
     """Seconds. Some memory is touched, and freed, before: see above."""
     touch(WARM)
+    touch(LARGE * 5 // 4, directory)
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
@@ -82,7 +83,7 @@ class Work:
     def __init__(self, directory: Path, manifest: str, write: Callable[[], object]) -> None:
         clean(directory)
         (directory / ".safepoint").write_text(manifest + "keep = 1\n")
-        self.session = safepoint.Session(directory)
+        self.directory, self.session = directory, safepoint.Session(directory)
         self.session.restore()
         self.write = write
         for step in range(2):
@@ -92,7 +93,7 @@ class Work:
     def hide(self) -> float:
         """Seconds until durable, without the deletion of the set before, which comes after."""
         self.write()
-        timed(lambda: self.session.hide(9, wait=True))
+        timed(self.directory, lambda: self.session.hide(9, wait=True))
         return float(json.loads(Path(self.session._root.log).read_text().splitlines()[-1])["seconds"])
 
     def end(self) -> None:
@@ -105,7 +106,7 @@ def large_file(place: str, work: Path, rounds: int) -> None:
     ours, theirs = [], []
     for _ in range(rounds):
         fill(work / "bare.dat", LARGE)
-        theirs.append(timed(lambda: fsync(work / "bare.dat")))
+        theirs.append(timed(work, lambda: fsync(work / "bare.dat")))
         (work / "bare.dat").unlink()
         os.sync()
         ours.append(here.hide())
@@ -130,14 +131,14 @@ def restored(place: str, work: Path, rounds: int, *, cold: bool) -> tuple[list[f
     prepare = forget_cache if cold else os.sync
     for _ in range(rounds):
         prepare()
-        copies.append(timed(lambda: ran("cp", "--reflink=never", stored, work / "copy.dat")))
+        copies.append(timed(work, lambda: ran("cp", "--reflink=never", stored, work / "copy.dat")))
         (work / "copy.dat").unlink()
         os.sync()
         with Disk().open(str(stored)) as source:
-            sums.append(timed(lambda source=source: codec.copy(source)))
+            sums.append(timed(work, lambda source=source: codec.copy(source)))
         with safepoint.Session(work) as session:
             prepare()
-            ours.append(timed(session.restore))
+            ours.append(timed(work, session.restore))
             session.close()
         (work / "u.dat").unlink()
     bound = [copy + check for copy, check in zip(copies, sums, strict=True)]
@@ -166,7 +167,7 @@ def compressed(place: str, work: Path, rounds: int, threads: int) -> None:
             ran("zstd", "-q", "-f", "-3", f"-T{threads}", work / "bare.dat", "-o", work / "bare.zst")
             fsync(work / "bare.zst")
 
-        theirs.append(timed(program))
+        theirs.append(timed(work, program))
         (work / "bare.dat").unlink()
         (work / "bare.zst").unlink()
         os.sync()
@@ -192,7 +193,7 @@ def many_files(place: str, work: Path, rounds: int) -> None:
         for _ in range(rounds):
             bare = work / "bare"
             write(bare)
-            theirs.append(timed(lambda bare=bare: fsync(*sorted(bare.iterdir()), bare)))
+            theirs.append(timed(work, lambda bare=bare: fsync(*sorted(bare.iterdir()), bare)))
             shutil.rmtree(bare)
             os.sync()
             ours.append(here.hide())
@@ -230,7 +231,7 @@ def blocked(place: str, work: Path, rounds: int) -> None:
             write()
             here.session.wait()
             os.sync()
-            seconds.append(timed(lambda here=here, step=step: here.session.hide(step)))
+            seconds.append(timed(work, lambda here=here, step=step: here.session.hide(step)))
         here.session.wait()
         here.end()
         times.append(seconds)
