@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes  # noqa: F401 - this, filelock and zstandard now: a test that drops its privileges could not do it later
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ import zstandard  # noqa: F401
 from safepoint.disk import Disk
 from safepoint.record import Root
 from safepoint.restore import verify
+
+# A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:
