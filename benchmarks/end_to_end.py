@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import shutil
@@ -134,56 +135,69 @@ def checksum(path: Path) -> str:
 
 
 def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
-    """Seconds of each way to make files durable that have been written; of ours `hide`, and what follows it."""
+    """Seconds of each way to make files durable that have been written; of ours `hide`, and what follows it.
+
+    Each round begins with another way: which memory and which blocks of the disk are free depends on who was before.
+    All files lie in one directory: those of another are put elsewhere on the disk, which may be as fast or not."""
     u = np.random.default_rng(1).standard_normal(size // 8)
-    ours, theirs = work / "ours", work / "theirs"
-    for directory in (ours, theirs):
-        directory.mkdir()
-    (ours / ".safepoint").write_text("*.npy\nkeep = 1\n")
+    (work / ".safepoint").write_text("ours-*.npy\nkeep = 1\n")
     durable = Durable()
     logger = logging.getLogger("safepoint")
     logger.addHandler(durable)
     logger.setLevel(logging.INFO)
-    session = safepoint.Session(ours)
+    session = safepoint.Session(work)
     session.restore()
 
-    def written(directory: Path) -> list[Path]:
+    def written(whose: str) -> list[Path]:
         touch(max(2 * count * size, 64 << 20))
         touch(64 << 20, work)
         os.sync()
-        paths = [directory / f"u{k:04}.npy" for k in range(count)]
+        paths = [work / f"{whose}-{k:04}.npy" for k in range(count)]
         for path in paths:
             np.save(path, u)
         return paths
 
-    ways = {"with a record": False, **({"and checksums": True} if count == 1 else {})}  # many: they would hinder it
-    times: Times = {name: [] for name in ("fsync", *ways, "hide", "durable after hide")}
-    for step in range(rounds + 2):
-        paths = written(theirs)
+    def one_by_one(_: int) -> dict[str, float]:
+        paths = written("theirs")
         begin = time.perf_counter()
         for path in paths:
             fsync(path)
-        bare = time.perf_counter() - begin
-        records = []
-        for checksums in ways.values():
-            paths = written(theirs)
-            begin = time.perf_counter()
-            with_a_record(theirs, paths, step, checksums=checksums)
-            records.append(time.perf_counter() - begin)
-            shutil.rmtree(theirs / f"set-{step}")
-        written(ours)
+        seconds = time.perf_counter() - begin
+        for path in paths:
+            path.unlink()
+        return {"fsync": seconds}
+
+    def recorded(step: int, name: str, *, checksums: bool) -> dict[str, float]:
+        paths = written("theirs")
+        begin = time.perf_counter()
+        with_a_record(work, paths, step, checksums=checksums)
+        seconds = time.perf_counter() - begin
+        shutil.rmtree(work / f"set-{step}")
+        return {name: seconds}
+
+    def hidden(step: int) -> dict[str, float]:
+        written("ours")
         begin = time.perf_counter()
         session.hide(step)
-        hidden = time.perf_counter()
+        end = time.perf_counter()
         session.wait()
-        if step > 1:  # the first one waits, the second one is warming up
-            for name, seconds in zip(times, (bare, *records, hidden - begin, durable.at - hidden), strict=True):
-                times[name].append(seconds)
+        return {"hide": end - begin, "durable after hide": durable.at - end}
+
+    ways = [one_by_one, functools.partial(recorded, name="with a record", checksums=False)]
+    if count == 1:  # many: they would hinder it
+        ways.append(functools.partial(recorded, name="and checksums", checksums=True))
+    ways.append(hidden)
+    times: Times = {}
+    for step in range(rounds + 2):
+        turn = step % len(ways)
+        for way in (*ways[turn:], *ways[:turn]):
+            for name, seconds in way(step).items():
+                times.setdefault(name, []).append(seconds)
     session.close()
     logger.removeHandler(durable)
     logger.setLevel(logging.NOTSET)
     clean(work)
-    return times
+    return {name: some[2:] for name, some in times.items()}  # the first hide waits, the second one is warming up
 
 
 def next_write(work: Path, rounds: int) -> Times:
