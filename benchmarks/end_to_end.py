@@ -1,8 +1,8 @@
 """What saving costs a program from end to end: measured for `peers.py`, on a file system of its own.
 
 1. Until the files of a set, and its record, survive a power cut, from the return of `hide` on; against the fsync of
-   such files, one by one, and against the bare calls that any set with a record needs, without a checksum, and with one
-   that is made meanwhile.
+   such files, one by one, and against the bare calls that any set with a record needs; of a single file also with a
+   checksum, made meanwhile.
 2. The heat equation on 1024 x 1024 points, 200 steps, 8 MB saved each 5 steps: the sum, over all saves, of the time to
    write and the time blocked; without protection (written over the old file, no fsync), by temporary + fsync +
    os.replace, and by safepoint, in turns.
@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import shutil
@@ -140,6 +139,7 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
     Each round begins with another way: which memory and which blocks of the disk are free depends on who was before.
     All files lie in one directory: those of another are put elsewhere on the disk, which may be as fast or not."""
     u = np.random.default_rng(1).standard_normal(size // 8)
+    checksums = count == 1  # of many they would hinder the fsyncs
     (work / ".safepoint").write_text("ours-*.npy\nkeep = 1\n")
     durable = Durable()
     logger = logging.getLogger("safepoint")
@@ -167,13 +167,13 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
             path.unlink()
         return {"fsync": seconds}
 
-    def recorded(step: int, name: str, *, checksums: bool) -> dict[str, float]:
+    def recorded(step: int) -> dict[str, float]:
         paths = written("theirs")
         begin = time.perf_counter()
         with_a_record(work, paths, step, checksums=checksums)
         seconds = time.perf_counter() - begin
         shutil.rmtree(work / f"set-{step}")
-        return {name: seconds}
+        return {"with a record and checksums" if checksums else "with a record": seconds}
 
     def hidden(step: int) -> dict[str, float]:
         written("ours")
@@ -183,10 +183,7 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
         session.wait()
         return {"hide": end - begin, "durable after hide": durable.at - end}
 
-    ways = [one_by_one, functools.partial(recorded, name="with a record", checksums=False)]
-    if count == 1:  # many: they would hinder it
-        ways.append(functools.partial(recorded, name="and checksums", checksums=True))
-    ways.append(hidden)
+    ways = [one_by_one, recorded, hidden]
     times: Times = {}
     for step in range(rounds + 2):
         turn = step % len(ways)

@@ -370,18 +370,16 @@ class Disk:
         """Let the disk begin on these files while the caller does something else; promises nothing."""
         if sys.platform == "linux":
             for path in paths:
-                if path in opened:
-                    self.start_writeback_of(opened[path])
-                    continue
-                with self.open(path) as file:
+                with contextlib.nullcontext(opened[path]) if path in opened else self.open(path) as file:
                     self.start_writeback_of(file)
 
-    def start_writeback_of(self, file: BinaryIO) -> None:
+    def start_writeback_of(self, file: BinaryIO, length: int = 0) -> None:
+        """Of its first `length` bytes; 0: of all."""
         import ctypes
 
         start: Any = getattr(_libc(), "sync_file_range", None) if sys.platform == "linux" else None
         if start:
-            start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(0), SYNC_FILE_RANGE_WRITE)
+            start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
 
     def sync(
         self, files: Collection[str], directories: Collection[str] = (), opened: Mapping[str, BinaryIO] = NONE

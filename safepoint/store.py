@@ -36,6 +36,7 @@ OPEN = 64  # files that are open at once, each for its flush and its checksum to
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
 WRITE_BACK = 32 << 20  # bytes of input between two starts of the write-back of a packed file
 WRITE_BUNDLE = 4 << 20  # and of the bundle, which is made as fast as files are read
+AHEAD = 4 << 20  # bytes of a large file that are on their way to the disk before it is read
 
 Result = TypeVar("Result")
 
@@ -133,7 +134,7 @@ def _batches(contents: Sequence[Content]) -> list[Sequence[Content]]:
     return [contents[start : start + OPEN] for start in range(0, len(contents), OPEN)] or [[]]
 
 
-def _while_flushed(disk: Disk, contents: Iterable[Content], work: Callable[[Mapping[str, BinaryIO]], Result]) -> Result:
+def _while_flushed(disk: Disk, contents: Sequence[Content], work: Callable[[Mapping[str, BinaryIO]], Result]) -> Result:
     """Flush these files, and do this work at the same time; on return they are durable. `work` is given those that are
     open, for both. `SyncFailed` counts more than an error of the work, as it decides what becomes of the set."""
     paths = [content.full for content in contents]
@@ -141,6 +142,8 @@ def _while_flushed(disk: Disk, contents: Iterable[Content], work: Callable[[Mapp
         return work({})
     results: list[Result] = []
     with disk.opened(paths) as opened:
+        if contents[0].file.size > AHEAD and paths[0] in opened:
+            disk.start_writeback_of(opened[paths[0]], AHEAD)
         disk.each(_do, [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))])
     return results[0]
 

@@ -282,7 +282,7 @@ class FaultDisk(Disk):
         for _ in paths:
             pass
 
-    def start_writeback_of(self, file: BinaryIO) -> None:
+    def start_writeback_of(self, file: BinaryIO, length: int = 0) -> None:
         pass
 
     def sync_files(self, paths: Any, opened: Any = NONE) -> None:

@@ -11,9 +11,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import mounts
 import pytest
@@ -62,7 +62,7 @@ def begin(volume: Volume, manifest: str = KINDS) -> Session:
 class LateDisk(Disk):
     """Begins to write when fsync says so. Otherwise small files are on the disk before the power can be cut."""
 
-    def start_writeback(self, paths: Iterable[str], opened: object = ()) -> None:
+    def start_writeback_of(self, file: BinaryIO, length: int = 0) -> None:
         pass
 
 

@@ -6,15 +6,15 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import mounts
 import pytest
 from test_disk import child, says
 
-from safepoint import RefusedFileError, SafepointError, Session
+from safepoint import RefusedFileError, SafepointError, Session, store
 from safepoint.disk import Disk
-from safepoint.record import parse_record
+from safepoint.record import StoredFile, parse_record
 
 HUGE = (4 << 30) + (1 << 20) + 17  # bytes: more than 32 bits can say
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: leases, holes and /proc")
@@ -247,6 +247,29 @@ def test_a_copy_of_several_files_is_as_of_one_moment(tmp_path: Path) -> None:
         session.hide(0)
     assert not list((tmp_path / ".safepoint.d/rank-00000").glob("set-*/files/*"))
     session.close()
+
+
+def test_a_large_file_is_on_its_way_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flush would be later by what reading takes; a small one is flushed at once."""
+    begun: list[tuple[str, int]] = []
+    read = store.checksummed
+
+    class Watched(Disk):
+        def start_writeback_of(self, file: BinaryIO, length: int = 0) -> None:
+            begun.append((os.path.basename(file.name), length))
+            super().start_writeback_of(file, length)
+
+    def checksummed(disk: Disk, content: store.Content, *rest: Any) -> StoredFile:
+        begun.append((f"{content.file.path} is read", 0))
+        return read(disk, content, *rest)
+
+    monkeypatch.setattr(store, "checksummed", checksummed)
+    session = session_of(tmp_path, "field\n", disk=Watched())
+    for size in (store.AHEAD, store.AHEAD + 1):
+        (tmp_path / "field").write_bytes(bytes(size))
+        session.hide(size, wait=True)
+    session.close()
+    assert begun == [("field is read", 0), ("field", store.AHEAD), ("field is read", 0)]
 
 
 def test_progress_counts_every_byte_once_and_ends_at_all_of_them(tmp_path: Path) -> None:
