@@ -359,11 +359,11 @@ def of_place(name: str, where: Path, workers: list[Worker], *, quick: bool) -> P
         for way in some:
             say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
     if not quick and name != "here":
-        for case, rounds in zip(CASES, (9, 17, 9, 7), strict=True):
+        for case, rounds in zip(CASES, (9, 13, 9, 7), strict=True):
             with at(name) as new:  # parts of it that were written before may be twice as fast
                 place.durable[case.name] = end_to_end.until_durable(new, case.count, case.size, rounds)
         place.saves = end_to_end.all_saves(where, 3)
-        place.next_write = end_to_end.next_write(where, 11)
+        place.next_write = end_to_end.next_write(where, 15)
     return place
 
 
