@@ -2,7 +2,7 @@
 
 1. Until the files of a set, and its record, survive a power cut, from the return of `hide` on; against the fsync of
    such files, one by one, and against the bare calls that any set with a record needs; of a single file also with a
-   checksum, made meanwhile.
+   checksum, made meanwhile. `python benchmarks/end_to_end.py KIND MB ROUNDS [--used]` measures this alone.
 2. The heat equation on 1024 x 1024 points, 200 steps, 8 MB saved each 5 steps: the sum, over all saves, of the time to
    write and the time blocked; without protection (written over the old file, no fsync), by temporary + fsync +
    os.replace, and by safepoint, in turns.
@@ -11,15 +11,23 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import mounts
 from protagonists import fsync
 
 import safepoint
@@ -110,17 +118,17 @@ class Durable(logging.Handler):
             self.at = time.perf_counter()
 
 
-def with_a_record(work: Path, paths: list[Path], step: int, *, checksums: bool) -> None:
-    """What takes the least time and leaves, whenever the power fails, a set of files that a record vouches for."""
+def with_a_record(work: Path, paths: list[Path], step: int, beside: ThreadPoolExecutor | None) -> None:
+    """Bare calls that leave, whenever the power fails, a set of files that a record vouches for; with their checksums,
+    if there is a thread for them."""
     new = work / f"set-{step}"
     new.mkdir()
     for path in paths:
         os.rename(path, new / path.name)
-    with ThreadPoolExecutor(1) as beside:
-        sums = beside.submit(lambda: [checksum(new / path.name) for path in paths if checksums])
-        for path in paths:
-            fsync(new / path.name)
-    (new / "record.new").write_text(f"the checksums of all files: {sums.result()}")
+    sums = beside.submit(lambda: [checksum(new / path.name) for path in paths]) if beside else None
+    for path in paths:
+        fsync(new / path.name)
+    (new / "record.new").write_text(f"the checksums of all files: {sums.result() if sums else None}")
     fsync(new / "record.new")
     fsync(new)
     os.rename(new / "record.new", new / "record")
@@ -136,10 +144,10 @@ def checksum(path: Path) -> str:
 def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
     """Seconds of each way to make files durable that have been written; of ours `hide`, and what follows it.
 
-    Each round begins with another way: which memory and which blocks of the disk are free depends on who was before.
-    All files lie in one directory: those of another are put elsewhere on the disk, which may be as fast or not."""
+    In all orders: which memory and which blocks of the disk are free depends on who was before. All files lie in one
+    directory: those of another are put elsewhere on the disk, which may be as fast or not."""
     u = np.random.default_rng(1).standard_normal(size // 8)
-    checksums = count == 1  # of many they would hinder the fsyncs
+    beside = ThreadPoolExecutor(1) if count == 1 else None  # checksums of many would hinder the fsyncs
     (work / ".safepoint").write_text("ours-*.npy\nkeep = 1\n")
     durable = Durable()
     logger = logging.getLogger("safepoint")
@@ -170,10 +178,10 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
     def recorded(step: int) -> dict[str, float]:
         paths = written("theirs")
         begin = time.perf_counter()
-        with_a_record(work, paths, step, checksums=checksums)
+        with_a_record(work, paths, step, beside)
         seconds = time.perf_counter() - begin
         shutil.rmtree(work / f"set-{step}")
-        return {"with a record and checksums" if checksums else "with a record": seconds}
+        return {"with a record and checksums" if beside else "with a record": seconds}
 
     def hidden(step: int) -> dict[str, float]:
         written("ours")
@@ -183,14 +191,15 @@ def until_durable(work: Path, count: int, size: int, rounds: int) -> Times:
         session.wait()
         return {"hide": end - begin, "durable after hide": durable.at - end}
 
-    ways = [one_by_one, recorded, hidden]
+    orders = list(itertools.permutations((one_by_one, recorded, hidden)))
     times: Times = {}
     for step in range(rounds + 2):
-        turn = step % len(ways)
-        for way in (*ways[turn:], *ways[:turn]):
+        for way in orders[step % len(orders)]:
             for name, seconds in way(step).items():
                 times.setdefault(name, []).append(seconds)
     session.close()
+    if beside:
+        beside.shutdown()
     logger.removeHandler(durable)
     logger.setLevel(logging.NOTSET)
     clean(work)
@@ -232,3 +241,29 @@ def touch(size: int, directory: Path | None = None) -> None:
             for _ in range(0, size, len(block)):
                 file.write(block)
         (directory / "touched").unlink()
+
+
+def main() -> None:
+    """Root only."""
+    parser = argparse.ArgumentParser(description="When a set of one file is durable, on a new image.")
+    parser.add_argument("kind", choices=["ext4", "xfs"])
+    parser.add_argument("mb", type=int)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--used", action="store_true", help="each part of the image was written before")
+    options = parser.parse_args()
+    with mounts.mounted(options.kind, 6000, ".", direct=True) as directory:
+        work = directory.resolve()
+        if options.used:
+            with (work / "all").open("wb") as file:
+                for _ in range(5200):
+                    file.write(bytes(1 << 20))
+            os.sync()
+            (work / "all").unlink()
+        times = until_durable(work, 1, options.mb << 20, options.rounds)
+    bare = median(times["fsync"])
+    for way, seconds in times.items():
+        print(f"{way:30} {1e3 * median(seconds):8.2f} ms {median(seconds) / bare:6.2f}")
+
+
+if __name__ == "__main__":
+    main()

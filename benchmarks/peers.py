@@ -359,7 +359,7 @@ def of_place(name: str, where: Path, workers: list[Worker], *, quick: bool) -> P
         for way in some:
             say(f"  {way:32}" + "".join(f"{_shown(values):>26}" for values in place.ranks[number][way].values()))
     if not quick and name != "here":
-        for case, rounds in zip(CASES, (9, 13, 9, 7), strict=True):
+        for case, rounds in zip(CASES, (12, 12, 9, 6), strict=True):
             with at(name) as new:  # parts of it that were written before may be twice as fast
                 place.durable[case.name] = end_to_end.until_durable(new, case.count, case.size, rounds)
         place.saves = end_to_end.all_saves(where, 3)

@@ -35,7 +35,7 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
-NO_COPY_RANGE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # not here
+NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # a call of Linux
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
@@ -52,7 +52,8 @@ Result = TypeVar("Result")
 
 
 class SyncFailed(OSError):
-    """fsync said no. What it covered may be lost although the cache still shows it, so it must not be asked again."""
+    """fsync, or the start of a write-back, said no. What it covered may be lost although the cache still shows it, so
+    it must not be asked again."""
 
 
 class Place(NamedTuple):
@@ -354,7 +355,7 @@ class Disk:
             try:
                 count = os.copy_file_range(source.fileno(), target.fileno(), end - start, start, start)
             except OSError as error:
-                if error.errno not in NO_COPY_RANGE:
+                if error.errno not in NOT_HERE:
                     raise
                 break
             if count == 0:
@@ -367,7 +368,8 @@ class Disk:
             start += len(data)
 
     def start_writeback(self, paths: Iterable[str], opened: Mapping[str, BinaryIO] = NONE) -> None:
-        """Let the disk begin on these files while the caller does something else; promises nothing."""
+        """Let the disk begin on these files while the caller does something else; promises nothing. `SyncFailed` if it
+        cannot: where ext4 finds no place for data it may drop them, and a later fsync know nothing of it."""
         if sys.platform == "linux":
             for path in paths:
                 with contextlib.nullcontext(opened[path]) if path in opened else self.open(path) as file:
@@ -378,8 +380,9 @@ class Disk:
         import ctypes
 
         start: Any = getattr(_libc(), "sync_file_range", None) if sys.platform == "linux" else None
-        if start:
-            start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
+        failed = start and start(file.fileno(), ctypes.c_int64(0), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
+        if failed and (number := ctypes.get_errno()) not in NOT_HERE:
+            raise SyncFailed(number, os.strerror(number), file.name)
 
     def sync(
         self, files: Collection[str], directories: Collection[str] = (), opened: Mapping[str, BinaryIO] = NONE

@@ -142,8 +142,8 @@ def _while_flushed(disk: Disk, contents: Sequence[Content], work: Callable[[Mapp
         return work({})
     results: list[Result] = []
     with disk.opened(paths) as opened:
-        if contents[0].file.size > AHEAD and paths[0] in opened:
-            disk.start_writeback_of(opened[paths[0]], AHEAD)
+        if large := next((opened[c.full] for c in contents if c.file.size > AHEAD and c.full in opened), None):
+            disk.start_writeback_of(large, AHEAD)
         disk.each(_do, [lambda: disk.sync(paths, opened=opened), lambda: results.append(work(opened))])
     return results[0]
 

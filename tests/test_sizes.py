@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import os
 import stat
 import sys
@@ -12,7 +15,7 @@ import mounts
 import pytest
 from test_disk import child, says
 
-from safepoint import RefusedFileError, SafepointError, Session, store
+from safepoint import RefusedFileError, SafepointError, SaveError, Session, disk, store
 from safepoint.disk import Disk
 from safepoint.record import StoredFile, parse_record
 
@@ -249,6 +252,7 @@ def test_a_copy_of_several_files_is_as_of_one_moment(tmp_path: Path) -> None:
     session.close()
 
 
+@needs_linux  # where a file cannot be renamed while it is open, it is opened later
 def test_a_large_file_is_on_its_way_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its flush would be later by what reading takes; a small one is flushed at once."""
     begun: list[tuple[str, int]] = []
@@ -270,6 +274,36 @@ def test_a_large_file_is_on_its_way_before_it_is_read(tmp_path: Path, monkeypatc
         session.hide(size, wait=True)
     session.close()
     assert begun == [("field is read", 0), ("field", store.AHEAD), ("field is read", 0)]
+
+
+@needs_linux
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_write_back_that_fails_fails_the_save(
+    files: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """ext4 may drop data for which it finds no place, when it begins to write; an fsync after that may return 0."""
+    answer = 0
+
+    class Libc:
+        def sync_file_range(self, *_: Any) -> int:
+            ctypes.set_errno(answer)
+            return -1 if answer else 0
+
+    session = session_of(tmp_path, "".join(f"f{k}\n" for k in range(files)))
+    for step, answer in enumerate((0, errno.ENOSYS, errno.EIO)):
+        for k in range(files):
+            (tmp_path / f"f{k}").write_bytes(bytes([step]) * (store.AHEAD + 1))
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "_libc", Libc)
+            if answer == errno.EIO:
+                with pytest.raises(SaveError, match=r"f\d: Input/output error"):
+                    session.hide(step, wait=True)
+            else:
+                session.hide(step, wait=True)
+    session.close()
+    with contextlib.closing(Session(tmp_path)) as session:
+        last = session.restore()
+    assert last and last.step == 1
 
 
 def test_progress_counts_every_byte_once_and_ends_at_all_of_them(tmp_path: Path) -> None:
