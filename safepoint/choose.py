@@ -13,7 +13,7 @@ from safepoint import restore
 from safepoint.disk import Disk
 from safepoint.errors import DamagedError
 from safepoint.ranks import LARGEST, Ranks, Serial, code, groups, span
-from safepoint.record import Record, Root, label
+from safepoint.record import Record, Root, label, number_of
 from safepoint.restore import Candidate, Progress
 from safepoint.store import How
 
@@ -27,44 +27,50 @@ class Choice(NamedTuple):
 
 
 def choose(
-    disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], history: bool,
+    disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], once: bool,
     how: How, progress: Progress | None = None,
 ) -> Choice:  # fmt: skip
     """Stage the newest set that is whole on every rank. `root`: None if this rank has none, and so no say.
 
-    `history`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
+    `once`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
+    A set is known by its life and its number, together its key, and by the history of that life: of the same key, two
+    parts of a run, each without the other, may have saved one.
     """
-    found = {c.number: c.record for c in candidates if c.record}
-    why = {c.number: c.reason for c in candidates if not c.record}
+    found = {c.key: c.record for c in candidates if c.record}
+    why = {c.key: c.reason for c in candidates if not c.record}
     offers = {*found, *_needless(peers, root, found)}
-    every = peers.union([c.number for c in candidates])
+    every = peers.union([c.key for c in candidates])
     lacks = {n for n in every if root and n not in offers}
     with contextlib.ExitStack() as on_error:
         if root:
             on_error.callback(restore.clear_stage, disk, root)
-        while (number := peers.newest_common(offers if root else None)) is not None:
-            record = found.get(number)
+        while (key := peers.newest_common(offers if root else None)) is not None:
+            record = found.get(key)
             damage = peers.together(lambda record=record: _stage(disk, root, record, how, progress))  # type: ignore[misc]
             step = record and record.step
             # An empty record, of a rank that is not the saver, has no say.
             says = record is not None and root is not None and (record.of_each or record.saver == root.rank)
-            bad, low, high = peers.least(-bool(damage), *span(code(step), says))
-            if not bad and low == -high:
+            history = int(record.history or "0", 16) if record else 0
+            bad, low, high, one, other = peers.least(-bool(damage), *span(code(step), says), *span(history, says))
+            if not bad and low == -high and one == -other:
                 on_error.pop_all()
                 break
-            history = history or bool(damage)
-            if not bad and low != -high:  # killed when they had found that, and before they had put their files back
+            once = once or bool(damage)
+            if not bad and one != -other:  # each was saved by ranks that had others with them than now
+                (first,) = peers.least(peers.rank if says and history == one else LARGEST)
+                damage = f"it is of another history than that of rank {first}" if says and history != one else ""
+            elif not bad:  # killed when they had found that, and before they had put their files back
                 damage = f"the ranks have different steps, {groups(peers, step)}"
             if damage:
-                why[number] = damage
-                lacks.add(number)
-            offers.discard(number)
-    passed = [n for n in every if number is None or n > number]
+                why[key] = damage
+                lacks.add(key)
+            offers.discard(key)
+    passed = [n for n in every if key is None or n > key]
     reasons = [_explain(peers, n, found, why, n in lacks) for n in passed]
-    if number is None and peers.least(-history) != (0,):
+    if key is None and peers.least(-once) != (0,):
         listed = "\n  ".join(reasons)
         raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}")
-    return Choice(number, found.get(number) if number else None, reasons)
+    return Choice(number_of(key) if key else None, found.get(key) if key else None, reasons)
 
 
 def _needless(peers: Serial | Ranks, root: Root | None, found: dict[int, Record]) -> list[int]:
@@ -88,14 +94,23 @@ def _stage(disk: Disk, root: Root | None, record: Record | None, how: How, progr
     return ""
 
 
-def _explain(peers: Serial | Ranks, number: int, found: dict[int, Record], why: dict[int, str], lacks: bool) -> str:
+def _explain(peers: Serial | Ranks, key: int, found: dict[int, Record], why: dict[int, str], lacks: bool) -> str:
     """Why a set is not given back, as all ranks know it then."""
-    me, record = peers.rank, found.get(number)
+    me, record = peers.rank, found.get(key)
     first, holder = peers.least(me if lacks else LARGEST, me if record else LARGEST)
-    name = peers.share(record.label if record else "", holder) if holder != LARGEST else label(number, None)
-    reason = why.get(number)
+    name = peers.share(record.label if record else "", holder) if holder != LARGEST else label(number_of(key), None)
+    reason = why.get(key)
     if peers.size > 1:
-        newest = max((n for n in found if n not in why), default=None)
-        has = "has none" if newest is None else f"has only {newest}" if newest < number else "does not have it"
-        reason = f"rank {me} {has}" if reason is None else f"rank {me}: {reason}"
+        reason = f"rank {me} {_instead(key, found, why)}" if reason is None else f"rank {me}: {reason}"
     return f"{name}: {peers.share(reason, first)}"
+
+
+def _instead(key: int, found: dict[int, Record], why: dict[int, str]) -> str:
+    """What a rank has that lacks this set."""
+    number = number_of(key)
+    if any(number_of(other) == number for other in (*found, *why) if other != key):
+        return f"has another set {number}, of another history"
+    newest = max((n for n in found if n not in why), default=None)
+    if newest is None:
+        return "has none"
+    return f"has only {number_of(newest)}" if newest < key else "does not have it"

@@ -21,8 +21,8 @@ from typing import Any
 from safepoint import manifest, restore
 from safepoint.disk import NO_LOCKS, Disk, Place
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
-from safepoint.ranks import Ranks, Serial, launcher
-from safepoint.record import FORMAT, Root, write_durably
+from safepoint.ranks import LARGEST, Ranks, Serial, launcher
+from safepoint.record import FORMAT, LIVES, Life, Root, write_durably
 
 logger = logging.getLogger("safepoint")
 
@@ -35,6 +35,13 @@ def check_same(ranks: Serial | Ranks, **options: Any) -> None:
         ranks.fail_together(None if first == value else other)
 
 
+def new_life(ranks: Serial | Ranks, lead: int, known: int = 0) -> Life:
+    """The life that begins now, the same on all ranks. `known`: the newest that this rank knows of. Collective."""
+    mine = int.from_bytes(os.urandom(8), "big") >> 2
+    number, history = ranks.least(-known, mine if ranks.rank == lead else LARGEST)
+    return Life(min(1 - number, LIVES - 1), f"{history:016x}")
+
+
 class Opening:
     """What a session stands on. Collective. On error nothing is held, and no listed file was touched."""
 
@@ -43,6 +50,7 @@ class Opening:
     keep: int
     level: int
     edges: int
+    life: Life  # of a first start; else `restore` begins one
     active: bool  # this rank has a root
 
     def __init__(
@@ -66,6 +74,7 @@ class Opening:
             ranks.together(lambda: self._note(on_error))
             number, past = ranks.least(-self.number, -self.past)
             self.number, self.past = -number, bool(past)
+            self.life = new_life(ranks, self.lead)
             on_error.pop_all()
 
     def _enter(
@@ -80,8 +89,10 @@ class Opening:
             if disk.exists(root.format):
                 check_format(disk.read(root.format), root)
             self._lock(on_error)
-            if not disk.exists(root.format):
-                write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())
+            line = f"safepoint {FORMAT}\n".encode()
+            # Also over an older one, before there is a set that an older library would take for one of its own.
+            if not disk.exists(root.format) or disk.read(root.format) != line:
+                write_durably(disk, root.format, line)
             return root.work, disk.stat(root.work).st_ino, text
 
     def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:

@@ -30,11 +30,12 @@ from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.manifest import NAME, SIDE, of_each
 
-FORMAT = 1
-FORMAT_LINE = f"safepoint {FORMAT}\n"
+FORMAT = 2  # 1 knew no lives: two sets of the same number were taken for one
+NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
+LIVES = 1 << 22  # more than can be; what says so is none of ours
 _ROOT = re.compile(r"rank-(\d{5,})")
 _APART = re.compile(r"log-(\d{5,})\.jsonl")
-_STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
+_STATES = re.compile(r"(set|failed|gone)-(\d{8,12})")
 
 
 @dataclass
@@ -199,6 +200,14 @@ class Item(NamedTuple):
     compress: int | None = None
 
 
+class Life(NamedTuple):
+    """From one start to the next: what a set is known by beside its number, as numbers come again after a fall-back,
+    and a node that was away may bring sets back of a life that the others gave up."""
+
+    number: int = 0  # greater than that of every life before, as far as the ranks of this one know
+    history: str = ""  # 62 random bits in hexadecimal, the same on all ranks
+
+
 class Taken(NamedTuple):
     """What `hide` wrote down before the first file moved."""
 
@@ -213,6 +222,12 @@ class Taken(NamedTuple):
     saver: int | None  # the rank that has what is not of each rank; None: this rank has all that is listed
     patterns: tuple[str, ...]  # the manifest's entries at that time, whoever owns them
     files: tuple[Item, ...]
+    life: int = 0  # 0, and no history: written in format 1
+    history: str = ""
+
+    @property
+    def key(self) -> int:
+        return key(self.life, self.number)
 
     @property
     def label(self) -> str:
@@ -256,6 +271,12 @@ class Record(NamedTuple):
     saver: int | None  # these as in Taken
     patterns: tuple[str, ...]  # only what these match can be a stray
     files: tuple[StoredFile, ...]
+    life: int = 0  # these as in Taken
+    history: str = ""
+
+    @property
+    def key(self) -> int:
+        return key(self.life, self.number)
 
     @property
     def label(self) -> str:
@@ -290,6 +311,8 @@ def _rows(content: dict[str, Any], row_type: type[Any]) -> dict[str, Any]:
     del content["format"]
     columns = content.pop("columns")
     content["files"] = tuple(row_type(**dict(zip(columns, row, strict=True))) for row in content["files"])
+    if not 0 <= content.get("life", 0) < LIVES or len(content.get("history", "")) > 16:
+        raise Unsealed(f"it is of life {content.get('life')} and history {content.get('history')}, which cannot be")
     links = {file.path for file in content["files"] if getattr(file, "target", "")}
     for file in content["files"]:
         way = posixpath.join(posixpath.dirname(file.path), getattr(file, "target", ""))
@@ -304,6 +327,24 @@ def _rows(content: dict[str, Any], row_type: type[Any]) -> dict[str, Any]:
 def _above(path: str) -> Iterator[str]:
     while path := posixpath.dirname(path):
         yield path
+
+
+def key(life: int, number: int) -> int:
+    """What orders sets, and what ranks agree on: the newest life first, and in it the newest number."""
+    return life << NUMBER_BITS | number
+
+
+def mark_key(mark: dict[str, Any] | None) -> int:
+    """Sets up to this are ended history, as the finish mark says; of unfinished runs, none."""
+    return key(mark.get("life", 0), mark["number"]) if mark else 0
+
+
+def number_of(key: int) -> int:
+    return key & ((1 << NUMBER_BITS) - 1)
+
+
+def life_of(key: int) -> int:
+    return key >> NUMBER_BITS
 
 
 def label(number: int, step: int | None) -> str:

@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 
@@ -34,6 +34,8 @@ from safepoint.record import (
     StoredFile,
     Taken,
     Unsealed,
+    key,
+    life_of,
     parse_record,
     parse_taken,
     seal,
@@ -56,11 +58,13 @@ class Damaged(Exception):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set as found: with a record it can be tried; else the reason says why not."""
+    """A set as found: with a record it can be tried; else the reason says why not. `key` orders the sets of all lives;
+    of a set that cannot say its life it is that of the one before."""
 
     number: int
     record: Record | None
     reason: str = ""
+    key: int = 0
 
 
 def _reporting(root: Root, what: str) -> AbstractContextManager[None]:
@@ -87,7 +91,7 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
     `alone`: this rank does not coordinate; then ranks that it knows nothing of may have saved sets; and so they may
     have when there is none here.
     """
-    numbers = [n for n in root.numbers(disk, "set") if n > finished]
+    numbers = sets_after(disk, root, finished)
     reasons = {}
     for number in numbers:
         with suppress(Unsealed, OSError):  # settle says what is wrong with it
@@ -99,7 +103,7 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
         raise UsageError(f"{newest}; nothing was changed")
     look = (alone or not numbers) and root.rank == (root.saver or 0)
     for other in root.beyond(disk) if look and root.saver is not None else ():
-        if any(number > finished for number in other.numbers(disk, "set")):
+        if sets_after(disk, other, finished):
             raise UsageError(
                 f"{root.work} has sets of rank {other.rank}, and this run has {_ranks(root.ranks)}: "
                 f"start it with at least {other.rank + 1}; nothing was changed"
@@ -129,13 +133,15 @@ def _ranks(number: int) -> str:
 def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> list[Candidate]:
     """Bring a root that a process left behind into order; its sets, newest first.
 
-    On return sets that could be proven whole are committed. Sets up to number `finished` are ended history.
+    On return sets that could be proven whole are committed. Sets up to the key `finished` are ended history.
     """
     with _reporting(root, "cannot settle what the last run left"):
         for number in root.numbers(disk, "gone"):
             disk.remove_tree(root.state("gone", number))
         candidates = [
-            Candidate(c.number, None, "its fsync failed, or something wrote to it") if c.number in how.spoilt else c
+            replace(c, record=None, reason="its fsync failed, or something wrote to it")
+            if c.number in how.spoilt
+            else c
             for c in survey(disk, root, after=finished)
         ]
         newest = next((c.record for c in candidates if c.record), None)
@@ -146,11 +152,11 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
             try:
                 taken = _provably_whole(disk, root, number, place, first=newest is None)
                 newest = save.secure(disk, root, taken, newest, how, begun=True)
-                candidates[position] = Candidate(number, newest)
+                candidates[position] = Candidate(number, newest, key=newest.key)
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):
                     raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
-                candidates[position] = Candidate(number, None, str(error))
+                candidates[position] = replace(candidate, reason=str(error))
         return candidates
 
 
@@ -168,30 +174,58 @@ def give_up(disk: Disk, root: Root, finished: int) -> None:
     if not disk.exists(root.baseline):
         return  # nothing was moved since
     with _reporting(root, "cannot settle what the last run left"):
-        for number in [n for n in root.numbers(disk, "set") if n > finished]:
+        for number in sets_after(disk, root, finished):
             save.revoke(disk, root, number, "cannot settle what the last run left")
-        for number in [n for n in root.numbers(disk, "failed") if n > finished]:
+        for number in sets_after(disk, root, finished, "failed"):
             save.put_back(disk, root, number, "cannot settle what the last run left", "failed")
 
 
 def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
-    """All sets with a number above `after`, newest first, judged by their records and the sizes of their files."""
-    candidates = []
-    for number in reversed([n for n in root.numbers(disk, "set") if n > after]):
-        path = root.record(number)
-        if not disk.exists(path):
-            if not _only_prepared(disk, root, number):
-                candidates.append(Candidate(number, None, "it was never committed"))
+    """All sets with a key above `after`, newest first, judged by their records and the sizes of their files."""
+    candidates: list[Candidate] = []
+    life = life_of(after)  # in one root numbers grow from life to life
+    for number in root.numbers(disk, "set"):
+        record, reason = None, "it was never committed"
+        if disk.exists(root.record(number)):
+            record, reason = _judged(disk, root, number)
+        elif _only_prepared(disk, root, number):
             continue
-        try:
-            record = _or_damaged(path, lambda path=path: parse_record(disk.read(path)))  # type: ignore[misc]
-            if record.number != number:
-                raise Damaged(f"record.json is that of set {record.number}")
-            _check_sizes(disk, root, record)
-            candidates.append(Candidate(number, record))
-        except Damaged as error:
-            candidates.append(Candidate(number, None, str(error)))
-    return candidates
+        what = record or _try_taken(disk, root.set(number))
+        life = what.life if what else life
+        if key(life, number) > after:
+            candidates.append(Candidate(number, None if reason else record, reason, key(life, number)))
+    return candidates[::-1]
+
+
+def _judged(disk: Disk, root: Root, number: int) -> tuple[Record | None, str]:
+    """The record of a set, if it can be read; and what is wrong with the set, as far as names and sizes tell."""
+    record = None
+    try:
+        found = _read_record(disk, root, number)
+        if found.number != number:
+            raise Damaged(f"record.json is that of set {found.number}")
+        record = found
+        _check_sizes(disk, root, record)
+    except Damaged as error:
+        return record, str(error)
+    return record, ""
+
+
+def sets_after(disk: Disk, root: Root, finished: int, state: str = "set") -> list[int]:
+    """The numbers of the sets in this state that the finish mark, of the key `finished`, has not ended."""
+    numbers = root.numbers(disk, state)
+    if not finished:
+        return numbers
+    whats = {number: _try_taken(disk, root.state(state, number)) for number in numbers}
+    return [n for n, what in whats.items() if key(what.life if what else life_of(finished), n) > finished]
+
+
+def _try_taken(disk: Disk, top: str) -> Taken | None:
+    """What `hide` wrote down in the set below `top`, if that can be read."""
+    path = f"{top}/taken.json"
+    with suppress(Damaged):
+        return _or_damaged(path, lambda: parse_taken(disk.read(path)))  # type: ignore[no-any-return]
+    return None
 
 
 def _only_prepared(disk: Disk, root: Root, number: int) -> bool:

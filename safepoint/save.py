@@ -29,7 +29,7 @@ from safepoint import codec
 from safepoint.disk import Disk, Place, SyncFailed
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest, Match
-from safepoint.record import Item, Record, Root, Taken, dump, label, seal, write_durably
+from safepoint.record import Item, Life, Record, Root, Taken, dump, label, seal, write_durably
 from safepoint.store import (
     How,
     ancestors,
@@ -116,11 +116,11 @@ def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
 
 def take(
     disk: Disk, root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: Place,
-    *, first: bool,
+    life: Life, *, first: bool,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
     whose = root.rank, root.ranks, root.saver
-    taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items))
+    taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
     with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
         # Before the first file moves: else a set could not say what belongs to it.
         try:
@@ -459,15 +459,19 @@ def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list
         return keep_in_place(disk, root, items, how)
 
 
-def finish(disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, version: str) -> None:
+def finish(
+    disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, life: Life, version: str
+) -> None:
     """Declare the files in W the result: on return the finish mark is durable, as all of the files must be already,
     those of every rank: after the mark no set stands behind them.
 
     The commit point is the rename of the mark. Killed before it: the last set is restored. After it: W is left alone.
-    `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark.
+    `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark; and
+    `life` is the newest, so that no set of a node that was away does.
     """
     with root.reporting(SaveError, "not finished", "files and sets are as they were"):
-        mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks}
+        mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks,
+                "life": life.number, "history": life.history}  # fmt: skip
         try:
             write_durably(disk, root.finished, seal({**mark, "files": rows}))
             confirm(disk, root, number + 1)  # the one after `number` may have been made ahead; both go with the sets

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
@@ -45,9 +45,9 @@ from safepoint.errors import (
 from safepoint.interrupts import deliver, undisturbed
 from safepoint.ledger import Ledger
 from safepoint.manifest import EVERY, Entry
-from safepoint.opening import Opening, check_same
+from safepoint.opening import Opening, check_same, new_life
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
-from safepoint.record import Item, Record, StoredFile, Taken, label
+from safepoint.record import Item, Record, StoredFile, Taken, label, life_of, mark_key
 from safepoint.restore import Candidate, Progress
 from safepoint.stop import REQUEUE, Signals, limits, numbers
 from safepoint.store import How
@@ -167,7 +167,7 @@ class Session:
         log = self._root.log if self._active else self._root.apart
         self._ledger = Ledger(self._disk, self._root, log, opening.level, opening.edges)
         self._how = How(__version__, setting("pack_threads"), setting("bundle_from"))
-        self._number, self._past = opening.number, opening.past
+        self._number, self._past, self._life, self._newest_life = opening.number, opening.past, opening.life, 0
 
     @_verb
     def restore(self, *, progress: Progress | None = None) -> SavePoint | None:
@@ -187,6 +187,7 @@ class Session:
             point = self._restore(mark, progress)
         else:
             point = self._ranks.together(lambda: self._restore(mark, progress))
+        self._life = new_life(self._ranks, self._lead, self._newest_life)
         self._since = time.perf_counter()
         if self._when:
             self._when.restored(self._since)
@@ -205,7 +206,7 @@ class Session:
             return mark
 
     def _restore(self, mark: dict[str, Any] | None, progress: Progress | None) -> SavePoint | None:
-        peers, finished = self._peers, mark["number"] if mark else 0
+        peers, finished = self._peers, mark_key(mark)
         self._sets.known = False
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
@@ -232,8 +233,8 @@ class Session:
         but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
         level = logging.WARNING if changed else logging.INFO
         self._say(level, f"the run was finished at step {mark['step']}; its files are left alone{but}")
-        self._note("restored", set=finished, step=mark["step"], finished=True)
-        return SavePoint(finished, mark["step"], mark["time"], files, True)
+        self._note("restored", set=mark["number"], step=mark["step"], finished=True)
+        return SavePoint(mark["number"], mark["step"], mark["time"], files, True)
 
     def _refuse_foreign(self, finished: int) -> dict[int, str]:
         if not self._active:
@@ -252,8 +253,9 @@ class Session:
             large = [c.record.label for c in candidates if c.record and self._too_large(c.record.step)]
             if large:
                 raise UsageError(f"{large[0]} cannot be agreed on: with several ranks a step must fit into 62 bits")
+            self._newest_life = max([life_of(finished), *(life_of(c.key) for c in candidates)])
             candidates = [
-                Candidate(c.number, None, foreign[c.number]) if c.number in foreign else c for c in candidates
+                replace(c, record=None, reason=foreign[c.number]) if c.number in foreign else c for c in candidates
             ]
             return candidates, restore.once_committed(disk, root, candidates), not disk.exists(root.stage)
 
@@ -333,8 +335,7 @@ class Session:
             raise UsageError("adopt with several ranks: all of them call restore() instead")
         with self._root.reporting(RestoreError, "cannot look at the sets", "nothing was changed"):
             mark = restore.finish_mark(self._disk, self._root)
-            finished = mark["number"] if mark else 0
-            found = restore.survey(self._disk, self._root, after=finished)
+            found = restore.survey(self._disk, self._root, after=mark_key(mark))
             newest = max((c.number for c in found if c.record), default=0)
             begun = [c for c in found if c.number > newest]
             if begun or self._disk.exists(self._root.stage):
@@ -344,7 +345,9 @@ class Session:
                 raise UsageError(f"{what}; call restore first (safepoint restore), nothing was changed")
             self._how.lost.update(store.read_lost(self._disk, self._root))
         self._adopted = True
-        self._number = max((candidate.number for candidate in found), default=finished)
+        self._number = max((candidate.number for candidate in found), default=mark["number"] if mark else 0)
+        newest_life = max([life_of(mark_key(mark)), *(life_of(candidate.key) for candidate in found)])
+        self._life = new_life(self._ranks, self._lead, newest_life)
         record = next((candidate.record for candidate in found if candidate.record), None)
         self._committed, self._past = record, False
         self._note("adopted", set=self._number, step=record and record.step)
@@ -482,7 +485,8 @@ class Session:
 
     def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
         first = self._committed is None
-        return save.take(self._disk, self._root, self._manifest, items, number, step, self._place, first=first)
+        where = self._place, self._life
+        return save.take(self._disk, self._root, self._manifest, items, number, step, *where, first=first)
 
     def _crossing(self, message: str) -> UsageError | None:
         text = f"{message}, is in flight across this save point: a restart from it would lose the message"
@@ -690,7 +694,7 @@ class Session:
         at = ranks.share(at, self._lead)
         (number,) = ranks.least(-self._number)
         if ranks.rank == self._lead:
-            ranks.together(lambda: save.finish(disk, root, rows, -number, at, __version__))
+            ranks.together(lambda: save.finish(disk, root, rows, -number, at, self._life, __version__))
         else:
             ranks.together(lambda: None)
         self._drop_sets()

@@ -121,7 +121,7 @@ def _recorded(
     kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
     whose = taken.rank, taken.ranks, taken.saver
     head = number, taken.step, taken.time, time.time(), taken.host, how.version
-    record = Record(*head, *whose, tuple(taken.patterns), tuple(files))
+    record = Record(*head, *whose, tuple(taken.patterns), tuple(files), taken.life, taken.history)
     # The names too, of every directory down to each file: else they could be durable and not be found.
     names = ways(map(os.path.dirname, kept), {root.set(number), root.work})
     with disk.create(new) as sink:

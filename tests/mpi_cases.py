@@ -759,6 +759,157 @@ def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
     comm.Barrier()
 
 
+def nodes(comm: Any, where: str, *names: str) -> list[str]:
+    """Disks of nodes, each with a manifest, on which ranks work in directories of their own."""
+    new_directory(comm, where)
+    paths = [f"{where}/{name}" for name in names]
+    for path in paths if comm.Get_rank() == 0 else ():
+        os.mkdir(path)
+        Path(path, ".safepoint").write_text("u.dat\nkeep = 9\n")
+    comm.Barrier()
+    return paths
+
+
+def job(comm: Any, directory: str, steps: dict[int, str]) -> Any:
+    """One job on the nodes where the ranks are: what it was given back, and then these steps, each durable."""
+    session = Session(directory, comm=comm, saver=None)
+    saved = session.restore()
+    for step, text in steps.items():
+        Path(directory, "u.dat").write_text(f"{text}, step {step}, rank {comm.Get_rank()}")
+        session.hide(step, wait=True)
+    session.close()
+    comm.Barrier()
+    return saved
+
+
+def copied(comm: Any, source: str, target: str) -> None:
+    if comm.Get_rank() == 0:
+        shutil.rmtree(target)
+        shutil.copytree(source, target)
+    comm.Barrier()
+
+
+@sizes(2)
+def case_a_node_that_comes_back_brings_no_history_that_was_given_up(comm: Any, where: str) -> None:
+    """G1, G5: numbers of sets come again after a fall-back, and what was away then has the old ones."""
+    rank = comm.Get_rank()
+    a, b, c = nodes(comm, where, "a", "b", "c")
+    job(comm, (a, b)[rank], {1: "history one"})
+    copied(comm, b, c)  # before the second set: what is left of b's part when that node is lost
+    job(comm, (a, b)[rank], {2: "history one"})
+    saved = job(comm, (a, c)[rank], {2: "history two"})
+    check(comm, saved and saved.step == 1, saved)
+    with Listen() as heard:
+        saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and (saved.number, saved.step) == (1, 1), saved)
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, text == f"history one, step 1, rank {rank}", text)
+    words = "set 2 (step 2): rank 1 has another set 2, of another history"
+    check(comm, rank > 0 or any(words in text for text in heard.loud()), heard.said)
+    saved = job(comm, (a, b)[rank], {2: "history three"})
+    saved = job(comm, (a, b)[rank], {})
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, saved and text == f"history three, step 2, rank {rank}", text)
+
+
+@sizes(2)
+def case_two_halves_that_each_went_on_with_a_copy_of_the_other_are_not_mixed(comm: Any, where: str) -> None:
+    """G1, G5: then even the lives have the same number, and their history alone tells them apart."""
+    rank = comm.Get_rank()
+    a, b, c, d = nodes(comm, where, "a", "b", "c", "d")
+    job(comm, (a, b)[rank], {1: "together"})
+    copied(comm, a, d)
+    copied(comm, b, c)
+    job(comm, (a, c)[rank], {2: "first half"})
+    job(comm, (d, b)[rank], {2: "second half"})
+    with Listen() as heard:
+        saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and saved.step == 1, saved)
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, text == f"together, step 1, rank {rank}", text)
+    words = "it is of another history than that of rank"
+    check(comm, rank > 0 or any(words in text for text in heard.loud()), heard.said)
+
+
+class Away:
+    """Two ranks on two of three nodes: a life that may be killed, and what all of them then have."""
+
+    def __init__(self, comm: Any, where: str) -> None:
+        self.comm, self.others, self.where = comm, comm.Dup(), where
+
+    def life(self, nodes: str, name: str, *, kill_at: int = -1, victim: int = 0) -> FaultDisk:
+        rank = self.comm.Get_rank()
+        directory = f"{self.where}/{nodes[rank]}"
+        disk = FaultDisk(directory, kill_at=kill_at if rank == victim else -1)
+        mortal = Mortal.of(self.comm, self.others, disk)
+        self.saved, self.found = None, ""
+        try:
+            session = Session(directory, comm=mortal, saver=None, keep=9, disk=disk)
+            session._thread = LateSaver()
+            self.saved = session.restore()
+            self.found = Path(directory, "u.dat").read_text() if self.saved else ""
+            begin = self.saved.step if self.saved else 0
+            for step in range(begin + 1, begin + 3):
+                disk.overwrite(f"{directory}/u.dat", f"{self.found}, {step} of {name}".encode())
+                session.hide(step)
+            session.close()
+        except Killed:
+            pass
+        finally:
+            mortal.last_words()
+            disk.end()
+        self.comm.Barrier()
+        return disk
+
+    def copy(self, source: str, target: str) -> None:
+        if self.comm.Get_rank() == 0:
+            shutil.rmtree(f"{self.where}/{target}", ignore_errors=True)
+            shutil.copytree(f"{self.where}/{source}", f"{self.where}/{target}", symlinks=True)
+        self.comm.Barrier()
+
+
+@sizes(2)
+def case_killed_at_each_operation_and_another_node_comes_back(comm: Any, where: str) -> None:
+    """G1, G5: a and b; then a and c, which is a copy of b, killed; then a and b again; then a and c again."""
+    nodes(comm, where, "a", "b")
+    away = Away(comm, where)
+    away.life("ab", "one")
+    for node in "ab":
+        away.copy(node, f"{node}-begin")
+    away.copy("b", "c")
+    disk = away.life("ac", "two")
+    changing = [comm.bcast(disk.record.changing, victim) for victim in (0, 1)]
+    for victim in (0, 1):
+        for at in sample(changing[victim], 1):
+            for node, source in (("a", "a-begin"), ("b", "b-begin"), ("c", "b-begin")):
+                away.copy(source, node)
+            away.life("ac", "two", kill_at=at, victim=victim)
+            for lives in ("ab", "ac", "ab"):
+                away.life(lives, lives)
+                same(comm, away.found, f"rank {victim} killed at {at}, then {lives}: histories")
+                same(comm, away.saved and away.saved.step, f"rank {victim} killed at {at}, then {lives}: steps")
+    away.others.Free()
+
+
+@sizes(2)
+def case_a_finish_mark_ends_the_sets_of_a_node_that_was_away(comm: Any, where: str) -> None:
+    """G4: though these have greater numbers than the mark."""
+    rank = comm.Get_rank()
+    a, b, c = nodes(comm, where, "a", "b", "c")
+    job(comm, (a, b)[rank], {1: "history one"})
+    copied(comm, b, c)
+    job(comm, (a, b)[rank], {2: "history one", 3: "history one", 4: "history one"})
+    directory = (a, c)[rank]
+    session = Session(directory, comm=comm, saver=None)
+    saved = session.restore()
+    check(comm, saved and saved.step == 1, saved)
+    Path(directory, "u.dat").write_text("the result")
+    session.finish(9)
+    comm.Barrier()
+    saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and saved.finished and saved.step == 9, saved)
+
+
 @sizes(2, 4)
 def case_two_ranks_in_one_directory_without_a_saver_are_an_error(comm: Any, where: str) -> None:
     rank, size = comm.Get_rank(), comm.Get_size()

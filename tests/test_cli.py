@@ -29,7 +29,7 @@ from safepoint.cli.group import COMMANDS, program
 from safepoint.cli.overview import look
 from safepoint.disk import Disk, SyncFailed
 from safepoint.manifest import load
-from safepoint.record import Root, dump, parse_record, parse_taken, seal, unseal
+from safepoint.record import FORMAT, Life, Root, dump, parse_record, parse_taken, seal, unseal
 from safepoint.restore import Damaged, extract
 
 HOUSE = Path(__file__).parents[1]
@@ -359,19 +359,37 @@ def test_when_no_set_is_whole_status_ends_with_18(work: Path) -> None:
 @damages
 @pytest.mark.parametrize("command", [["status"], ["why"], ["verify"], ["restore"], ["log"], ["clean"], ["drop", "1"]])
 def test_a_newer_format_is_refused_with_12(work: Path, command: Sequence[str]) -> None:
-    (work / ".safepoint.d/FORMAT").write_text("safepoint 2\n")
+    (work / ".safepoint.d/FORMAT").write_text(f"safepoint {FORMAT + 1}\n")
     before = snapshot(work)
     result = cli(*command, work)
-    assert result.exit_code == 12 and "format 2" in result.stderr
+    assert result.exit_code == 12 and f"format {FORMAT + 1}" in result.stderr
     assert snapshot(work) == before
 
 
 @damages
 def test_a_record_of_a_newer_format_is_refused_with_12(work: Path) -> None:
     path = Path(Root(str(work)).record(3))
-    path.write_bytes(seal({**unseal(path.read_bytes()), "format": 2}))
+    path.write_bytes(seal({**unseal(path.read_bytes()), "format": FORMAT + 1}))
     result = cli("status", work)
     assert result.exit_code == 12 and "newer" in result.stderr
+
+
+@pytest.mark.parametrize("life", [Life(2, "2f6a91c04d8e37b5"), Life(1, "ab")], ids=["another life", "another half"])
+def test_a_rank_whose_root_is_of_another_history_is_passed_over_by_every_command(tmp_path: Path, life: Life) -> None:
+    """G1, G5: one root came back from a backup, with a set of the same number and step."""
+    document.make(str(tmp_path), 2, 2)
+    path = Path(Root(str(tmp_path), 1, 2).record(2))
+    record = parse_record(path.read_bytes())
+    path.write_bytes(dump(record._replace(life=life.number, history=life.history)))
+    newest, before = answer("status", tmp_path)["sets"]
+    assert (newest["state"], before["state"]) == ("incomplete", "complete") and "another history" in str(
+        newest["reasons"]
+    )
+    assert answer("why", tmp_path)["set"] == 1
+    assert cli("restore", tmp_path, "--set", "2", "--yes").exit_code == 18
+    assert cli("restore", tmp_path, "--set", "2", "--to", tmp_path / "new").exit_code == 18
+    assert answer("restore", tmp_path, "--yes")["set"] == 1
+    assert b"\x02" in (tmp_path / "u-1.npy").read_bytes()[:2]
 
 
 def test_foreign_names_are_reported_and_left_alone(work: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 import safepoint
 from safepoint import DamagedError, FormatError, SafepointError, SavePoint
 from safepoint.codec import checksum
+from safepoint.record import FORMAT
 
 MANIFEST = """\
 u.npy
@@ -524,13 +525,13 @@ def test_nothing_is_written_through_a_link_in_a_record(work: Path, tmp_path: Pat
     assert os.listdir(outside) == []
 
 
-@pytest.mark.parametrize("number", [2, 10, 999])
+@pytest.mark.parametrize("number", [FORMAT + 1, 10, 999])
 def test_a_side_directory_of_a_newer_format_is_refused_and_left_as_it_is(work: Path, number: int) -> None:
     (work / ".safepoint.d/FORMAT").write_text(f"safepoint {number}\n")
     before = contents(work, side=True)
     begin = start(work)
     assert isinstance(begin.error, FormatError), begin
-    assert f"format {number}" in begin.text and "1" in begin.text and "newer" in begin.text
+    assert f"format {number}" in begin.text and f"knows {FORMAT}" in begin.text and "newer" in begin.text
     assert contents(work, side=True) == before
 
 
@@ -556,10 +557,10 @@ def test_a_record_of_a_newer_format_is_refused(work: Path, numbers: tuple[int, .
     """Not damage, which would make restore fall back to an older step: a newer safepoint can read it."""
     for number in numbers:
         path = work / f".safepoint.d/rank-00000/set-{number:08d}/record.json"
-        edit(path, lambda content: content.update(format=2, columns=["of", "the", "future"]))
+        edit(path, lambda content: content.update(format=FORMAT + 1, columns=["of", "the", "future"]))
     before = contents(work)
     begin = start(work)
-    assert isinstance(begin.error, FormatError) and "format 2" in begin.text, begin
+    assert isinstance(begin.error, FormatError) and f"format {FORMAT + 1}" in begin.text, begin
     assert contents(work) == before
     assert all((work / f".safepoint.d/rank-00000/set-{number:08d}/record.json").exists() for number in (1, 2, 3))
 
@@ -614,7 +615,7 @@ def test_small_files_of_a_newer_format_are_refused(unsaved: Path, name: str) -> 
     path = unsaved / ".safepoint.d" / ("finished.json" if name == "finished.json" else "rank-00000/baseline.json")
     if name == "finished.json":
         shutil.copy(unsaved / ".safepoint.d/rank-00000/baseline.json", path)
-    edit(path, lambda content: content.update(format=2))
+    edit(path, lambda content: content.update(format=FORMAT + 1))
     begin = start(unsaved)
-    assert isinstance(begin.error, FormatError) and "format 2" in begin.text, begin
+    assert isinstance(begin.error, FormatError) and f"format {FORMAT + 1}" in begin.text, begin
     assert listed(unsaved) == {"initial.dat": b"given", "u.npy": b"tor"}

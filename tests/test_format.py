@@ -8,9 +8,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from faultdisk import FaultDisk, Killed
 from program import listed
 
 from safepoint import Session
@@ -104,6 +106,39 @@ def test_the_newest_set_of_format_1_is_given_back(work: Path) -> None:
         session.hide(2, wait=True)
         assert session.restore() is not None
         session.close()
+
+
+def test_a_directory_of_format_1_is_closed_to_the_library_that_wrote_it(work: Path) -> None:
+    """G5: it knows no lives, and would take what it finds for sets of its own. Its sets count as the oldest life."""
+    with Session(work) as session:
+        session.restore()
+        session.hide(1, wait=True)
+        session.close()
+    assert (work / ".safepoint.d/FORMAT").read_text() == "safepoint 2\n"
+    root = Root(str(work.resolve()))
+    assert [parse_record(Path(root.record(n)).read_bytes()).life for n in (2, 3)] == [0, 1]
+
+
+def test_killed_at_each_operation_of_the_first_start_on_format_1(work: Path) -> None:
+    """G3: before, its sets are those of the older library; after, those of this one; never neither."""
+    shutil.copytree(work, work.with_name("whole"), symlinks=True)
+    whole = FaultDisk(str(work.with_name("whole")))
+    Session(whole.directory, disk=whole).restore()
+    whole.end()
+    for at in whole.record.changing:
+        copy = work.with_name(f"killed-{at}")
+        shutil.copytree(work, copy, symlinks=True)
+        disk = FaultDisk(str(copy), kill_at=at)
+        with suppress(Killed):
+            Session(copy, disk=disk).restore()
+        disk.end()
+        assert disk.dead
+        session = Session(copy)
+        saved = session.restore()
+        assert saved is not None and saved.number == 2, at
+        assert listed(copy) == {**files(1), "run.zarr/link": files(1)["run.zarr/meta"]}, at
+        session.close()
+        shutil.rmtree(copy)
 
 
 @pytest.mark.leaves_damage

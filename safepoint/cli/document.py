@@ -19,7 +19,7 @@ from safepoint import errors, save
 from safepoint.cli.group import COMMANDS, INTERRUPTED, SYSTEM, program
 from safepoint.disk import Disk
 from safepoint.manifest import load
-from safepoint.record import Record, Root, Taken, dump, parse_record, parse_taken
+from safepoint.record import FORMAT, Life, Record, Root, Taken, dump, parse_record, parse_taken
 from safepoint.stop import HALTED, REQUEUE
 from safepoint.store import How
 
@@ -132,7 +132,7 @@ def make(work: str, ranks: int, sets: int, *, size: int = 1000) -> None:
     Path(work, "fields").mkdir()
     side = Path(Root(work).side)
     side.mkdir()
-    (side / "FORMAT").write_text("safepoint 1\n")
+    (side / "FORMAT").write_text(f"safepoint {FORMAT}\n")
     for rank in range(ranks):
         os.mkdir(Root(work, rank, ranks).path)
     previous: dict[int, Record] = {}
@@ -153,7 +153,8 @@ def take(work: str, rank: int, ranks: int, number: int, size: int = 1000) -> Tak
     root = Root(work, rank, ranks)
     mine = load(work).owned_by(rank, ranks, 0)
     items = save.find(DISK, root, mine).items
-    return save.take(DISK, root, mine, items, number, number * 100, DISK.place(root.path), first=number == 1)
+    where = DISK.place(root.path), Life(1, "2f6a91c04d8e37b5")
+    return save.take(DISK, root, mine, items, number, number * 100, *where, first=number == 1)
 
 
 def example(work: str) -> None:

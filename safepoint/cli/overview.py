@@ -18,7 +18,7 @@ from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError
 from safepoint.manifest import Manifest
 from safepoint.opening import check_format, describe_owner, read_owner
-from safepoint.record import Record, Root, StoredFile, Taken, label, parse_taken, roots
+from safepoint.record import Record, Root, StoredFile, Taken, key, label, life_of, mark_key, parse_taken, roots
 from safepoint.restore import Damaged, finish_mark, prove, survey
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
@@ -164,6 +164,11 @@ class Overview:
         """Whether a restart leaves the files alone, as no set is newer than the finish mark."""
         return self.mark is not None and self.takes is None and not self.begun
 
+    def has_ended(self, number: int) -> bool:
+        """Whether the finish mark has ended the set of this number, which may be gone by now."""
+        states = [s.state for s in self.sets if s.number == number] or ["ended"]
+        return self.mark is not None and number <= self.mark["number"] and states == ["ended"]
+
     @property
     def begun(self) -> bool:
         """Whether there was, as far as this shows, once a complete set that the files in place depend on: then a
@@ -175,8 +180,8 @@ class Overview:
 
     @property
     def _current(self) -> list[Rank]:
-        finished = self.mark["number"] if self.mark else 0
-        return [r for r in self.ranks if any(number > finished for number in r.parts)]
+        ended = {s.number for s in self.sets if s.state == "ended"}
+        return [r for r in self.ranks if any(number not in ended for number in r.parts)]
 
     @property
     def running(self) -> Rank | None:
@@ -267,7 +272,7 @@ def _look(
     except DamagedError as error:
         mark_error = str(error)
     there, unknown = roots(disk, seen.work)
-    finished = mark["number"] if mark else 0
+    finished = mark_key(mark)
     locks = [root.lock for root in there]
     held = [False] * len(locks) if mine else disk.held(locks)
 
@@ -307,7 +312,7 @@ def _parts(disk: Disk, root: Root, place: Place, finished: int, read: bool) -> d
                 parts[number] = Part(number, "committed", record=candidate.record)
             elif recorded.get(number):
                 parts[number] = Part(number, "damaged", candidate.reason, taken=_taken(disk, root, number))
-            elif number < newest or number <= finished:
+            elif number < newest or candidate.key <= finished:
                 parts[number] = Part(number, "uncommitted", candidate.reason, taken=_taken(disk, root, number))
             else:
                 parts[number] = _unproven(disk, root, number, place, read)
@@ -368,12 +373,17 @@ def _set(number: int, ranks: tuple[Rank, ...], running: bool, finished: int) -> 
         elif not part.usable:
             reasons[rank] = part.reason
     states = {parts[rank].state if rank in parts else "missing" for rank in needed}
-    steps = {what.step for what in whats if what.of_each or what.saver == what.rank}
-    if len(steps) > 1 and not reasons:
+    said = [what for what in whats if what.of_each or what.saver == what.rank]
+    if len({what.step for what in said}) > 1 and not reasons:
         reasons = {r: f"it is step {p.what.step} there" for r, p in parts.items() if p.what and r in needed}
         states.add("damaged")
+    newest = max(said, key=lambda what: what.key, default=None)
+    if newest and len({(what.life, what.history) for what in said}) > 1 and not reasons:
+        reasons = {r: "it is of another history there" for r, p in parts.items() if p.what and r in needed
+                   and (p.what.life, p.what.history) != (newest.life, newest.history)}  # fmt: skip
+        states.add("incomplete")
     perhaps = "perhaps" in states and states <= {"perhaps", "committed", "completable"}
-    if number <= finished:
+    if max((what.key for what in whats), default=key(life_of(finished), number)) <= finished:
         state = "ended"
     elif "damaged" in states:
         state = "damaged"

@@ -16,7 +16,7 @@ from safepoint.cli.holding import alone_in
 from safepoint.cli.overview import Overview, Set, look
 from safepoint.errors import DamagedError, NothingSavedError, RestoreError, UsageError
 from safepoint.manifest import Manifest
-from safepoint.record import Record, Root
+from safepoint.record import Record, Root, mark_key
 from safepoint.restore import (
     Damaged,
     Progress,
@@ -51,7 +51,7 @@ def restore(directory: str, number: int | None, to: str | None, yes: bool, as_js
         _extract(directory, number, to, as_json)
         return
     with alone_in(directory) as seen:
-        if seen.mark and (seen.finished or (number is not None and number <= seen.mark["number"])):
+        if seen.finished or (number is not None and seen.has_ended(number)):
             _tell_finished(seen, number, as_json)
             return
         seen.raise_if_empty()
@@ -71,7 +71,7 @@ def _tell_finished(seen: Overview, number: int | None, as_json: bool) -> None:
 
 def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_json: bool) -> None:
     """Settle, choose, stage, swap, as `session` does with one rank per process."""
-    finished = seen.mark["number"] if seen.mark else 0
+    finished = mark_key(seen.mark)
     assert seen.manifest  # alone_in has seen to it
     how = How(__version__, seen.manifest.setting("pack_threads"), seen.manifest.setting("bundle_from"))
     for rank in seen.ranks:
