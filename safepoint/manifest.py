@@ -193,6 +193,18 @@ class Manifest:
         """Another rank to which a file belongs, by its name, and the entry that says so."""
         return _claimed(tuple(e for e in self.entries if e.of_each), path, rank, size) if self.shared else None
 
+    def reach(
+        self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
+    ) -> set[str]:
+        """The directories below `work` that `find` looks into, but for those that `**` finds, which are no links."""
+        found: set[str] = set()
+        for entry in self.entries:
+            parts = _plan(entry, rank, size)[1].split("/")[:-1]
+            while parts and parts[-1] == "**":
+                parts.pop()
+            found.update(_glob(work, "", parts, stat, listdir) if parts else ())
+        return {path for path in found if os.path.isdir(os.path.join(work, path))}
+
     def find(
         self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
     ) -> tuple[dict[str, Match], list[Entry]]:

@@ -172,6 +172,7 @@ class Opening:
         if not self.active:
             return
         with self._reporting():
+            restore.refuse_outside(disk, root, self.manifest)
             self.place = disk.place(root.path)
             mark = restore.finish_mark(disk, root) if self.ranks.rank == self.lead else None
             self._numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]

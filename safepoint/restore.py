@@ -169,15 +169,36 @@ def once_committed(disk: Disk, root: Root, candidates: list[Candidate]) -> bool:
     return bool(damaged) or (bool(candidates) and not disk.exists(root.baseline))
 
 
-def give_up(disk: Disk, root: Root, finished: int) -> None:
-    """Put the initial files back that a first `hide` had moved, when no set was ever committed by all ranks."""
+def give_up(disk: Disk, root: Root, finished: int, *, fresh: bool) -> None:
+    """Put the initial files back that a first `hide` had moved, when no set was ever committed by all ranks.
+
+    Whatever else has their names by now goes to `discarded/`. `fresh`: no restore was killed before this one. On return
+    there is `stage/` if one was, or if there was anything to do.
+    """
+    what = "cannot settle what the last run left"
     if not disk.exists(root.baseline):
         return  # nothing was moved since
-    with _reporting(root, "cannot settle what the last run left"):
-        for number in sets_after(disk, root, finished):
-            save.revoke(disk, root, number, "cannot settle what the last run left")
-        for number in sets_after(disk, root, finished, "failed"):
-            save.put_back(disk, root, number, "cannot settle what the last run left", "failed")
+    with _reporting(root, what):
+        numbers, failed = sets_after(disk, root, finished), sets_after(disk, root, finished, "failed")
+        if fresh and (numbers or failed):
+            clear_discarded(disk, root)
+        if (numbers or failed or not fresh) and not disk.exists(root.stage):
+            # It says that a restore is at work: killed here, the next one must not clear what this one sets aside.
+            disk.mkdir(root.stage)
+        rows: list[dict[str, Any]] = []
+        with suppress(DamagedError):  # `check_baseline` tells it, when the files are back
+            rows = read_baseline(disk, root)["files"] if numbers or failed else []
+        initial = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows if not row.get("directory")}
+        for number in numbers:
+            save.revoke(disk, root, number, what, initial=initial)
+        for number in failed:
+            save.put_back(disk, root, number, what, "failed", initial=initial)
+
+
+def refuse_outside(disk: Disk, root: Root, manifest: Manifest) -> None:
+    """Raise `RefusedFileError` if an entry reaches, by a symbolic link, what is outside of W: it is none of ours."""
+    reach = manifest.reach(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
+    root.guard(f"{path}/" for path in reach)
 
 
 def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
@@ -264,6 +285,7 @@ def _provably_whole(disk: Disk, root: Root, number: int, place: Place, *, first:
     Raises `Damaged` with the reason."""
     taken, by_checksums = prove(disk, root, number, place)
     if not by_checksums:
+        root.guard(item.path for item in taken.files)
         # Only here: what checksums show to be whole, after a power cut, must not be made anew from what W has by then.
         _move_rest(disk, root, taken, first=first)
     return taken
@@ -351,27 +373,32 @@ def _move_rest(disk: Disk, root: Root, taken: Taken, *, first: bool) -> None:
 def note_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
     """Write down what exists before the program writes its first file; on return that is durable."""
     rows = [
-        {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino}
-        for path, info in files_in_place(disk, root, manifest).items()
-    ]
+        {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino,
+         "directory": S_ISDIR(info.st_mode)}
+        for path, info in in_place(disk, root, manifest).items()
+    ]  # fmt: skip
     whose = {"ranks": root.ranks, "saver": root.saver, "patterns": manifest.patterns}
     write_durably(disk, root.baseline, seal({**whose, "files": rows}))
 
 
 def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
     """Every listed file that exists in W, those inside of listed directories one by one."""
-    files: dict[str, os.stat_result] = {}
+    return {path: info for path, info in in_place(disk, root, manifest).items() if not S_ISDIR(info.st_mode)}
+
+
+def in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
+    """Every listed file and directory that exists in W, and all that is inside of these directories, each after what
+    holds it."""
+    found: dict[str, os.stat_result] = {}
 
     def visit(path: str, info: os.stat_result) -> None:
-        if not S_ISDIR(info.st_mode):
-            files[path] = info
-            return
-        for name in disk.listdir(os.path.join(root.work, path)):
+        found[path] = info
+        for name in disk.listdir(os.path.join(root.work, path)) if S_ISDIR(info.st_mode) else ():
             visit(f"{path}/{name}", disk.stat(os.path.join(root.work, path, name)))
 
     for path, match in manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)[0].items():
         visit(path, match.info)
-    return files
+    return found
 
 
 def read_baseline(disk: Disk, root: Root) -> dict[str, Any]:
@@ -387,21 +414,25 @@ def read_baseline(disk: Disk, root: Root) -> dict[str, Any]:
 def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
     """Without any set: set aside the torn first files of a run that died before its first `hide`; their names.
 
-    Initial files that are as they were stay; one that only grew, and is listed as append, is cut back. Raises
-    `OverwrittenError` if another has changed, since nothing could bring it back.
+    Initial files that are as they were stay; one that only grew, and is listed as append, is cut back; a directory is
+    made again. Raises `OverwrittenError` if another has changed, since nothing could bring it back.
     """
     torn, grown = judge_baseline(disk, root, manifest)
     for name, size in grown.items():
         disk.truncate(os.path.join(root.work, name), size)
-    if torn:
+    if torn and not disk.exists(root.stage):  # else `give_up` has done so
         clear_discarded(disk, root)
     for name in torn:
-        set_aside(disk, root, name)
+        save.set_aside(disk, root, name)
+    for row in read_baseline(disk, root)["files"]:
+        if row.get("directory") and not disk.exists(os.path.join(root.work, row["path"])):
+            store.make_parents(disk, f"{root.work}/{row['path']}/-", root.work)
     return torn
 
 
 def judge_baseline(disk: Disk, root: Root, manifest: Manifest) -> tuple[list[str], dict[str, int]]:
-    """The torn first files, and the initial ones that only grew, with the size they had; nothing is changed.
+    """The torn first files, directories that were made for them as a whole; and the initial ones that only grew, with
+    the size they had. Nothing is changed.
 
     Raises `OverwrittenError` as `check_baseline`. Each rank judges what it owned when the baseline was written, since
     the saver, or the number of ranks, may have changed.
@@ -410,12 +441,16 @@ def judge_baseline(disk: Disk, root: Root, manifest: Manifest) -> tuple[list[str
     before = {row["path"]: row for row in baseline["files"]}
     then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"])
     judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
-    now = files_in_place(disk, then, judged)
+    now = in_place(disk, then, judged)
+    if baseline["format"] == 1:  # it knows nothing of directories
+        now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
     grown = {}
     for name, row in before.items():
         path = os.path.join(root.work, name)
         info = now.get(name) or (disk.stat(path) if disk.exists(path) else None)  # perhaps no longer listed
+        if row.get("directory") and (not info or S_ISDIR(info.st_mode)):
+            continue
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
             grown[name] = row["size"]
         elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
@@ -424,7 +459,8 @@ def judge_baseline(disk: Disk, root: Root, manifest: Manifest) -> tuple[list[str
                 f"was saved, so the run cannot start again from it: put the initial file back; or, if all is as it "
                 f"should be, remove {root.shown(root.baseline)}"
             )
-    return [name for name in now if name not in before], grown
+    torn = [name for name in now if name not in before]
+    return [name for name in torn if os.path.dirname(name) not in torn], grown
 
 
 def renew_baseline(disk: Disk, root: Root, manifest: Manifest) -> None:
@@ -630,7 +666,7 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
             _place(disk, root, file)
         for path in strays:
             if disk.exists(os.path.join(root.work, path)):  # else it went aside with its directory
-                set_aside(disk, root, path)
+                save.set_aside(disk, root, path)
         if disk.exists(root.lost):  # it spoke of what was in W before
             disk.remove(root.lost)
         disk.remove_tree(root.stage)
@@ -656,22 +692,9 @@ def _place(disk: Disk, root: Root, file: StoredFile) -> None:
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
     store.make_parents(disk, target, root.work)
     if disk.exists(target) and (file.kind == "tree" or S_ISDIR(disk.stat(target).st_mode)):
-        set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
+        save.set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
     # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all.
     disk.rename(source, target)
-
-
-def set_aside(disk: Disk, root: Root, path: str) -> None:
-    """Move a file or directory of W to `discarded/`, beside what may be there under its name."""
-    if not disk.exists(root.discarded):
-        disk.mkdir(root.discarded)
-    target = os.path.join(root.discarded, path)
-    store.make_parents(disk, target, root.discarded)
-    name, n = target, 0
-    while disk.exists(name):
-        n += 1
-        name = f"{target}~{n}"
-    disk.rename(os.path.join(root.work, path), name)
 
 
 def clear_discarded(disk: Disk, root: Root) -> None:

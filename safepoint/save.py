@@ -21,7 +21,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,18 +29,34 @@ from safepoint import codec
 from safepoint.disk import Disk, Place, SyncFailed
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest, Match
-from safepoint.record import Item, Life, Record, Root, Taken, dump, label, seal, write_durably
+from safepoint.record import (
+    Item,
+    Life,
+    Record,
+    Root,
+    Taken,
+    Unsealed,
+    dump,
+    label,
+    parse_taken,
+    seal,
+    write_durably,
+)
 from safepoint.store import (
     How,
     ancestors,
     elsewhere,
     keep_in_place,
     link_inside,
+    make_parents,
     remember_lost,
     special,
     still_open,
     store,
+    ways,
 )
+
+Initial = Mapping[str, tuple[int, int]]  # size and time of each file that the first start found
 
 
 class Found(NamedTuple):
@@ -52,16 +68,18 @@ class Found(NamedTuple):
     missing: str = ""  # it has not, and these are not optional
 
 
-def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
+def find(disk: Disk, root: Root, manifest: Manifest, *, first: bool = False) -> Found:
     """What there is to save. None of the files: no items. Files that stay in place (append, copy) do not count beside
-    files that are moved, since they are always there. Raises `MissingFilesError` if only some exist,
-    `RefusedFileError` for what cannot be saved.
+    files that are moved, since they are always there; nor, for a `first` set, does a directory without a file in it: a
+    program that makes its directories before its first step could not start from them. Raises `MissingFilesError` if
+    only some exist, `RefusedFileError` for what cannot be saved.
     """
     items = []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
         found, missing = manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         required = [entry for entry in manifest.entries if not entry.optional]
-        written = any(match.entry.kind == "move" for match in found.values())
+        moving = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
+        written = any(not (tree and first) or _has_file(disk, f"{root.work}/{path}") for path, tree in moving)
         names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
         if not found or (not written and any(entry.kind == "move" for entry in required)):
             return Found(missing=names)
@@ -78,6 +96,14 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
             kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
     return Found(tuple(items), tuple((found[path].entry, path) for path in opened), written or not manifest.moves)
+
+
+def _has_file(disk: Disk, path: str) -> bool:
+    """Whether this is anything but a directory, or has such a thing somewhere below it."""
+    if not stat.S_ISDIR(disk.stat(path).st_mode):
+        return True
+    inside = [(directory, os.path.join(path, name)) for name, directory in disk.entries(path)]
+    return any(not directory or _has_file(disk, name) for directory, name in sorted(inside))
 
 
 def _opened(disk: Disk, root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
@@ -148,12 +174,12 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)})")
+        back = put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)})")
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
                 raise elsewhere(disk, path, os.path.join(root.work, path), root.work) from error
-            raise _save_error(root, number, step, error, "the files are where they were") from error
+            raise _save_error(root, number, step, error, f"the files are where they were{back}") from error
         raise
     return taken
 
@@ -221,12 +247,18 @@ def _written_to(path: str) -> RefusedFileError:
     return RefusedFileError(f"{path} changed while it was copied: another process or thread writes to it")
 
 
-def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set") -> None:
-    """Move the files of an uncommitted set back into W, where W does not have them, and remove the set.
+def put_back(
+    disk: Disk, root: Root, number: int, what: str, state: str = "set", *, initial: Initial | None = None
+) -> str:
+    """Move the files of an uncommitted set back into W, and remove the set with what is left of it: snapshots, of which
+    W has the originals. `what` begins the error's text.
 
-    What W has is kept: it is the same file, or the one that a snapshot was made of. `what` begins the error's text.
+    Under the name of a file that was moved W may have another by now: the program wrote it, so it stays, and what was
+    taken goes to `discarded/`, as the returned end of a message says. At a start it is the other way round where the
+    file of the set is the `initial` one by size and time, and that of W is not.
     """
     kept = os.path.join(root.state(state, number), "files")
+    aside: list[str] = []
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(kept)}"):
         if state == "failed":
             # The name before its files leave it: else a power cut could bring back a committed set without them. That
@@ -234,14 +266,33 @@ def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set")
             with contextlib.suppress(SyncFailed):
                 disk.sync_dir(root.path)
         if disk.exists(kept):
-            _move_missing(disk, kept, root.work)
+            aside = _move_back(disk, root, kept, "", _snapshots(disk, root.state(state, number)), initial)
+        if aside:
+            # These names too before the set goes: else a power cut could leave what is aside without any.
+            names = {os.path.dirname(os.path.join(root.discarded, path)) for path in aside}
+            disk.sync((), ways(names, {root.path}))
         drop(disk, root, [number], state)
+    if not aside:
+        return ""
+    where = root.shown(root.discarded)
+    return f", but for what was written anew: what had been taken is in {where}: {', '.join(aside)}"
 
 
-def _move_missing(disk: Disk, source: str, target: str) -> None:
-    names = disk.listdir(source)
+def _snapshots(disk: Disk, top: str) -> set[str]:
+    """What is only a copy in this set; nothing, if its list cannot be read: then it is kept like a file that moved."""
+    with contextlib.suppress(OSError, Unsealed):
+        return {item.path for item in parse_taken(disk.read(f"{top}/taken.json")).files if item.kind == "copy"}
+    return set()
+
+
+def _move_back(
+    disk: Disk, root: Root, kept: str, path: str, snapshots: set[str], initial: Initial | None
+) -> list[str]:  # fmt: skip
+    """Move what is in this directory of a set into that of W; the names of what was set aside for it."""
+    names, aside = disk.listdir(os.path.join(kept, path)), []
     for name in reversed(names):
-        one, other = os.path.join(source, name), os.path.join(target, name)
+        inner = f"{path}/{name}" if path else name
+        one, other = os.path.join(kept, inner), os.path.join(root.work, inner)
         if not disk.exists(other):
             try:
                 disk.rename(one, other)
@@ -249,11 +300,38 @@ def _move_missing(disk: Disk, source: str, target: str) -> None:
             except OSError as error:
                 if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another rank was first with this directory
                     raise
-        if stat.S_ISDIR(disk.stat(one).st_mode) and stat.S_ISDIR(disk.stat(other).st_mode):
-            _move_missing(disk, one, other)
+        ours, theirs = disk.stat(one), disk.stat(other)
+        if stat.S_ISDIR(ours.st_mode) and stat.S_ISDIR(theirs.st_mode):
+            aside += _move_back(disk, root, kept, inner, snapshots, initial)
+        elif initial is not None and _is_initial(initial.get(inner), ours) > _is_initial(initial.get(inner), theirs):
+            aside.append(inner)
+            set_aside(disk, root, inner)
+            disk.rename(one, other)
+        elif not any(inner == copy or inner.startswith(f"{copy}/") for copy in snapshots):
+            aside.append(inner)
+            set_aside(disk, root, inner, one)
     if names:
         # The names in W before the set goes for good: else a power cut could leave the files without any.
-        disk.sync_dir(target)
+        disk.sync_dir(os.path.join(root.work, path))
+    return aside
+
+
+def _is_initial(row: tuple[int, int] | None, info: os.stat_result) -> bool:
+    """Whether it is what the first start found. A directory is that if it holds such files."""
+    return stat.S_ISDIR(info.st_mode) if row is None else (info.st_size, info.st_mtime_ns) == row
+
+
+def set_aside(disk: Disk, root: Root, path: str, full: str = "") -> None:
+    """Move a file or directory of W, or what is at `full`, to `discarded/`, beside what may be there under its name."""
+    if not disk.exists(root.discarded):
+        disk.mkdir(root.discarded)
+    target = os.path.join(root.discarded, path)
+    make_parents(disk, target, root.discarded)
+    name, n = target, 0
+    while disk.exists(name):
+        n += 1
+        name = f"{target}~{n}"
+    disk.rename(full or os.path.join(root.work, path), name)
 
 
 def secure(
@@ -287,8 +365,8 @@ def secure(
             remember_lost(how, (item for item in taken.files if item.kind in there))
         kept = f"its files are in {root.shown(root.state(state, number))}/files"
         if give_back and not stuck:
-            put_back(disk, root, number, f"{label(number, step)} not stored ({_cause(root, error)}); {holds}", state)
-            kept, how.left = "its files are back in place", 0
+            what = f"{label(number, step)} not stored ({_cause(root, error)}); {holds}"
+            kept, how.left = f"its files are back in place{put_back(disk, root, number, what, state)}", 0
         if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
         raise
@@ -330,12 +408,13 @@ def missing(disk: Disk, source: str, target: str) -> str:
     return ""
 
 
-def revoke(disk: Disk, root: Root, number: int, what: str) -> None:
-    """Take back a set that another rank could not save or did not take: its files are in W again, and it is gone."""
+def revoke(disk: Disk, root: Root, number: int, what: str, *, initial: Initial | None = None) -> str:
+    """Take back a set that another rank could not save or did not take: its files are in W again, and it is gone. As
+    `put_back`."""
     with root.reporting(SaveError, f"{what}; not put back", f"what is missing is in {root.shown(root.set(number))}"):
         # A record must not vouch for files that are being moved out from under it.
         state = fail(disk, root, number) if disk.exists(root.record(number)) else "set"
-    put_back(disk, root, number, what, state)
+    return put_back(disk, root, number, what, state, initial=initial)
 
 
 def _save_error(root: Root, number: int, step: int | None, error: Exception, holds: str) -> SaveError:

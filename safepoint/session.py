@@ -214,7 +214,7 @@ class Session:
         choice = choose(self._disk, self._root.work, root, peers, candidates, history, self._how, progress)
         if choice.number is not None:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
-        torn = peers.together(lambda: self._give_up(finished, check=mark is None))
+        torn = peers.together(lambda: self._give_up(finished, fresh, check=mark is None))
         peers.together(self._renew_baseline)
         after = peers.together(lambda: self._after_finish(mark)) if mark else None
         self._committed, self._past, self._fresh, self._agreed, self._hidden = None, False, True, 0, 0
@@ -240,6 +240,7 @@ class Session:
         if not self._active:
             return {}
         with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
+            restore.refuse_outside(self._disk, self._root, self._manifest)
             return restore.refuse_foreign(self._disk, self._root, finished, alone=self._peers.size == 1)
 
     def _settle(self, finished: int, foreign: dict[int, str]) -> tuple[list[Candidate], bool, bool]:
@@ -259,15 +260,17 @@ class Session:
             ]
             return candidates, restore.once_committed(disk, root, candidates), not disk.exists(root.stage)
 
-    def _give_up(self, finished: int, *, check: bool) -> list[str]:
+    def _give_up(self, finished: int, fresh: bool, *, check: bool) -> list[str]:
         """This rank has no set to give back: its initial files are; the names of torn first files, set aside."""
         if not self._active:
             return []
         with self._root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
-            restore.give_up(self._disk, self._root, finished)
-            if self._fresh or not check or not self._disk.exists(self._root.baseline):
-                return []
-            return restore.check_baseline(self._disk, self._root, self._manifest)
+            restore.give_up(self._disk, self._root, finished, fresh=fresh)
+            torn = []
+            if not self._fresh and check and self._disk.exists(self._root.baseline):
+                torn = restore.check_baseline(self._disk, self._root, self._manifest)
+            restore.clear_stage(self._disk, self._root)
+            return torn
 
     def _renew_baseline(self) -> None:
         if self._active:
@@ -296,7 +299,7 @@ class Session:
 
         def swap() -> list[str]:
             if record is None:
-                strays = self._give_up(finished, check=True)
+                strays = self._give_up(finished, fresh, check=True)
             else:
                 strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
             if self._active:
@@ -428,7 +431,8 @@ class Session:
             self._at = self._ledger.place()
             self._due = self._when.words() if self._when else {}
             if self._active:
-                find = save.find(self._disk, self._root, self._manifest)
+                first = self._committed is None
+                find = save.find(self._disk, self._root, self._manifest, first=first)
             if find.items or (self._active and peers.size > 1 and not find.missing):
                 self._warn_of_open(find.opened)
                 self._how.check_kept(find.items)
@@ -516,7 +520,9 @@ class Session:
             if taken:
                 try:
                     why = failure or "another rank failed"
-                    save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({why})")
+                    back = save.revoke(self._disk, self._root, taken.number, f"{taken.label} not taken ({why})")
+                    if back:
+                        logger.warning("%s not taken%s", taken.label, back)
                 except BaseException as error:  # it is told to all
                     failure = error
             peers.fail_together(failure)
@@ -567,7 +573,9 @@ class Session:
         if peers.least(-(failure is not None)) != (0,):
             if record:
                 try:
-                    save.revoke(self._disk, self._root, number, f"{record.label} taken back")
+                    back = save.revoke(self._disk, self._root, number, f"{record.label} taken back")
+                    if back:
+                        logger.warning("%s taken back%s", record.label, back)
                 except BaseException as error:  # it is told to all
                     failure, self._how.left = error, number
             peers.fail_together(failure)

@@ -50,11 +50,17 @@ def in_place(step: int) -> dict[str, bytes]:
     return {name: data for name, data in kinds(step).items() if name in ("history.csv", "params.db")}
 
 
+def directories(step: int) -> dict[str, bytes]:
+    names = ("f1.dat", "run.zarr/meta", "run.zarr/a/0.0", f"d{step}/a", f"d{step}/deep/b")
+    return {name: f"{name} at {step}\n".encode() for name in names}
+
+
 Shape = tuple[str, Callable[[int], dict[str, bytes]]]  # a manifest, and its files at a step
 SHAPES: dict[str, Shape] = {
     "plain": (PLAIN, plain),
     "kinds": (KINDS, kinds),
     "in place": (IN_PLACE, in_place),
+    "directories": ("f1.dat\nrun.zarr/\nd[0-9]/\n", directories),
 }
 
 
@@ -229,7 +235,7 @@ class Program:
         if SAVERS[self.saver] is not None:
             session._thread = SAVERS[self.saver]()
         saved = session.restore()
-        begin = self._check(saved, files)
+        begin = self._check(session, saved, files)
         for step in range(begin, self.steps):
             try:
                 before = self.handed
@@ -263,7 +269,7 @@ class Program:
         self.durable = step
         self.durable_at.append((len(self.disk.record.ops), step))
 
-    def _check(self, saved: Any, files: Callable[[int], dict[str, bytes]]) -> int:
+    def _check(self, session: Session, saved: Any, files: Callable[[int], dict[str, bytes]]) -> int:
         """What restore said against what is there; the step to go on from."""
         found = listed(self.disk.directory)
         if saved is None:
@@ -272,6 +278,8 @@ class Program:
             if found != expected:
                 raise Violation(f"a first start, but there is {sorted(found)}, expected {sorted(expected)}")
             if not self.initial:
+                if session.hide(step=0) is not None:
+                    raise Violation("a first start, and there was something to hide")
                 self._write(files(0))
             return 0
         self.restored = saved.step
@@ -292,7 +300,8 @@ class Program:
             os.close(self._held.pop())
 
     def _write_each(self, files: dict[str, bytes]) -> None:
-        for name in [n for n in listed(self.disk.directory) if n.startswith("fields/") and n not in files]:
+        several = ("fields/", "d0/", "d1/", "d2/", "d3/")
+        for name in [n for n in listed(self.disk.directory) if n.startswith(several) and n not in files]:
             os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
         for name, data in files.items():
             path = os.path.join(self.disk.directory, name)

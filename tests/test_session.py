@@ -425,12 +425,13 @@ def test_a_directory_comes_back_with_all_that_lies_in_it(start: Start, work: Pat
 
 
 def test_an_empty_directory_can_be_saved(start: Start, work: Path) -> None:
-    session = start("run.zarr/\n")
+    session = start("u.dat\nrun.zarr/\n")
     (work / "run.zarr").mkdir()
+    write(work, u_dat="0")
     assert session.hide(0) is not None
     session.close()
     start()
-    assert contents(work) == {"run.zarr/": ""}
+    assert contents(work) == {"run.zarr/": "", "u.dat": "0"}
 
 
 @pytest.mark.parametrize("attribute", ["", "compress", "copy"])

@@ -25,6 +25,7 @@ from safepoint.restore import (
     drop_newer,
     extract,
     give_up,
+    refuse_outside,
     settle,
     stage,
     swap,
@@ -74,6 +75,9 @@ def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_
     finished = mark_key(seen.mark)
     assert seen.manifest  # alone_in has seen to it
     how = How(__version__, seen.manifest.setting("pack_threads"), seen.manifest.setting("bundle_from"))
+    for rank in seen.ranks:
+        root = seen.root(rank.rank)
+        refuse_outside(DISK, root, _owned(seen.manifest, root))
     for rank in seen.ranks:
         root = seen.root(rank.rank)
         with _reporting(root):
@@ -177,7 +181,7 @@ def _swap(seen: Overview, chosen: Set, fresh: dict[int, bool], finished: int) ->
             if rank.rank in records:
                 aside += swap(DISK, root, mine, records[rank.rank], fresh=fresh[rank.rank])
             else:
-                give_up(DISK, root, finished)
+                give_up(DISK, root, finished, fresh=fresh[rank.rank])
                 if DISK.exists(root.baseline):
                     aside += check_baseline(DISK, root, mine)
             left = drop_newer(DISK, root, mine, chosen.number, patterns)

@@ -11,10 +11,10 @@ import click
 from safepoint.cli import terminal
 from safepoint.cli.overview import Overview, Set, look
 from safepoint.cli.verify import read_all
-from safepoint.errors import DamagedError, OverwrittenError, SafepointError
+from safepoint.errors import DamagedError, OverwrittenError, RefusedFileError, SafepointError
 from safepoint.manifest import Manifest
 from safepoint.record import Record, Root, Taken, label
-from safepoint.restore import changed_since, judge_baseline
+from safepoint.restore import changed_since, judge_baseline, refuse_outside
 
 MANY = 30  # files; of more the rest is counted
 
@@ -74,6 +74,8 @@ def foresee(seen: Overview, *, quick: bool) -> Forecast:
     """What `restore` would do. As in `choose`: the newest set of which every rank can give its part."""
     if seen.mark_error:
         return Forecast("error", "Restore fails.", error=DamagedError(seen.mark_error))
+    if outside := _outside(seen):
+        return Forecast("error", "Restore fails.", error=outside)
     passed: list[tuple[Set, str]] = []
     for each in seen.sets:
         if each.state == "ended":
@@ -89,6 +91,19 @@ def foresee(seen: Overview, *, quick: bool) -> Forecast:
     if seen.mark:
         return Forecast("finished", _finished(seen, seen.mark))
     return _first_start(seen, passed)
+
+
+def _outside(seen: Overview) -> RefusedFileError | None:
+    """Why restore would refuse an entry that leads out of the directory."""
+    for rank in seen.ranks:
+        root = seen.root(rank.rank)
+        if seen.manifest is None:
+            return None
+        try:
+            refuse_outside(terminal.DISK, root, seen.manifest.owned_by(root.rank, root.ranks, root.saver))
+        except RefusedFileError as error:
+            return error
+    return None
 
 
 def _damage(seen: Overview, each: Set) -> str:

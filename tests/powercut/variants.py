@@ -202,7 +202,7 @@ def first_directories_not_flushed(put: Set) -> None:
 
 @variant
 def restore_deletes_what_the_set_does_not_have(put: Set) -> None:
-    put(restore, "set_aside", lambda disk, root, path: disk.remove_tree(os.path.join(root.work, path)))
+    put(save, "set_aside", lambda disk, root, path, *_: disk.remove_tree(os.path.join(root.work, path)))
 
 
 @variant
@@ -231,4 +231,4 @@ def files_go_back_before_their_set_is_failed_for_good(put: Set) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.disk, name)
 
-    put(save, "put_back", lambda disk, root, *rest: put_back(Hasty(disk, root), root, *rest))
+    put(save, "put_back", lambda disk, root, *rest, **how: put_back(Hasty(disk, root), root, *rest, **how))
