@@ -183,8 +183,9 @@ def give_up(disk: Disk, root: Root, finished: int, *, fresh: bool) -> None:
         if fresh and (numbers or failed):
             clear_discarded(disk, root)
         if (numbers or failed or not fresh) and not disk.exists(root.stage):
-            # It says that a restore is at work: killed here, the next one must not clear what this one sets aside.
+            # A restore is at work: after a kill, or a cut, the next one must not clear what this one sets aside.
             disk.mkdir(root.stage)
+            disk.sync_dir(root.path)
         rows: list[dict[str, Any]] = []
         with suppress(DamagedError):  # `check_baseline` tells it, when the files are back
             rows = read_baseline(disk, root)["files"] if numbers or failed else []

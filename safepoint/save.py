@@ -267,10 +267,6 @@ def put_back(
                 disk.sync_dir(root.path)
         if disk.exists(kept):
             aside = _move_back(disk, root, kept, "", _snapshots(disk, root.state(state, number)), initial)
-        if aside:
-            # These names too before the set goes: else a power cut could leave what is aside without any.
-            names = {os.path.dirname(os.path.join(root.discarded, path)) for path in aside}
-            disk.sync((), ways(names, {root.path}))
         drop(disk, root, [number], state)
     if not aside:
         return ""
@@ -305,15 +301,21 @@ def _move_back(
             aside += _move_back(disk, root, kept, inner, snapshots, initial)
         elif initial is not None and _is_initial(initial.get(inner), ours) > _is_initial(initial.get(inner), theirs):
             aside.append(inner)
-            set_aside(disk, root, inner)
+            _set_aside_durably(disk, root, inner)
             disk.rename(one, other)
         elif not any(inner == copy or inner.startswith(f"{copy}/") for copy in snapshots):
             aside.append(inner)
-            set_aside(disk, root, inner, one)
+            _set_aside_durably(disk, root, inner, one)
     if names:
         # The names in W before the set goes for good: else a power cut could leave the files without any.
         disk.sync_dir(os.path.join(root.work, path))
     return aside
+
+
+def _set_aside_durably(disk: Disk, root: Root, path: str, full: str = "") -> None:
+    set_aside(disk, root, path, full)
+    # The new name before another file gets the old one, or the set goes: else a power cut could leave it without any.
+    disk.sync((), ways({os.path.dirname(os.path.join(root.discarded, path))}, {root.path}))
 
 
 def _is_initial(row: tuple[int, int] | None, info: os.stat_result) -> bool:

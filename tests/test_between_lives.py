@@ -375,6 +375,7 @@ def test_a_kill_while_initial_files_go_back_loses_neither_them_nor_what_was_in_t
         session = Session(image.directory, disk=disk)
         session.restore()
         is_initial_again(Path(image.directory))
+        assert "template" in everything(Path(session._root.discarded)).values(), image
         session.close()
         shutil.rmtree(image.directory)
 
