@@ -63,7 +63,7 @@ def choose(
     reasons = [_explain(peers, n, found, why, n in lacks) for n in passed]
     if number is None and peers.least(-history) != (0,):
         listed = "\n  ".join(reasons)
-        raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}")
+        raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}\n{restore.BY_HAND}")
     return Choice(number, found.get(number) if number else None, reasons)
 
 
