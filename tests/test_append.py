@@ -460,6 +460,26 @@ class Broken(Disk):
             super().sync_files([path], opened)
 
 
+class Meddling(Disk):
+    """Somebody changes the table between the look at it and the copy."""
+
+    def create(self, path: str) -> Any:
+        if "/append." in path:
+            (Path(path).parents[3] / "t.csv").write_text("x" * len(ROWS_OF[1]))
+        return super().create(path)
+
+
+@pytest.mark.leaves_damage
+def test_what_is_copied_is_what_was_committed_or_there_is_no_copy(work: Path) -> None:
+    """G6: else a later restore finds it damaged, when there is nothing else."""
+    two_sets(work)
+    with contextlib.closing(Session(work, disk=Meddling())) as session, pytest.raises(RestoreError) as raised:
+        session.restore()
+    assert "something writes to them: the checksum of t.csv differs" in str(raised.value)
+    assert not list(work.rglob("append*"))
+    assert not (work / "u.dat").exists()
+
+
 def test_without_room_for_a_copy_the_set_is_given_back_all_the_same(
     work: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
