@@ -885,3 +885,20 @@ def test_a_command_that_begins_an_initial_table_anew_can_be_killed_there(tmp_pat
     for _ in range(2):
         ran(tmp_path, *options, "--", *shell(": > rows; kill -9 $$"), status=137)
     assert kept_rows(tmp_path) == "row 1\n"
+
+
+def test_the_set_before_one_that_is_put_aside_has_its_rows_though_the_table_was_begun_anew(tmp_path: Path) -> None:
+    """G6: the only copy of them is with the set that was put aside."""
+    (tmp_path / ".safepoint").write_text("rows append\na.txt mark\n")
+    ran(
+        tmp_path, "--", *shell("for k in good bad; do echo $k >> rows; echo $k > a.txt; sleep 0.6; done; exit 1"),
+        status=1,
+    )  # fmt: skip
+    assert sets(tmp_path) == [1, 2]
+    solver = shell("cp rows seen; : > rows; read what < a.txt; [ $what = good ] || exit 7; exit 3")
+    for _ in range(3):
+        ran(tmp_path, "--", *solver, status=7)
+    said = ran(tmp_path, "--", *solver, status=3)
+    assert "it is put aside" in said and (tmp_path / "seen").read_text() == "good\n"
+    ran(tmp_path, "--", *solver, status=3)
+    assert (tmp_path / "seen").read_text() == "good\n"
