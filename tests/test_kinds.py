@@ -3,6 +3,7 @@ time, so that a fault in one cannot hide behind another."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -230,6 +231,36 @@ def test_killed_in_a_start_then_power_cut_in_the_next_that_begins_its_table_anew
         for image in images(second.disk.record, str(tmp_path), seed=7, singles=1 if LONG else 0, at=cut):
             goes_on_from_step_1(image, second, f"killed at {at} ({ops[at]}), {image}")
         shutil.rmtree(work)
+
+
+@pytest.mark.leaves_damage
+@each_anew
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_each_operation_of_a_start_that_begins_its_table_anew_fails_once(
+    tmp_path: Path, kind: str, error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G3, G7: an error, or the set all the same; and the next start goes on, though the table is begun anew. Or the
+    start has warned that there was no room for a copy."""
+    stopped_after(tmp_path / "base", kind, 2)
+    whole = next_life(copy_of(tmp_path / "base", tmp_path / "whole"), kind, dies_anew=True)
+    unkept = 0
+    for at in sample(whole.disk.record.changing[:-1], 1, 1):  # the last one is the program's
+        caplog.clear()
+        work = copy_of(tmp_path / "base", tmp_path / f"failed-{at}")
+        disk = FaultDisk(work, fail_at=at, error=getattr(errno, error))
+        first = Program(disk, kind, "now", STEPS, dies_anew=True)
+        first.run()
+        if error == "ENOSPC" and "are not copied (No space left on device)" in caplog.text:
+            unkept += 1
+            continue
+        try:
+            second = next_life(work, kind, dies_anew=True, inodes=disk.inodes)
+            nothing_lost(second, restart(FaultDisk(work, inodes=second.disk.inodes), second))
+        except (AssertionError, Violation) as violation:
+            pytest.fail(f"failed at {at} ({whole.disk.record.ops[at]}), {first.errors}: {violation}")
+        tally.count("failures in the model", "a table begun anew")
+        shutil.rmtree(work)
+    assert unkept <= (9 if error == "ENOSPC" else 0), "which is for the copies alone"
 
 
 def goes_on_from_step_1(image: Image, program: Program, when: str) -> None:
