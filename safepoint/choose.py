@@ -69,7 +69,7 @@ def choose(
     reasons = [_explain(peers, n, found, why, n in lacks) for n in passed]
     if key is None and peers.least(-once) != (0,):
         listed = "\n  ".join(reasons)
-        raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}")
+        raise DamagedError(f"none of the sets in {work} is whole; no file was touched:\n  {listed}\n{restore.BY_HAND}")
     return Choice(number_of(key) if key else None, found.get(key) if key else None, reasons)
 
 

@@ -293,14 +293,18 @@ class Disk:
                     _allow_writing(each)
             return self.entries(directory)
 
-    def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
-        """Let `target` share the blocks of `source` (XFS, btrfs); False where that cannot be, and nothing was done."""
+    def clone(self, source: BinaryIO, target: BinaryIO, length: int | None = None) -> bool:
+        """Let `target` share the blocks of `source`, or of its first `length` bytes (XFS, btrfs); False where that
+        cannot be, and nothing was done."""
         if sys.platform != "linux" or os.fstat(source.fileno()).st_size < WORTH_CLONING:
             return False
         try:
             fcntl.ioctl(target.fileno(), FICLONE, source.fileno())
         except OSError:
             return False
+        if length is not None and os.fstat(target.fileno()).st_size > length:
+            with naming(str(target.name)):  # not FICLONERANGE, which takes whole blocks
+                os.ftruncate(target.fileno(), length)
         return True
 
     def cached(self, file: BinaryIO) -> bool:

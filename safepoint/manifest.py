@@ -101,6 +101,7 @@ SETTINGS: dict[str, tuple[Callable[[str], Any], Any]] = {
     "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
     "pack_threads": (_threads, 1),  # that compress at the same time; 0: one for each core
     "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted
+    "copy_append_below": (_bytes, 64 << 20),  # and the beginning of an append file copied that is given back
 }
 _TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2
 

@@ -85,8 +85,12 @@ class Root:
     def bundle(self, number: int) -> str:
         return os.path.join(self.set(number), "bundle.tar")
 
+    def prefix(self, number: int, path: str, state: str = "set") -> str:
+        """The copy of the beginning of an append file that a set has if it was given back."""
+        return f"{self.state(state, number)}/append/{path}"
+
     def where(self, number: int, file: StoredFile) -> str:
-        """What holds the bytes of a file of this set."""
+        """What holds the bytes of a file of this set; of an append file as long as the program only adds to it."""
         if file.kind == "append":
             return os.path.join(self.work, file.path)
         if file.kept == "tar":
@@ -115,7 +119,7 @@ class Root:
         """A path as the user knows it: relative to W, and by its own name if a set keeps it."""
         name = os.path.relpath(os.fsdecode(path), self.work) if isinstance(path, (str, bytes)) else str(path)
         name = name.replace(os.sep, "/")
-        return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/files|set-\d+/packed|stage)/", "", name)
+        return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/(?:files|packed|append)|stage)/", "", name)
 
     @contextmanager
     def reporting(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> Iterator[None]:

@@ -7,6 +7,8 @@
     inode, size and time that `taken.json` says, in the very page cache that held them (same host, boot and mount), or
     else by its checksums. After a power cut names, sizes and times prove nothing.
 (4) Nothing in W is deleted: what a set does not have is moved to `discarded/`.
+(5) What a set needs of an append file is in W, in the hands of the program. So a set that is given back keeps a copy of
+    it: else a program that begins its table anew, and is killed before its next set, has none left.
 
 No function here knows of other ranks or holds state. Errors of the system leave as `RestoreError`.
 """
@@ -14,16 +16,18 @@ No function here knows of other ranks or holds state. Errors of the system leave
 from __future__ import annotations
 
 import errno
+import itertools
+import math
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from stat import S_ISDIR, S_ISREG
-from typing import Any
+from typing import Any, TypeVar
 
 from safepoint import codec, save, store
-from safepoint.disk import Disk, Place
+from safepoint.disk import NO_ROOM, Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.interrupts import end_if_asked
 from safepoint.manifest import Manifest
@@ -49,6 +53,11 @@ from safepoint.store import How
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
+Result = TypeVar("Result")
+BY_HAND = (
+    "To go on bring back what is missing (of a file that only grows its first bytes, which may have got another name), "
+    "or take the other files of a set by hand: docs/format.md"
+)
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
 
 
@@ -482,7 +491,7 @@ def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress |
 
     def bring(file: StoredFile) -> None:
         if file.kind == "append":
-            how.prefixes[file.path] = _read_prefix(disk, root, file, tick)
+            how.prefixes[file.path] = _bring_prefix(disk, root, record.number, file, tick, share=share)
             return
         target = os.path.join(root.stage, file.path)
         _read_out(disk, root.where(record.number, file), file, target, tick, share=share)
@@ -531,13 +540,11 @@ def extract(
     files = [file for file in record.files if only is None or file.path in only]
 
     def bring(file: StoredFile) -> None:
-        path, target = root.where(record.number, file), os.path.join(top, file.path)
-        # Of a file that only grows the first bytes, as if it were a bundle: a reflink would bring what came after them.
-        part = file._replace(kept="tar") if file.kind == "append" else file
+        target = os.path.join(top, file.path)
         # The records of several ranks, each right by itself, may lead out of `top` together, by links.
         if not f"{os.path.realpath(os.path.dirname(target))}/".startswith(f"{os.path.realpath(top)}/"):
             raise Damaged(f"{file.path} would be written outside, through a symbolic link")
-        _read_out(disk, path, part, target, progress)
+        _read_wherever(disk, root, record.number, file, target, progress)
         disk.dress(target, file.mode, file.mtime_ns)
 
     holds = "the set and the files in place are as they were"
@@ -582,9 +589,146 @@ def clear_stage(disk: Disk, root: Root) -> None:
             disk.remove_tree(root.stage)
 
 
-def _read_prefix(disk: Disk, root: Root, file: StoredFile, tick: codec.Tick | None) -> codec.Prefix:
-    """What a set has of a file that only grows, and is in W. Raises `Damaged` unless it is what was committed."""
-    path = os.path.join(root.work, file.path)
+def keep_prefixes(disk: Disk, root: Root, record: Record, at_most: int) -> list[str]:
+    """Rule (5): on return the copies are durable, so that the program may do with its append files what it likes.
+
+    What has more than `at_most` bytes is copied only as a reflink. For what cannot be, or has no room, the set goes on
+    to need W, and the sentences that say so are returned. Killed inside: a copy is whole, or has no name.
+    """
+    number, what = record.number, f"cannot keep what {record.label} needs of its append files"
+    files = [file for file in record.files if file.kind == "append"]
+
+    def keep(each: tuple[int, StoredFile]) -> str:
+        index, file = each
+        new, target = f"{root.set(number)}/append.{index}.new", root.prefix(number, file.path)
+        try:
+            if disk.exists(new):  # of a process that died here
+                disk.remove(new)
+            _where_whole(disk, root, number, file, lambda path: _read_out(disk, path, file, new, most=at_most), new)
+            disk.dress(new, file.mode, file.mtime_ns)
+            # The bytes before the name: else a power cut leaves a copy that is taken for whole, and is empty.
+            disk.sync_files([new])
+            store.make_parents(disk, target, root.set(number))
+            # By a rename: else a kill in the middle of copying leaves half of it, and the next restore makes none.
+            disk.rename(new, target)
+        except OSError as error:
+            if error.errno not in (errno.EFBIG, *NO_ROOM):
+                raise
+            with suppress(OSError):  # on a full disk every block counts
+                disk.remove(new)
+            return _not_kept(record, file, at_most, error)
+        return ""
+
+    with _reporting(root, what):
+        try:
+            lacking = [each for each in enumerate(files) if not disk.exists(root.prefix(number, each[1].path))]
+            reasons = disk.each(keep, lacking)
+        except Damaged as error:
+            raise RestoreError(f"{what}: something writes to them: {error}") from error
+        # Before the program cuts what is in W: a power cut could leave that, and forget the way to the copy. Also to
+        # one that is there already, since the last life may have been killed before this.
+        ways = store.ways((os.path.dirname(root.prefix(number, file.path)) for file in files), {root.set(number)})
+        disk.sync((), [way for way in ways if disk.exists(way)])
+    return [reason for reason in reasons if reason]
+
+
+def _not_kept(record: Record, file: StoredFile, at_most: int, error: OSError) -> str:
+    """What it means that there is no copy; nothing, if with 0 the user has said so before."""
+    why = error.strerror
+    if error.errno == errno.EFBIG:
+        why = f"over copy_append_below ({at_most}), and there are no reflinks here"
+        if not at_most:
+            return ""
+    return (
+        f"{file.path}: its first {file.size} bytes, which {record.label} needs, are not copied ({why}): as long as the "
+        f"program only adds to them all is well; but if it cuts the file or begins it anew, and is killed before its "
+        f"next set is complete, this set cannot be given back"
+    )
+
+
+def prefixes_kept(disk: Disk, root: Root, number: int, file: StoredFile) -> Iterator[str]:
+    """The copies of the beginning of an append file that may be long enough for this set: its own; and those of other
+    sets, of which what it needs may be the beginning."""
+    sets = [(state, n) for state in ("set", "failed") for n in root.numbers(disk, state)]
+    for state, n in sorted(sets, key=lambda each: each != ("set", number)):
+        path = root.prefix(n, file.path, state)
+        if disk.exists(path) and disk.stat(path).st_size >= file.size:
+            yield path
+
+
+def begun_anew(disk: Disk, root: Root, number: int, file: StoredFile) -> bool:
+    """Whether there is a copy of an append file that is needed, as W does not have what the set needs."""
+    if not any(prefixes_kept(disk, root, number, file)):
+        return False
+    try:
+        _read_prefix(disk, root.where(number, file), file, None)
+    except Damaged:
+        return True
+    return False
+
+
+def _where_whole(
+    disk: Disk, root: Root, number: int, file: StoredFile, read: Callable[[str], Result], target: str = ""
+) -> Result:
+    """What `read` gives of an append file in W, or else of a copy of its beginning. Raises `Damaged`, with what is left
+    of it, if none is what was committed. `target`: what `read` makes, and a failure leaves."""
+    why: Damaged | None = None
+    for path in itertools.chain([root.where(number, file)], prefixes_kept(disk, root, number, file)):
+        try:
+            return read(path)
+        except Damaged as error:
+            why = why or error
+            if target and disk.exists(target):
+                disk.remove(target)
+    raise Damaged(f"{why}; {_left(disk, root, file)}") from why
+
+
+def _left(disk: Disk, root: Root, file: StoredFile) -> str:
+    """What is still there of the beginning of an append file, as far as the checksums of all sets can tell."""
+    records = [candidate.record for candidate in survey(disk, root) if candidate.record]
+    known = {f for record in records for f in record.files if (f.path, f.kind) == (file.path, "append")}
+    parts = [part for part in sorted(known, key=lambda part: -part.size) if 0 < part.size <= file.size]
+    copies = [root.prefix(n, file.path, state) for state in ("set", "failed") for n in root.numbers(disk, state)]
+    found = "no copy of them is kept"
+    for part, path in itertools.product(parts, [root.where(0, file), f"{root.discarded}/{file.path}", *copies]):
+        with suppress(Damaged, OSError):
+            _read_out(disk, path, part)
+            found = f"the first {part.size} of them are in {os.path.relpath(path, root.work)}"
+            break
+    return f"its first {file.size} bytes, which the set needs, were cut, begun anew or changed since, and {found}"
+
+
+def _bring_prefix(
+    disk: Disk, root: Root, number: int, file: StoredFile, tick: codec.Tick | None, *, share: bool
+) -> codec.Prefix:
+    """Look at what a set needs of an append file; copy it to `stage/` if it is not in W any more."""
+    staged = os.path.join(root.stage, file.path)
+
+    def bring(path: str) -> codec.Prefix:
+        if path == root.where(number, file):
+            return _read_prefix(disk, path, file, tick)
+        store.make_parents(disk, staged, root.stage)
+        _read_out(disk, path, file, staged, share=share)
+        disk.dress(staged, file.mode, file.mtime_ns)
+        return _read_prefix(disk, staged, file, tick)
+
+    return _where_whole(disk, root, number, file, bring, staged)
+
+
+def _read_wherever(
+    disk: Disk, root: Root, number: int, file: StoredFile, target: str, tick: codec.Tick | None
+) -> None:  # fmt: skip
+    """As `_read_out`, of a file of a set, wherever that is."""
+    if file.kind != "append":
+        _read_out(disk, root.where(number, file), file, target, tick)
+        return
+    _where_whole(disk, root, number, file, lambda path: _read_out(disk, path, file, target), target)
+    if tick:  # now: what was read in vain does not count
+        tick(file.size)
+
+
+def _read_prefix(disk: Disk, path: str, file: StoredFile, tick: codec.Tick | None) -> codec.Prefix:
+    """What a set has of an append file, at this path. Raises `Damaged` unless it is what was committed."""
 
     def read() -> tuple[int, str, codec.Prefix]:
         info = disk.stat(path)
@@ -602,13 +746,16 @@ def _read_prefix(disk: Disk, root: Root, file: StoredFile, tick: codec.Tick | No
 
 
 def _read_out(
-    disk: Disk, path: str, file: StoredFile, target: str = "", tick: codec.Tick | None = None, *, share: bool = True
-) -> None:
+    disk: Disk, path: str, file: StoredFile, target: str = "", tick: codec.Tick | None = None, *, share: bool = True,
+    most: float = math.inf,
+) -> None:  # fmt: skip
     """Read a file of a set, into `target` if given. Raises `Damaged` unless it is what was committed.
 
     `share`: the target is a reflink wherever it can be, else only of what would have to come from the disk anyhow.
+    `most`: of a file with more bytes it is a reflink, or the error EFBIG.
     """
     tick = _interruptible(tick)
+    grows = file.kind == "append"
 
     def read() -> tuple[int, str]:
         with disk.open(path) as source:
@@ -616,7 +763,10 @@ def _read_out(
                 return through(source, None)
             with disk.create(target) as sink:
                 copied = file.kept != "raw" or (not share and disk.cached(source))
-                if copied or not disk.clone(source, sink):
+                # Of a file that only grows without what came after: the rows of another step.
+                if copied or not disk.clone(source, sink, file.size if grows else None):
+                    if file.size > most:
+                        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), target)
                     return through(source, sink)
         with disk.open(target) as source:  # the reflink itself, as it is what the program will read, from the disk
             return through(source, None)
@@ -626,7 +776,7 @@ def _read_out(
             return codec.unpack(source, sink, tick)
         if file.kept == "tar":
             source.seek(file.offset)
-        if file.kept == "tar" or file.kind == "append":
+        if file.kept == "tar" or grows:
             return codec.copy(source, sink, file.size, tick=tick)
         size = os.fstat(source.fileno()).st_size
         return codec.copy_sparse(source, sink, size, disk.extents(source, size), tick)
@@ -659,10 +809,7 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
         disk.sync_dir(root.path)
         if fresh:
             clear_discarded(disk, root)
-        for file in record.files:
-            target = os.path.join(root.work, file.path)
-            if file.kind == "append" and disk.stat(target).st_size > file.size:
-                disk.truncate(target, file.size)
+        anew = [file.path for file in record.files if file.kind == "append" and _cut_back(disk, root, file)]
         for file in _movable(record):
             _place(disk, root, file)
         for path in strays:
@@ -671,7 +818,21 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
         if disk.exists(root.lost):  # it spoke of what was in W before
             disk.remove(root.lost)
         disk.remove_tree(root.stage)
-    return strays
+    return anew + strays
+
+
+def _cut_back(disk: Disk, root: Root, file: StoredFile) -> bool:
+    """Give an append file the length it had, or, if it was begun anew, put the copy that is staged in its place;
+    whether another one was set aside for that."""
+    target = os.path.join(root.work, file.path)
+    if not disk.exists(os.path.join(root.stage, file.path)):
+        if disk.stat(target).st_size > file.size:
+            disk.truncate(target, file.size)
+        return False
+    if another := disk.exists(target):  # rows that may be nowhere else, of whoever has cut it
+        save.set_aside(disk, root, file.path)
+    _place(disk, root, file)
+    return another
 
 
 def bring_in(disk: Disk, root: Root, record: Record) -> None:
@@ -804,7 +965,7 @@ def verify(
             continue
         try:
             files = [file for file in record.files if file.has_bytes]
-            disk.each(lambda file, n=number: _read_out(disk, root.where(n, file), file, "", tick), files)  # type: ignore[misc]
+            disk.each(lambda file, n=number: _read_wherever(disk, root, n, file, "", tick), files)  # type: ignore[misc]
             states[number] = "committed"
         except Damaged as error:
             states[number] = str(error)

@@ -301,6 +301,7 @@ class Session:
             if record is None:
                 strays = self._give_up(finished, fresh, check=True)
             else:
+                self._keep_prefixes(record)
                 strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
             if self._active:
                 left = restore.drop_newer(disk, root, self._manifest, number, patterns)
@@ -326,6 +327,14 @@ class Session:
         self._ledger.begin()
         self._note("restored", set=number, step=step, taken=taken, passed_over=reasons, aside=strays)
         return SavePoint(number, step, taken, tuple(f.path for f in files if f.kind in ("file", "append", "link")))
+
+    def _keep_prefixes(self, record: Record | None) -> None:
+        """From now on the program may cut the append files of this set, or begin them anew."""
+        limit = self._manifest.setting("copy_append_below")
+        for reason in restore.keep_prefixes(self._disk, self._root, record, limit) if record else ():
+            if reason not in self._warned:
+                logger.warning("%s", reason)
+                self._warned.add(reason)
 
     def adopt(self) -> SavePoint | None:
         """Go on from the sets that are here without giving one back: the files in place are newer, and whole.
@@ -557,7 +566,7 @@ class Session:
         for path in anew:
             logger.warning(
                 "%s, listed as append, was cut, begun anew or taken away since the last set: the sets before need what "
-                "it held, and can no longer be given back", path,
+                "it held; those that were not restored have no copy of that, and can no longer be given back", path,
             )  # fmt: skip
         return bool(anew)
 

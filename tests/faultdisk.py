@@ -263,7 +263,7 @@ class FaultDisk(Disk):
         super().rmdir(path)
         self._name(op, path, None)
 
-    def clone(self, source: BinaryIO, target: BinaryIO) -> bool:
+    def clone(self, source: BinaryIO, target: BinaryIO, length: int | None = None) -> bool:
         return False
 
     def duplicate(self, source: BinaryIO, target: BinaryIO) -> None:

@@ -37,6 +37,7 @@ from safepoint import (
     Session,
     UsageError,
 )
+from safepoint.restore import BY_HAND
 
 Case = Callable[[Any, str], None]
 PATIENCE = int(
@@ -468,6 +469,38 @@ def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where
         comm.Barrier()
 
 
+@sizes(2, 4)
+def case_tables_begun_anew_on_some_ranks_leave_the_set_whole_on_all(comm: Any, where: str) -> None:
+    """G1, G5: a set that was given back, and, if it is damaged, the one before it, on every rank."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "z-{rank}.dat\nrows-{rank}.csv append\nrows.csv append\n")
+    mine = [f"rows-{rank}.csv", *["rows.csv"] * (rank == 0)]
+
+    def rows(step: int) -> dict[str, bytes]:
+        return {name: b"".join(b"row %d of a table\n" % k for k in range(10 * step)) for name in mine}
+
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, {f"z-{rank}.dat": b"z at %d" % step, **rows(step)})
+        session.hide(step, wait=True)
+    session.close()
+    root = session._root
+    comm.Barrier()
+    for begins_anew, newest in (({1}, 2), ({0, 1}, 2), ({0}, 1), ({1}, 1)):
+        if newest == 1 and rank == 1 and os.path.exists(root.set(2)):
+            Path(root.stored(2, "z-1.dat")).write_bytes(b"z at ?")
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == newest, saved
+        found = {name: Path(directory, name).read_bytes() for name in mine}
+        check(comm, found == rows(newest), found)
+        for name in mine if rank in begins_anew else ():
+            os.truncate(os.path.join(directory, name), 5)
+        again.close()
+        comm.Barrier()
+
+
 @sizes(4)
 def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(comm: Any, where: str) -> None:
     """G6: never a fresh start, and no file is touched."""
@@ -490,7 +523,7 @@ def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(com
         text = message_of(comm, again.restore, DamagedError)
         assert text == (
             f"none of the sets in {directory} is whole; no file was touched:\n"
-            f"  set 2 (step 2): rank 0 has only 1\n  set 1 (step 1): rank 1: z-1.dat is missing"
+            f"  set 2 (step 2): rank 0 has only 1\n  set 1 (step 1): rank 1: z-1.dat is missing\n{BY_HAND}"
         ), text
         check(comm, in_place(rank, directory) == files_of(rank, 9), "touched")
         text = message_of(comm, lambda again=again: again.hide(3), UsageError)

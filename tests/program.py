@@ -80,12 +80,19 @@ def _rows(step: int) -> dict[str, bytes]:
     return {"history.csv": b"".join(b"row %d of a long table\n" % k for k in range(50 * step + 3))}
 
 
+def _logs(step: int) -> dict[str, bytes]:
+    return {f"logs/{name}": rows for name, rows in _rows(step).items()}
+
+
 TREE = ("run.zarr/meta", "run.zarr/a/0.0", "run.zarr/a/0.1", "run.zarr/b/c/d/0.0")
 # Each kind of file on its own, for the table in test_kinds.py.
 EACH_KIND: dict[str, Shape] = {
     "moved": ("u.dat\nv.dat\n", _only("u.dat", "v.dat")),
     "append": ("history.csv append\n", _rows),
     "append beside a moved one": ("u.dat\nhistory.csv append\n", lambda s: _rows(s) | _only("u.dat")(s)),
+    "append begun anew": ("logs/history.csv append\nu.dat\n", lambda s: _logs(s) | _only("u.dat")(s)),
+    "append renamed": ("u.dat\nhistory.csv append\n", lambda s: _rows(s) | _only("u.dat")(s)),
+    "append cut back": ("history.csv append\nparams.db copy\n", lambda s: _rows(s) | _only("params.db")(s)),
     "copy": ("params.db copy\n", _only("params.db")),
     "held open": ("held.dat\nv.dat\n", _only("held.dat", "v.dat")),
     "compress": ("u.dat compress\nv.dat compress=9\n", _only("u.dat", "v.dat")),
@@ -101,6 +108,14 @@ EACH_KIND: dict[str, Shape] = {
     "directory compress": ("run.zarr/ compress\n", _only(*TREE)),
     "directory copy compress": ("run.zarr/ copy compress\n", _only(*TREE)),
     "empty file": ("u.dat\nempty.dat compress\n", lambda s: _only("u.dat")(s) | {"empty.dat": b""}),
+}
+
+
+# What the program does to its table when it was given back a set; then it writes all of its rows again.
+ANEW: dict[str, Callable[[FaultDisk, str], object]] = {
+    "append begun anew": lambda disk, table: disk.truncate(table, 0),
+    "append renamed": lambda disk, table: disk.rename(table, table + "~"),
+    "append cut back": lambda disk, table: disk.truncate(table, os.path.getsize(table) // 2),
 }
 
 
@@ -139,12 +154,12 @@ class Violation(AssertionError):
 
 
 def listed(directory: str | os.PathLike[str]) -> dict[str, bytes]:
-    """All files in W but the manifest and the side directory."""
+    """All files in W but the manifest, the side directory and what a program has renamed to be rid of it."""
     work = Path(directory)
     found = {}
     for path in work.rglob("*"):
         name = path.relative_to(work).as_posix()
-        if path.is_file() and name != ".safepoint" and not name.startswith(".safepoint.d/"):
+        if path.is_file() and name != ".safepoint" and not name.startswith(".safepoint.d/") and name[-1] != "~":
             found[name] = path.read_bytes()
     return found
 
@@ -204,6 +219,7 @@ class Program:
     steps: int = 3
     initial: bool = False  # the files of step 0 are there at the first start
     go_on: bool = False  # catch errors and compute on, as a program may
+    dies_anew: bool = False  # when it was given back a set, and has begun its table anew
     handed: int = -1  # the newest step for which hide had returned
     durable: int = -1  # the newest step that was promised to survive a power cut
     restored: int | None = None  # step of the set that this life began with
@@ -236,6 +252,12 @@ class Program:
             session._thread = SAVERS[self.saver]()
         saved = session.restore()
         begin = self._check(session, saved, files)
+        if saved and self.shape in ANEW:
+            (table,) = (name for name in files(begin) if name.endswith("history.csv"))
+            ANEW[self.shape](self.disk, os.path.join(self.disk.directory, table))
+            if self.dies_anew:
+                raise Crash
+            self._write({table: files(begin)[table]})
         for step in range(begin, self.steps):
             try:
                 before = self.handed
@@ -308,7 +330,7 @@ class Program:
             for directory in reversed(list(Path(self.disk.directory, name).parents)):
                 if not directory.is_dir():
                     self.disk.mkdir(str(directory))
-            if name == "history.csv" and os.path.exists(path):
+            if name.endswith("history.csv") and os.path.exists(path):
                 self.disk.append(path, data[os.path.getsize(path) :])  # rows of a failed hide are there already
             else:
                 self.disk.overwrite(path, data)

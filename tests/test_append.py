@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import logging
 import os
@@ -16,9 +18,9 @@ from typing import Any, BinaryIO
 import pytest
 
 import safepoint
-from safepoint import DamagedError, SaveError, Session
+from safepoint import DamagedError, RestoreError, SaveError, Session
 from safepoint.codec import EDGE
-from safepoint.disk import Disk, SyncFailed
+from safepoint.disk import NONE, Disk, SyncFailed
 
 ROWS, SAVES, KILLS = 1_000_000, 200, 20
 PROGRAM = f"""
@@ -274,3 +276,230 @@ def test_a_file_that_was_put_back_after_a_failed_fsync_is_not_taken_as_it_is(tmp
         (tmp_path / "u.dat").write_text(f"step {step} again")
         assert session.hide(step, wait=True) is not None
     session.close()
+
+
+# A table that the program cuts, or begins anew, when it starts again.
+
+ROWS_OF = ["a\n" * 200, "a\n" * 200 + "b\n" * 300]  # the table at each step
+ANEW = {
+    "truncated": lambda table: table.write_text(""),
+    "renamed": lambda table: table.rename(f"{table}~"),
+    "renamed and begun anew": lambda table: (table.rename(f"{table}~"), table.write_text("new\n")),
+    "cut back further": lambda table: os.truncate(table, 100),
+    "another one, and longer": lambda table: table.write_text("c\n" * 2000),
+    "a directory": lambda table: (table.unlink(), table.mkdir()),
+}
+begun_anew = pytest.mark.parametrize("how", ANEW)
+
+
+def two_sets(work: Path, manifest: str = "t.csv append\nu.dat\n") -> None:
+    """Steps 0 and 1, both committed; and the program has ended."""
+    (work / ".safepoint").write_text(manifest)
+    with Session(work) as session:
+        for step, rows in enumerate(ROWS_OF):
+            (work / "t.csv").write_text(rows) if not step else write(work, rows[len(ROWS_OF[0]) :])
+            (work / "u.dat").write_text(f"{step}\n")
+            session.hide(step, wait=True)
+        session.close()
+
+
+def restored(work: Path) -> Session:
+    """A life that was given back the last set, whole."""
+    session = Session(work)
+    saved = session.restore()
+    assert saved is not None and saved.step is not None
+    assert (work / "t.csv").read_text() == ROWS_OF[saved.step] and (work / "u.dat").read_text() == f"{saved.step}\n"
+    return session
+
+
+def refused(work: Path, told: str) -> None:
+    """No set is whole, and nothing was touched but who holds the lock, and the log."""
+    before = contents(work)
+    with contextlib.closing(Session(work)) as session, pytest.raises(DamagedError, match=told):
+        session.restore()
+    assert contents(work) == before
+
+
+def contents(work: Path) -> dict[Path, bytes]:
+    ours = ("log.jsonl", "owner.json")
+    return {path: path.read_bytes() for path in work.rglob("*") if path.is_file() and path.name not in ours}
+
+
+@begun_anew
+def test_a_set_that_was_given_back_stays_whole_whatever_the_program_does_to_its_table(work: Path, how: str) -> None:
+    """G1, G3: killed before the next set is complete, again and again."""
+    two_sets(work)
+    for _ in range(3):
+        session = restored(work)
+        assert session._number == 2
+        ANEW[how](work / "t.csv")
+        session.close()
+    session = restored(work)
+    write(work, "c\n")
+    session.hide(2, wait=True)
+    session.close()
+    saved = Session(work).restore()
+    assert saved is not None and saved.step == 2 and (work / "t.csv").read_text() == ROWS_OF[1] + "c\n"
+
+
+def test_rows_that_give_way_to_the_copy_are_set_aside_and_it_says_so(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What leaves the working directory is not deleted: somebody may have cut the table by hand."""
+    caplog.set_level(logging.INFO, "safepoint")
+    two_sets(work)
+    restored(work).close()
+    (work / "t.csv").write_text("by hand\n")
+    restored(work).close()
+    assert (work / ".safepoint.d/rank-00000/discarded/t.csv").read_text() == "by hand\n"
+    assert "moved to .safepoint.d/rank-00000/discarded: t.csv" in caplog.messages[-1]
+
+
+@begun_anew
+def test_an_older_set_is_given_back_from_the_copy_of_a_newer_one(work: Path, how: str) -> None:
+    """G6: what an older set needs of a table is the beginning of what a newer one needs."""
+    two_sets(work)
+    restored(work).close()
+    ANEW[how](work / "t.csv")
+    (work / ".safepoint.d/rank-00000/set-00000002/files/u.dat").write_text("?\n")
+    for _ in range(2):  # now from its own copy: the newer set is gone
+        session = restored(work)
+        assert session._number == 1
+        if not (work / "t.csv~").exists():
+            ANEW[how](work / "t.csv")
+        session.close()
+
+
+@pytest.mark.leaves_damage
+def test_the_set_before_one_with_a_new_table_is_still_whole(work: Path) -> None:
+    """G6: the next set is that of a table begun anew; damaged, there is the one that was given back."""
+    two_sets(work)
+    session = restored(work)
+    (work / "t.csv").write_text("new\n")
+    (work / "u.dat").write_text("2\n")
+    session.hide(2, wait=True)
+    session.close()
+    (work / ".safepoint.d/rank-00000/set-00000003/files/u.dat").write_text("?\n")
+    session = restored(work)
+    assert session._number == 2
+    session.close()
+
+
+@pytest.mark.leaves_damage
+def test_a_copy_is_checked_before_it_is_used_and_the_table_in_place_comes_first(work: Path) -> None:
+    """G6: by the checksum in the record, which knows nothing of the copy."""
+    two_sets(work)
+    restored(work).close()
+    copy = work / ".safepoint.d/rank-00000/set-00000002/append/t.csv"
+    assert copy.read_text() == ROWS_OF[1]
+    copy.write_text(ROWS_OF[1].replace("a", "c", 1))
+    restored(work).close()
+    (work / "t.csv").write_text("")
+    refused(work, r"t\.csv has 0 bytes instead of 1000")
+    copy.write_text(ROWS_OF[1])
+    restored(work).close()
+
+
+@pytest.mark.leaves_damage
+def test_what_is_not_copied_is_said_with_size_and_meaning(work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A table too large for a copy, where there are no reflinks; once in a life, and never if the user says 0."""
+    two_sets(work, "t.csv append\nu.dat\ncopy_append_below = 999\n")
+    restored(work).close()
+    (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning.startswith(
+        "t.csv: its first 1000 bytes, which set 2 (step 1) needs, are not copied (over copy_append_below (999), and "
+        "there are no reflinks here): as long as the program only adds to them all is well; but"
+    )
+    root = work / ".safepoint.d/rank-00000/set-00000002"
+    assert sorted(path.name for path in root.iterdir()) == ["files", "record.json", "taken.json"]
+    caplog.clear()
+    (work / ".safepoint").write_text("t.csv append\nu.dat\ncopy_append_below = 0\n")
+    restored(work).close()
+    assert not caplog.records
+    (work / "t.csv").write_text("")
+    refused(work, r"t\.csv has 0 bytes instead of 1000")
+
+
+@pytest.mark.leaves_damage
+def test_the_error_says_what_is_left_of_a_table_and_how_to_go_on(work: Path) -> None:
+    """G7: by what the older sets know of it; and to do as it says helps."""
+    two_sets(work, "t.csv append\nu.dat\ncopy_append_below = 0\n")
+    restored(work).close()
+    (work / "t.csv").rename(work / "t.old")
+    told = (
+        r"set 2 \(step 1\): t.csv: No such file or directory; its first 1000 bytes, which the set needs, were cut, "
+        r"begun anew or changed since, and no copy of them is kept\n(.*\n)*To go on bring back what is missing .*"
+        r"or take the other files of a set by hand: docs/format.md"
+    )
+    refused(work, told)
+    set_aside = work / ".safepoint.d/rank-00000/discarded/t.csv"
+    set_aside.parent.mkdir()
+    set_aside.write_text(ROWS_OF[0] + "other rows\n")
+    found = r"and the first 400 of them are in \.safepoint\.d/rank-00000/discarded/t\.csv\n"
+    refused(work, rf"set 2 .*its first 1000 .*{found}.*set 1 .*its first 400 .*{found}")
+    (work / "t.old").rename(work / "t.csv")
+    restored(work).close()
+
+
+class Full(Disk):
+    """There is no room for the copy of a table."""
+
+    def create(self, path: str) -> Any:
+        if "/append." in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super().create(path)
+
+
+class Broken(Disk):
+    """The fsync of a copy fails."""
+
+    def sync_files(self, paths: Any, opened: Any = NONE) -> None:
+        for path in paths:
+            if "/append." in path:
+                raise SyncFailed(errno.EIO, os.strerror(errno.EIO), path)
+            super().sync_files([path], opened)
+
+
+class Meddling(Disk):
+    """Somebody changes the table between the look at it and the copy."""
+
+    def create(self, path: str) -> Any:
+        if "/append." in path:
+            (Path(path).parents[3] / "t.csv").write_text("x" * len(ROWS_OF[1]))
+        return super().create(path)
+
+
+@pytest.mark.leaves_damage
+def test_what_is_copied_is_what_was_committed_or_there_is_no_copy(work: Path) -> None:
+    """G6: else a later restore finds it damaged, when there is nothing else."""
+    two_sets(work)
+    with contextlib.closing(Session(work, disk=Meddling())) as session, pytest.raises(RestoreError) as raised:
+        session.restore()
+    assert "something writes to them: the checksum of t.csv differs" in str(raised.value)
+    assert not list(work.rglob("append*"))
+    assert not (work / "u.dat").exists()
+
+
+def test_without_room_for_a_copy_the_set_is_given_back_all_the_same(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G3: the program alone could go on; so it is a warning."""
+    two_sets(work)
+    with Session(work, disk=Full()) as session:
+        saved = session.restore()
+        assert saved is not None and saved.step == 1 and (work / "t.csv").read_text() == ROWS_OF[1]
+        session.close()
+    assert "are not copied (No space left on device)" in caplog.text
+
+
+def test_a_copy_whose_fsync_failed_is_none(work: Path) -> None:
+    """G7: an error, before anything is touched; the next try makes another one."""
+    two_sets(work)
+    session = Session(work, disk=Broken())
+    with pytest.raises(RestoreError, match=r"cannot keep what set 2 \(step 1\) needs of its append files: .*Input/out"):
+        session.restore()
+    session.close()
+    assert not (work / "u.dat").exists()
+    restored(work).close()
+    ANEW["truncated"](work / "t.csv")
+    restored(work).close()

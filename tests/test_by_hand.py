@@ -68,6 +68,16 @@ def test_the_lines_of_the_documentation_bring_everything_back(saved: tuple[Path,
     assert {row["kept"] for row in rows} == {"raw", "zst", "tar"}
 
 
+def test_they_bring_back_a_table_that_was_begun_anew_after_a_restart(saved: tuple[Path, dict[str, bytes]]) -> None:
+    work, expected = saved
+    with Session(work) as session:
+        session.restore()
+        session.close()
+    write(work, {"u.npy": b"torn", "history.csv": b"row of a new table"})
+    script(work, LINES)
+    assert {name: (work / name).read_bytes() for name in expected} == expected
+
+
 def test_every_stored_file_is_accepted_by_the_tools(saved: tuple[Path, dict[str, bytes]]) -> None:
     """`zstd -t` accepts each frame, which says its content size and has a checksum; `xxh128sum` and `tar` agree with
     the record about the rest."""

@@ -1135,3 +1135,72 @@ def test_what_a_live_run_has_started_is_not_taken_for_what_a_killed_one_left(
             child.kill()
             child.wait()
     assert result.exit_code == 13 and f"process {running.pid}" in result.stderr and "is gone" not in result.stderr
+
+
+# A table that was begun anew after a restart.
+
+
+@pytest.fixture
+def anew(work: Path) -> Path:
+    """Set 3 was given back, and the program has begun its table anew, with more rows than there were."""
+    cli("restore", work)
+    assert (work / "history.csv").read_text() == "0, 0.0\n10, 2.5\n20, 5.0\n"
+    (work / "history.csv").write_text("other rows, and longer than those of the set\n")
+    return work
+
+
+@pytest.mark.parametrize("longer", [True, False])
+def test_every_command_finds_the_copy_of_a_table_that_was_begun_anew(anew: Path, tmp_path: Path, longer: bool) -> None:
+    """G6: the set is whole, whatever the table in place has."""
+    if not longer:
+        (anew / "history.csv").write_text("")
+    before = snapshot(anew)
+    assert [s["state"] for s in answer("status", anew)["sets"]] == ["complete"] * 3
+    assert answer("verify", anew)["damaged"] == []
+    (row,) = [row for row in answer("show", 3, anew)["files"] if row["path"] == "history.csv"]
+    assert (row["kept"], row["stored"], row["size"]) == ("in place and as a copy", 23, 23)
+    (row,) = [row for row in answer("show", 2, anew)["files"] if row["path"] == "history.csv"]
+    assert (row["kept"], row["stored"]) == ("in place", 0)
+    for number, rows in ((3, "0, 0.0\n10, 2.5\n20, 5.0\n"), (2, "0, 0.0\n10, 2.5\n")):
+        answer("restore", anew, "--set", number, "--to", tmp_path / str(number))
+        assert (tmp_path / str(number) / "history.csv").read_text() == rows
+    found = {row["path"]: row["state"] for row in answer("diff", 2, 3, anew, code=1)["files"]}
+    assert found["history.csv"] == "differ"
+    fate = {row["path"]: row for row in answer("why", anew)["files"]}["history.csv"]
+    assert (fate["action"], fate["text"]) == (
+        "put back", "put back from the copy that the set has of it; the present one moves to discarded/",
+    )  # fmt: skip
+    assert snapshot(anew) == before
+    said = answer("restore", anew)
+    assert (said["set"], said["discarded"]) == (3, ["history.csv"])
+    assert (anew / "history.csv").read_text() == "0, 0.0\n10, 2.5\n20, 5.0\n"
+
+
+def test_a_set_is_not_dropped_with_the_only_copy_of_what_the_one_before_needs(anew: Path) -> None:
+    """G6: that one is looked at, and is whole; then it must be so afterwards."""
+    assert answer("drop", 3, anew, "--yes")["restart"] == 2
+    assert answer("verify", anew)["damaged"] == []
+    said = answer("restore", anew)
+    assert said["set"] == 2 and (anew / "history.csv").read_text() == "0, 0.0\n10, 2.5\n"
+
+
+def test_a_job_script_may_begin_its_table_anew_after_the_restore(anew: Path) -> None:
+    """G1, G2: killed before its next `safepoint hide`, and after it."""
+    for name in ("u.npy", "big.dat"):
+        (anew / name).write_bytes(b"half")
+    assert answer("restore", anew)["set"] == 3
+    (anew / "history.csv").write_text("begun anew\n")
+    write(anew, 30)
+    assert answer("hide", anew, "--step", 30)["number"] == 4
+    assert answer("verify", anew)["damaged"] == []
+    assert answer("restore", anew)["set"] == 4
+    assert (anew / "history.csv").read_text() == "begun anew\n30, 7.5\n"
+
+
+@damages
+def test_restore_says_by_hand_too_what_it_does_not_copy(work: Path) -> None:
+    (work / ".safepoint").write_text(MANIFEST + "copy_append_below = 1\n")
+    assert "history.csv: its first 23 bytes, which set 3 (step 20) needs, are not copied" in cli("restore", work).stderr
+    (work / "history.csv").write_text("")
+    result = cli("restore", work, "--yes")
+    assert result.exit_code == 18 and "To go on bring back what is missing" in result.stderr

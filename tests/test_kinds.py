@@ -3,14 +3,15 @@ time, so that a fault in one cannot hide behind another."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
 import pytest
 import tally
-from faultdisk import FaultDisk, images
+from faultdisk import FaultDisk, Image, images
 from lives import ALL, LONG
-from program import EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
+from program import ANEW, EACH_KIND, Program, Violation, listed, new_directory, restart, restart_image
 from test_crash import STEPS, nothing_lost, promised
 
 from safepoint import DamagedError, Session
@@ -154,6 +155,119 @@ def test_restored_twice_is_restored_once(tmp_path: Path, kind: str) -> None:
         for name, data in files(2).items():
             path = tmp_path / "w" / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab" if "append" in manifest and name == "history.csv" else "wb") as file:
+            with path.open("ab" if "append" in manifest and name.endswith("history.csv") else "wb") as file:
                 file.write(data[len(files(1).get(name, b"")) if file.mode == "ab" else 0 :][: len(data) // 2])
         session.close()
+
+
+# A program that begins its table anew when it was given back a set.
+
+each_anew = pytest.mark.parametrize("kind", ANEW)
+
+
+def next_life(work: Path, kind: str, *, dies_anew: bool = False, **how: object) -> Program:
+    """One that goes on from step 1, or dies on the way."""
+    program = Program(FaultDisk(work, **how), kind, "now", STEPS, dies_anew=dies_anew)  # type: ignore[arg-type]
+    program.run()
+    assert not program.errors, program.errors
+    assert program.restored in (None, 1) and (program.restored == 1 or "kill_at" in how)
+    return program
+
+
+def copy_of(base: Path, work: Path) -> Path:
+    return Path(shutil.copytree(base, work, symlinks=True))
+
+
+def until_the_next_set(program: Program) -> list[int]:
+    """The operations of a start that change something, and those of the first save after it."""
+    ops = program.disk.record.ops
+    (committed,) = [at for at, op in enumerate(ops) if op.startswith("rename") and op.endswith("3/record.json")]
+    return [at for at in program.disk.record.changing if at <= committed + 8]
+
+
+@each_anew
+def test_killed_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_path: Path, kind: str) -> None:
+    """G1, G2k, G3: and once more in the start after it, when it has begun its table anew."""
+    stopped_after(tmp_path / "base", kind, 2)
+    whole = next_life(copy_of(tmp_path / "base", tmp_path / "whole"), kind)
+    for at in until_the_next_set(whole):
+        work = copy_of(tmp_path / "base", tmp_path / f"killed-{at}")
+        first = next_life(work, kind, kill_at=at)
+        second = next_life(work, kind, dies_anew=True, inodes=first.disk.inodes)
+        try:
+            nothing_lost(first, restart(FaultDisk(work, inodes=second.disk.inodes), second))
+        except Violation as violation:
+            pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}), and when it had begun anew: {violation}")
+        tally.count("deaths in the model", "a table begun anew")
+        shutil.rmtree(work)
+
+
+@each_anew
+def test_power_cut_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_path: Path, kind: str) -> None:
+    """G1, G2, G3: what the program did to its table is durable, and nothing that had not to be before it."""
+    stopped_after(tmp_path / "base", kind, 2)
+    begun = len(next_life(copy_of(tmp_path / "base", tmp_path / "begun"), kind, dies_anew=True).disk.record.ops)
+    program = next_life(tmp_path / "base", kind)
+    starts = until_the_next_set(program)
+    points = sorted({*sample(starts, 3), *(at for at in starts if begun <= at < begun + 4)})
+    for image in images(program.disk.record, str(tmp_path), seed=6, singles=3 if ALL else 1, at=points):
+        goes_on_from_step_1(image, program, f"{image} ({program.disk.record.ops[image.ops]})")
+
+
+@each_anew
+def test_killed_in_a_start_then_power_cut_in_the_next_that_begins_its_table_anew(tmp_path: Path, kind: str) -> None:
+    """G1, G2, G3: what the killed life had named, and not synced, is not durable in the next one either."""
+    stopped_after(tmp_path / "base", kind, 2)
+    whole = next_life(copy_of(tmp_path / "base", tmp_path / "whole"), kind)
+    starts = until_the_next_set(whole)
+    ops = whole.disk.record.ops
+    copying = next(at for at in starts if "append" in ops[at])
+    taking = next(at for at in starts if ops[at].endswith("3/taken.json"))
+    for at in [at for at in starts if copying <= at < taking]:
+        work = copy_of(tmp_path / "base", tmp_path / f"killed-{at}")
+        first = next_life(work, kind, kill_at=at)
+        second = next_life(work, kind, dies_anew=True, before=first.disk)
+        cut = [len(second.disk.record.ops)]
+        for image in images(second.disk.record, str(tmp_path), seed=7, singles=1 if LONG else 0, at=cut):
+            goes_on_from_step_1(image, second, f"killed at {at} ({ops[at]}), {image}")
+        shutil.rmtree(work)
+
+
+@pytest.mark.leaves_damage
+@each_anew
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_each_operation_of_a_start_that_begins_its_table_anew_fails_once(
+    tmp_path: Path, kind: str, error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G3, G7: an error, or the set all the same; and the next start goes on, though the table is begun anew. Or the
+    start has warned that there was no room for a copy."""
+    stopped_after(tmp_path / "base", kind, 2)
+    whole = next_life(copy_of(tmp_path / "base", tmp_path / "whole"), kind, dies_anew=True)
+    unkept = 0
+    for at in sample(whole.disk.record.changing[:-1], 1, 1):  # the last one is the program's
+        caplog.clear()
+        work = copy_of(tmp_path / "base", tmp_path / f"failed-{at}")
+        disk = FaultDisk(work, fail_at=at, error=getattr(errno, error))
+        first = Program(disk, kind, "now", STEPS, dies_anew=True)
+        first.run()
+        if error == "ENOSPC" and "are not copied (No space left on device)" in caplog.text:
+            unkept += 1
+            continue
+        try:
+            second = next_life(work, kind, dies_anew=True, inodes=disk.inodes)
+            nothing_lost(second, restart(FaultDisk(work, inodes=second.disk.inodes), second))
+        except (AssertionError, Violation) as violation:
+            pytest.fail(f"failed at {at} ({whole.disk.record.ops[at]}), {first.errors}: {violation}")
+        shutil.rmtree(work)
+    assert unkept <= (9 if error == "ENOSPC" else 0), "which is for the copies alone"
+
+
+def goes_on_from_step_1(image: Image, program: Program, when: str) -> None:
+    try:
+        after = restart_image(image, program)
+        if after.restored not in (1, STEPS):
+            raise Violation(f"restored was {after.restored}")
+    except Violation as violation:
+        pytest.fail(f"{when}: {violation}")
+    tally.count("states of the model", "a table begun anew")
+    shutil.rmtree(image.directory)

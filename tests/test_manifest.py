@@ -219,6 +219,8 @@ def test_attributes_say_how_a_file_is_saved(text: str, entry: tuple[Any, ...]) -
         ("copy_open_below = 4096", "copy_open_below", 4096),
         ("copy_open_below = 10 B", "copy_open_below", 10),
         ("copy_open_below = 0", "copy_open_below", 0),
+        ("", "copy_append_below", 64 << 20),
+        ("copy_append_below = 1 GiB", "copy_append_below", 1 << 30),
     ],
 )
 def test_settings_have_a_value_and_a_default(line: str, name: str, value: int) -> None:
@@ -349,7 +351,7 @@ def test_rank_and_size_name_the_files_of_each_rank(
     assert sorted(found(tmp_path, line, rank, size)) == paths
 
 
-KNOWN = "bundle_from, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads"
+KNOWN = "bundle_from, copy_append_below, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads"
 # Faults.
 
 FAULTS = [  # a line, and what its message must say

@@ -424,3 +424,27 @@ def test_what_is_extracted_of_a_file_that_grows_is_its_beginning_and_shares_noth
     assert (volume.path / "there/u.dat").read_bytes() == rows
     assert log.read_bytes() == rows and other.read_bytes() == b"next"
     session.close()
+
+
+@on_each
+def test_a_table_too_large_for_a_copy_is_kept_where_there_are_reflinks(
+    volume: Volume, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G1: begun anew by the program after a restart, it is given back; elsewhere the restart has warned of it."""
+    rows = b"".join(b"%07d\n" % n for n in range(400_000))  # 3.2 MB, and no whole number of blocks
+    log, manifest = volume.work / "log.csv", "log.csv append\ncopy_append_below = 1 MiB\n"
+    log.write_bytes(rows[:-8])
+    session = begin(volume, manifest)
+    session.hide(1, wait=True)
+    with log.open("ab") as file:
+        file.write(rows[-8:])
+    session.close()
+    begin(volume, manifest).close()
+    assert log.read_bytes() == rows[:-8]
+    copied = (volume.work / ".safepoint.d/rank-00000/set-00000001/append/log.csv").exists()
+    assert copied is not bool([text for text in caplog.messages if "are not copied" in text])
+    assert copied is (request.node.callspec.params["volume"] == "xfs")
+    log.write_bytes(b"new\n" if copied else rows)
+    forget(log)
+    begin(volume, manifest).close()
+    assert log.read_bytes() == rows[:-8]

@@ -831,3 +831,74 @@ def test_under_mpiexec_all_ranks_stand_still_for_a_look(tmp_path: Path) -> None:
     texts = {path.read_text() for path in tmp_path.glob("part-*.txt")}
     assert step and len(texts) == 1, "one step, on all ranks"
     assert texts == {f"{(tmp_path / 'last.txt').read_text()} " * 1000}
+
+
+# A table that the command begins anew.
+
+
+def kept_rows(work: Path) -> str:
+    """The rows that the next start gives back, which are those of its mark."""
+    with Session(work, in_place=True) as session:
+        point = session.restore()
+        session.close()
+    assert point is not None
+    last = int((work / "ckp").read_text())
+    assert (work / "rows").read_text() == "".join(f"row {i}\n" for i in range(1, last + 1))
+    return (work / "rows").read_text()
+
+
+@pytest.mark.parametrize("anew", ["mv rows rows~; : > rows", ": > rows", "head -n 1 rows > r; mv r rows"])
+def test_a_command_that_begins_its_table_anew_when_it_resumes_can_be_killed_there_again_and_again(
+    tmp_path: Path, anew: str
+) -> None:
+    """G1, G2k: the rows of the set are nowhere else, and the command could have gone on alone."""
+    (tmp_path / ".safepoint").write_text("ckp copy mark\nrows append\n")
+    command = shell(
+        f'if [ -n "$SAFEPOINT_STEP" ]; then cat rows ckp >> seen; {anew}; kill -9 $$; fi',
+        "i=0; until [ -e .safepoint.d/rank-00000/set-00000002/record.json ]; do",
+        "i=$((i + 1)); echo row $i >> rows; echo $i > ckp; sleep 0.05; done; kill -9 $$",
+    )
+    ran(tmp_path, "--", *command, status=137)
+    for _ in range(2):
+        ran(tmp_path, "--", *command, status=137)
+    rows = kept_rows(tmp_path)
+    assert (tmp_path / "seen").read_text() == 2 * (rows + (tmp_path / "ckp").read_text())
+
+
+def test_a_segment_that_begins_its_table_anew_can_be_killed_there(tmp_path: Path) -> None:
+    """G1, G2k: between two segments nothing is given back, and the set of the last one is all there is."""
+    (tmp_path / ".safepoint").write_text("ckp copy\nrows append\n")
+    segment = shell(
+        'if [ -n "$SAFEPOINT_STEP" ]; then : > rows; kill -9 $$; fi', "echo row 1 >> rows; echo 1 > ckp"
+    )  # fmt: skip
+    for _ in range(3):
+        ran(tmp_path, "--until", "3", "--", *segment, status=137)
+    assert kept_rows(tmp_path) == "row 1\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--until", "3"]])
+def test_a_command_that_begins_an_initial_table_anew_can_be_killed_there(tmp_path: Path, options: list[str]) -> None:
+    """G1, G3: the set of what was there at the start is all there is."""
+    (tmp_path / ".safepoint").write_text("ckp copy mark\nrows append\n")
+    (tmp_path / "ckp").write_text("1\n")
+    (tmp_path / "rows").write_text("row 1\n")
+    for _ in range(2):
+        ran(tmp_path, *options, "--", *shell(": > rows; kill -9 $$"), status=137)
+    assert kept_rows(tmp_path) == "row 1\n"
+
+
+def test_the_set_before_one_that_is_put_aside_has_its_rows_though_the_table_was_begun_anew(tmp_path: Path) -> None:
+    """G6: the only copy of them is with the set that was put aside."""
+    (tmp_path / ".safepoint").write_text("rows append\na.txt mark\n")
+    ran(
+        tmp_path, "--", *shell("for k in good bad; do echo $k >> rows; echo $k > a.txt; sleep 0.6; done; exit 1"),
+        status=1,
+    )  # fmt: skip
+    assert sets(tmp_path) == [1, 2]
+    solver = shell("cp rows seen; : > rows; read what < a.txt; [ $what = good ] || exit 7; exit 3")
+    for _ in range(3):
+        ran(tmp_path, "--", *solver, status=7)
+    said = ran(tmp_path, "--", *solver, status=3)
+    assert "it is put aside" in said and (tmp_path / "seen").read_text() == "good\n"
+    ran(tmp_path, "--", *solver, status=3)
+    assert (tmp_path / "seen").read_text() == "good\n"

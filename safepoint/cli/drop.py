@@ -10,6 +10,7 @@ from safepoint.cli.holding import alone_in
 from safepoint.cli.overview import Overview, Set
 from safepoint.cli.verify import read_all
 from safepoint.errors import SaveError, UsageError
+from safepoint.restore import keep_prefixes
 
 
 @click.command()
@@ -37,6 +38,10 @@ def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> 
         if not terminal.agreed(f"Remove {chosen.label}, {terminal.size(stored)}? ({after})", yes=yes):
             raise UsageError(f"{chosen.label} is not removed")
         for rank in seen.ranks:
+            part = takes.parts.get(rank.rank) if takes else None
+            if part and part.record and seen.manifest:
+                # The set that goes may have the only copy of the rows that this one needs.
+                keep_prefixes(terminal.DISK, rank.root, part.record, seen.manifest.setting("copy_append_below"))
             if number in rank.root.numbers(terminal.DISK, "set"):
                 with rank.root.reporting(SaveError, f"cannot remove {chosen.label}", "the other sets are as they were"):
                     save.drop(terminal.DISK, rank.root, [number])

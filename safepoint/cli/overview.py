@@ -19,7 +19,7 @@ from safepoint.errors import DamagedError, ManifestError, NothingSavedError
 from safepoint.manifest import Manifest
 from safepoint.opening import check_format, describe_owner, read_owner
 from safepoint.record import Record, Root, StoredFile, Taken, key, label, life_of, mark_key, parse_taken, roots
-from safepoint.restore import Damaged, finish_mark, prove, survey
+from safepoint.restore import Damaged, finish_mark, prefixes_kept, prove, survey
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
 Result = TypeVar("Result")
@@ -332,7 +332,7 @@ def _cut_off(disk: Disk, root: Root, record: Record) -> str:
         if file.kind == "append":
             path = os.path.join(root.work, file.path)
             size = disk.stat(path).st_size if disk.exists(path) else -1
-            if size < file.size:
+            if size < file.size and not any(prefixes_kept(disk, root, record.number, file)):
                 has = "is missing" if size < 0 else f"has {size} bytes"
                 return f"{file.path} {has}, and the set needs its first {file.size}"
     return ""

@@ -18,6 +18,7 @@ from safepoint.errors import DamagedError, NothingSavedError, RestoreError, Usag
 from safepoint.manifest import Manifest
 from safepoint.record import Record, Root, mark_key
 from safepoint.restore import (
+    BY_HAND,
     Damaged,
     Progress,
     check_baseline,
@@ -25,6 +26,7 @@ from safepoint.restore import (
     drop_newer,
     extract,
     give_up,
+    keep_prefixes,
     refuse_outside,
     settle,
     stage,
@@ -138,7 +140,7 @@ def _staged(seen: Overview, number: int | None, how: How) -> tuple[Set, list[tup
         )
     what = "none of the sets" if number is None else f"set {number}, the only one asked for, of those"
     raise DamagedError(
-        f"{what} in {seen.work} is {'not ' * (number is not None)}whole; no file was touched:\n  {reasons}"
+        f"{what} in {seen.work} is {'not ' * (number is not None)}whole; no file was touched:\n  {reasons}\n{BY_HAND}"
     )
 
 
@@ -179,6 +181,8 @@ def _swap(seen: Overview, chosen: Set, fresh: dict[int, bool], finished: int) ->
         mine = _owned(seen.manifest, root)
         with _reporting(root):
             if rank.rank in records:
+                for reason in keep_prefixes(DISK, root, records[rank.rank], mine.setting("copy_append_below")):
+                    click.echo(f"safepoint: {reason}", err=True)
                 aside += swap(DISK, root, mine, records[rank.rank], fresh=fresh[rank.rank])
             else:
                 give_up(DISK, root, finished, fresh=fresh[rank.rank])

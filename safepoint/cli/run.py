@@ -348,6 +348,8 @@ class Supervisor:
 
     def _start(self, resumed: bool) -> subprocess.Popen[bytes]:
         self.told = False
+        # Also of a set that was not given back: the first, of what was there, or that of the segment before.
+        self.session._keep_prefixes(self.session._committed)
         words = self.options.resume if resumed and self.options.resume else self.options.command
         environment = {
             name: text for name, text in os.environ.items() if name not in ("SAFEPOINT_STEP", "SAFEPOINT_SET")

@@ -9,7 +9,7 @@ import click
 
 from safepoint.cli import terminal
 from safepoint.cli.overview import Set, look
-from safepoint.record import Item, StoredFile
+from safepoint.record import Item, Root, StoredFile
 
 KEPT = {"raw": "as it is", "zst": "compressed", "tar": "in the bundle"}
 
@@ -23,12 +23,13 @@ def show(number: int, directory: str, checksums: bool, as_json: bool) -> None:
     """The files of one set.
 
     Each with its rank, size, the bytes that the set keeps of it, and how: as it is, compressed, in the bundle, or in
-    place (an append file: its beginning belongs to the set). N is the number of the set, as `status` shows it.
+    place (an append file: its beginning belongs to the set; a set that was given back has a copy of that beside it). N
+    is the number of the set, as `status` shows it.
     """
     seen = look(terminal.DISK, directory)
     seen.raise_if_empty()
     chosen = seen.find(number)
-    rows = [_described(rank, file) for rank, file in chosen.files]
+    rows = [_described(seen.root(rank, chosen), chosen.number, file) for rank, file in chosen.files]
     rows += [
         _announced(rank, item)
         for rank, part in chosen.parts.items()
@@ -53,10 +54,13 @@ def _state(chosen: Set) -> str:
     return f"{chosen.state} ({chosen.why})" if chosen.reasons else chosen.state
 
 
-def _described(rank: int, file: StoredFile) -> dict[str, Any]:
-    kept = "in place" if file.kind == "append" else KEPT[file.kept] if file.kind == "file" else "in the record"
+def _described(root: Root, number: int, file: StoredFile) -> dict[str, Any]:
+    stored, kept = file.stored_size, KEPT[file.kept] if file.kind == "file" else "in the record"
+    if file.kind == "append":
+        copied = terminal.DISK.exists(root.prefix(number, file.path))
+        stored, kept = file.size * copied, "in place and as a copy" if copied else "in place"
     return {
-        "path": file.path, "rank": rank, "kind": file.kind, "size": file.size, "stored": file.stored_size,
+        "path": file.path, "rank": root.rank, "kind": file.kind, "size": file.size, "stored": stored,
         "kept": kept, "mode": stat.filemode(file.mode) if file.mode else "", "modified": file.mtime_ns / 1e9,
         "checksum": file.checksum, "target": file.target,
     }  # fmt: skip

@@ -13,8 +13,8 @@ from safepoint.cli.overview import Overview, Set, look
 from safepoint.cli.verify import read_all
 from safepoint.errors import DamagedError, OverwrittenError, RefusedFileError, SafepointError
 from safepoint.manifest import Manifest
-from safepoint.record import Record, Root, Taken, label
-from safepoint.restore import changed_since, judge_baseline, refuse_outside
+from safepoint.record import Item, Record, Root, StoredFile, Taken, label
+from safepoint.restore import begun_anew, changed_since, judge_baseline, refuse_outside
 
 MANY = 30  # files; of more the rest is counted
 
@@ -186,7 +186,7 @@ def _of_the_set(root: Root, what: Record | Taken) -> list[Fate]:
         if not terminal.DISK.exists(path):
             found.append(Fate(name, root.rank, "put back", "put back"))
         elif file.kind == "append":
-            found.append(_append(root, file.path, terminal.DISK.stat(path).st_size, file.size))
+            found.append(_append(root, what.number, file, terminal.DISK.stat(path).st_size))
         elif tree:
             found.append(Fate(name, root.rank, "replaced", "replaced; the present one moves to discarded/"))
         else:
@@ -194,7 +194,11 @@ def _of_the_set(root: Root, what: Record | Taken) -> list[Fate]:
     return found
 
 
-def _append(root: Root, path: str, now: int, then: int) -> Fate:
+def _append(root: Root, number: int, file: StoredFile | Item, now: int) -> Fate:
+    path, then = file.path, file.size
+    if isinstance(file, StoredFile) and begun_anew(terminal.DISK, root, number, file):
+        text = "put back from the copy that the set has of it; the present one moves to discarded/"
+        return Fate(path, root.rank, "put back", text)
     if now > then:
         return Fate(path, root.rank, "cut back", f"cut back from {now} to {then} bytes")
     if now < then:
