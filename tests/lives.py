@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import socket
 import sys
@@ -37,16 +38,20 @@ class Life:
     status: int | None
     said: list[str] = field(default_factory=list)
 
+    def steps(self, word: str) -> list[int]:
+        """The step of every line that is this word and a step, or -1 for "nothing". The library's log lies beside: a
+        life that was killed after the line "restored set 3 (step 2)…" had not yet said what it was given."""
+        lines = (re.fullmatch(rf"{word} (-?\d+|nothing)", line) for line in self.said)
+        return [-1 if match[1] == "nothing" else int(match[1]) for match in lines if match]
+
     def last(self, word: str) -> int:
-        """The step of the last line that begins with this word; -1 if there is none."""
-        steps = [line.split()[1] for line in self.said if line.startswith(word + " ")]
-        return int(steps[-1]) if steps and steps[-1] != "nothing" else -1
+        """The step of the last such line; -1 if there is none."""
+        return (self.steps(word) or [-1])[-1]
 
     @property
     def promised(self) -> int:
         """The newest step that it, or one of several lives in a row, said to be durable."""
-        words = ("safe ", "finished ")
-        return max((int(line.split()[1]) for line in self.said if line.startswith(words)), default=-1)
+        return max([*self.steps("safe"), *self.steps("finished")], default=-1)
 
     @property
     def error(self) -> str:
@@ -158,8 +163,7 @@ def goes_on(directory: Path, before: Life, steps: int, *options: str, cut: bool 
     consistent(str(directory))  # now: at the end there are no sets
     after = live(directory, steps, *options)
     provable = not cut and Disk().place(str(directory)).mount
-    hid = [int(line.split()[1]) for line in before.said if line.startswith("hid ")]
-    least = max([before.promised, *(hid if provable else [])])
+    least = max([before.promised, *(before.steps("hid") if provable else [])])
     restored = after.last("restored")
     if restored < least:
         raise Violation(f"step {least} was promised, restored was {restored}: {before.said[-4:]}")

@@ -41,7 +41,7 @@ def test_killed_again_and_again_at_random_instants_it_reaches_the_end() -> None:
         while kills < (200 if LONG else 15):
             life = live_until_killed(directory, steps, 0.1 + rng.random() / 3)
             restored = life.last("restored")
-            if any(line.startswith("restored") for line in life.said) and provable and restored < reached:
+            if life.steps("restored") and provable and restored < reached:
                 raise Violation(f"kill {kills}: hide had returned for step {reached}, restored was {restored}")
             reached = max(reached, life.last("hid"), restored)
             if life.last("finished") >= 0:

@@ -81,7 +81,7 @@ def recovers(volume: Volume, directory: Path, life: Life, shape: str, rng: rando
     cuts = 1
     if rng.randrange(AGAIN) == 0:
         again = cut_at_random(volume, directory, shape, rng.uniform(0, 0.04))
-        if any(line.startswith("restored") for line in again.said) and again.last("restored") < life.promised:
+        if again.steps("restored") and again.last("restored") < life.promised:
             raise Violation(f"step {life.promised} was promised, restored was {again.last('restored')}")
         life.said += again.said
         cuts += 1
@@ -129,6 +129,14 @@ def cut_at_instants(volume: Volume, shape: str, number: int, rng: random.Random)
             except Violation as violation:
                 raise Violation(f"cut after {seconds:.4f} s: {violation}") from violation
     return cuts
+
+
+def test_a_life_cut_between_the_line_of_the_library_and_its_own_has_said_nothing_yet() -> None:
+    """A random instant may be that one: "restored set 3" was read as the program's step, which failed the sweep."""
+    log = "restored set 3 (step 2): 7 files, 0.0 MB; set 4: taken.json: its own checksum differs"
+    assert Life(-9, ["gate start 16222 ", log]).steps("restored") == []
+    assert Life(-9, ["gate start 16222 ", log, "restored 2"]).last("restored") == 2
+    assert Life(0, ["restored nothing", "hid 0", "safe 0", "finished 3"]).promised == 3
 
 
 @kinds
