@@ -10,7 +10,10 @@ import tally
 from lives import ALL, LONG, Life, Running, Violation, directory_for_lives, goes_on
 from tracing import Call, calls_of, killed_at, why_not
 
-pytestmark = pytest.mark.skipif(why_not is not None, reason=str(why_not))
+pytestmark = [
+    pytest.mark.skipif(why_not is not None, reason=str(why_not)),
+    pytest.mark.timeout(3600 if LONG else 600),  # against a hang: beside other work the long form takes an hour
+]
 STEPS = 5
 
 

@@ -30,7 +30,7 @@ THREADS = {
 RANDOM_SHORT, RANDOM_LONG = 1, 20  # cuts at random instants of each shape
 AGAIN = 3  # every third time the restart is cut too
 
-pytestmark = pytest.mark.timeout(0 if ALL else 600)
+pytestmark = pytest.mark.timeout(0 if ALL else 3600 if LONG else 600)
 kinds = pytest.mark.parametrize(
     "kind",
     [
