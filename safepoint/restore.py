@@ -16,14 +16,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from stat import S_ISDIR, S_ISREG
-from typing import Any
+from typing import Any, TypeVar
 
 from safepoint import codec, save, store
-from safepoint.disk import Disk, Place
+from safepoint.disk import NO_FILE, Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.interrupts import end_if_asked
 from safepoint.manifest import Manifest
@@ -34,19 +34,23 @@ from safepoint.record import (
     StoredFile,
     Taken,
     Unsealed,
+    is_ours,
+    parse_baseline,
+    parse_mark,
     parse_record,
     parse_taken,
     seal,
-    unseal,
     write_durably,
 )
 from safepoint.store import How
 
 # What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
 # fall back to an older set.
-_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), *NO_FILE}
+_NO_WAY = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}  # what a name says that leads nowhere in a set
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
+Sealed = TypeVar("Sealed", Record, Taken)
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
 
 
@@ -90,11 +94,12 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
     numbers = [n for n in root.numbers(disk, "set") if n > finished]
     reasons = {}
     for number in numbers:
-        with suppress(Unsealed, OSError):  # settle says what is wrong with it
+        with suppress(Damaged, OSError):  # settle says what is wrong with it
+            refuse_links(disk, root, number)
             if disk.exists(root.record(number)):
-                reasons[number] = _foreign(root, parse_record(disk.read(root.record(number))))
+                reasons[number] = _foreign(root, read_record(disk, root, number))
             elif not _only_prepared(disk, root, number):
-                reasons[number] = _foreign(root, parse_taken(disk.read(root.taken(number))))
+                reasons[number] = _foreign(root, read_taken(disk, root, number))
     if reasons and (newest := reasons[max(reasons)]):
         raise UsageError(f"{newest}; nothing was changed")
     look = (alone or not numbers) and root.rank == (root.saver or 0)
@@ -178,20 +183,54 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
     """All sets with a number above `after`, newest first, judged by their records and the sizes of their files."""
     candidates = []
     for number in reversed([n for n in root.numbers(disk, "set") if n > after]):
-        path = root.record(number)
-        if not disk.exists(path):
-            if not _only_prepared(disk, root, number):
-                candidates.append(Candidate(number, None, "it was never committed"))
-            continue
         try:
-            record = _or_damaged(path, lambda path=path: parse_record(disk.read(path)))  # type: ignore[misc]
-            if record.number != number:
-                raise Damaged(f"record.json is that of set {record.number}")
+            refuse_links(disk, root, number)
+            if not disk.exists(root.record(number)):
+                if not _only_prepared(disk, root, number):
+                    candidates.append(Candidate(number, None, "it was never committed"))
+                continue
+            record = read_record(disk, root, number)
             _check_sizes(disk, root, record)
             candidates.append(Candidate(number, record))
         except Damaged as error:
             candidates.append(Candidate(number, None, str(error)))
+        except OSError as error:
+            if error.errno not in _NO_WAY:
+                raise
+            candidates.append(Candidate(number, None, f"{root.shown(error.filename)}: {error.strerror}"))
     return candidates
+
+
+def refuse_links(disk: Disk, root: Root, number: int, paths: Iterable[str] = ()) -> None:
+    """Raise `Damaged` if the way to one of these files of a set leads over a symbolic link: what is behind it is none
+    of ours, so it must be neither moved nor deleted."""
+    inner = store.ancestors({os.path.dirname(path) for path in paths})
+    try:
+        is_ours(disk, root.set(number))
+        for top in (root.stored(number, ""), root.packed_in(number)):
+            for name in ("", *inner):
+                is_ours(disk, os.path.join(top, name))
+    except OSError as error:
+        if error.errno not in _NO_WAY:
+            raise
+        raise Damaged(f"{root.shown(error.filename)}: {error.strerror}") from error
+
+
+def read_record(disk: Disk, root: Root, number: int, new: str = "") -> Record:
+    """The record of a set. Raises `Damaged` if it is not what was written there."""
+    return _read(disk, root.record(number) + new, number, parse_record)
+
+
+def read_taken(disk: Disk, root: Root, number: int) -> Taken:
+    """What `hide` wrote down of a set. Raises `Damaged` if it is not what was written there."""
+    return _read(disk, root.taken(number), number, parse_taken)
+
+
+def _read(disk: Disk, path: str, number: int, parse: Callable[[bytes], Sealed]) -> Sealed:
+    what: Sealed = _or_damaged(path, lambda: parse(disk.read(path)))
+    if what.number != number:
+        raise Damaged(f"{os.path.basename(path)} is that of set {what.number}")
+    return what
 
 
 def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
@@ -202,6 +241,7 @@ def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
 def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
     """What a look at the names tells. Directories and links need not be there: the record has all of them."""
     bundled = 0
+    refuse_links(disk, root, record.number, (file.path for file in record.files if file.kind == "file"))
     for file in record.files:
         if (
             file.kind != "file"
@@ -241,8 +281,9 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
 
     Without `read` the checksums are not tried: then a reason may be wrong, if there is a record without its name.
     """
-    path = root.taken(number)
-    taken: Taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
+    refuse_links(disk, root, number)
+    taken = read_taken(disk, root, number)
+    refuse_links(disk, root, number, (item.path for item in taken.files))
     if read and _by_checksums(disk, root, number):
         return taken, True
     if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
@@ -254,9 +295,9 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
 
 def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
     """Whether the saver had got as far as the checksums, and they hold for what is there."""
-    path = root.record(number) + ".new"
     try:
-        record = _or_damaged(path, lambda: parse_record(disk.read(path)))
+        record = read_record(disk, root, number, ".new")
+        refuse_links(disk, root, number, (file.path for file in record.files))
         for file in record.files:
             if file.has_bytes:
                 raw = file._replace(kept="raw", stored_size=file.size)
@@ -342,7 +383,7 @@ def files_in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.s
 
 def read_baseline(disk: Disk, root: Root) -> dict[str, Any]:
     try:
-        return _or_damaged(root.baseline, lambda: unseal(disk.read(root.baseline)))  # type: ignore[no-any-return]
+        return _or_damaged(root.baseline, lambda: parse_baseline(disk.read(root.baseline)))  # type: ignore[no-any-return]
     except Damaged as error:
         raise DamagedError(
             f"{root.shown(root.baseline)} is damaged ({error}), so torn first files cannot be told from initial ones: "
@@ -541,6 +582,9 @@ def _read_out(
 
     def read() -> tuple[int, str]:
         with disk.open(path) as source:
+            size = disk.stat_of(source).st_size
+            if file.kept == "raw" and file.kind == "file" and size != file.size:
+                return size, ""  # not a byte of it is read: it may be without end
             if not target:
                 return through(source, None)
             with disk.create(target) as sink:
@@ -552,7 +596,7 @@ def _read_out(
 
     def through(source: Any, sink: Any) -> tuple[int, str]:
         if file.kept == "zst":
-            return codec.unpack(source, sink, tick)
+            return codec.unpack(source, file.size, sink, tick)
         if file.kept == "tar":
             source.seek(file.offset)
         if file.kept == "tar" or file.kind == "append":
@@ -564,6 +608,8 @@ def _read_out(
 
 
 def _compare(file: StoredFile, size: int, checksum: str) -> None:
+    if size > file.size and file.kept == "zst":
+        raise Damaged(f"{file.path} has more than {file.size} bytes")
     if size != file.size:
         raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
     if checksum != file.checksum:
@@ -629,9 +675,13 @@ def _place(disk: Disk, root: Root, file: StoredFile) -> None:
 
 def set_aside(disk: Disk, root: Root, path: str) -> None:
     """Move a file or directory of W to `discarded/`, beside what may be there under its name."""
+    if disk.exists(root.discarded) and not S_ISDIR(disk.stat(root.discarded).st_mode):
+        disk.remove(root.discarded)  # a link: W's files must not leave through it
     if not disk.exists(root.discarded):
         disk.mkdir(root.discarded)
     target = os.path.join(root.discarded, path)
+    # An earlier restore that was killed may have put a link there.
+    is_ours(disk, *(os.path.join(root.discarded, way) for way in store.ancestors({os.path.dirname(path)})))
     store.make_parents(disk, target, root.discarded)
     name, n = target, 0
     while disk.exists(name):
@@ -673,17 +723,21 @@ def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns
 
 def _moved_into(disk: Disk, root: Root, number: int) -> list[str]:
     """What a set took out of W, by its list, or, if that is damaged, by its record."""
-    with suppress(Damaged):
-        taken = _or_damaged(root.taken(number), lambda: parse_taken(disk.read(root.taken(number))))
-        return [item.path for item in taken.files if item.kind == "move"]
-    with suppress(Damaged):
-        return [file.path for file in _movable(_read_record(disk, root, number))]
+    for read in (_moved_by_list, _moved_by_record):
+        with suppress(Damaged):
+            refuse_links(disk, root, number)
+            paths = read(disk, root, number)
+            refuse_links(disk, root, number, paths)
+            return paths
     return []
 
 
-def _read_record(disk: Disk, root: Root, number: int) -> Record:
-    path = root.record(number)
-    return _or_damaged(path, lambda: parse_record(disk.read(path)))  # type: ignore[no-any-return]
+def _moved_by_list(disk: Disk, root: Root, number: int) -> list[str]:
+    return [item.path for item in read_taken(disk, root, number).files if item.kind == "move"]
+
+
+def _moved_by_record(disk: Disk, root: Root, number: int) -> list[str]:
+    return [file.path for file in _movable(read_record(disk, root, number))]
 
 
 def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
@@ -694,7 +748,7 @@ def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
     files: list[StoredFile] = []
     if disk.exists(root.record(number)):
         with suppress(Damaged):  # then nothing was compressed or bundled and removed, or it cannot be found
-            record = _read_record(disk, root, number)
+            record = read_record(disk, root, number)
             files = [file for file in record.files if file.path == path or file.path.startswith(path + "/")]
     if any(file.kept != "raw" for file in files):
         kept = _unpacked(disk, root, number, files, path)
@@ -758,7 +812,7 @@ def finish_mark(disk: Disk, root: Root) -> dict[str, Any] | None:
     if not disk.exists(root.finished):
         return None
     try:
-        mark: dict[str, Any] = _or_damaged(root.finished, lambda: unseal(disk.read(root.finished)))
+        mark: dict[str, Any] = _or_damaged(root.finished, lambda: parse_mark(disk.read(root.finished)))
     except Damaged as error:
         raise DamagedError(
             f"{root.shown(root.finished)} is damaged ({error}), so it is not known whether this run was finished: "

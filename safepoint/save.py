@@ -29,7 +29,7 @@ from safepoint import codec
 from safepoint.disk import Disk, Place, SyncFailed
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest, Match
-from safepoint.record import Item, Record, Root, Taken, dump, label, seal, write_durably
+from safepoint.record import Item, Record, Root, Taken, dump, is_ours, label, seal, write_durably
 from safepoint.store import (
     How,
     ancestors,
@@ -167,6 +167,7 @@ def prepare(disk: Disk, root: Root, number: int) -> None:
     try:
         disk.mkdir(top)
     except FileExistsError:
+        is_ours(disk, top, kept)
         if set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept)):
             raise
     try:
@@ -233,7 +234,7 @@ def put_back(disk: Disk, root: Root, number: int, what: str, state: str = "set")
             # this may fail too, on a disk that has failed, is no reason to keep the files from the program.
             with contextlib.suppress(SyncFailed):
                 disk.sync_dir(root.path)
-        if disk.exists(kept):
+        if is_ours(disk, root.state(state, number), kept):  # behind a link are files of somebody else
             _move_missing(disk, kept, root.work)
         drop(disk, root, [number], state)
 
