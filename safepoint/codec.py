@@ -207,16 +207,18 @@ def pack(source: Any, sink: Any, level: int, size: int, threads: int = 1, tick: 
     return done
 
 
-def unpack(source: Any, sink: Any = None, tick: Tick | None = None) -> tuple[int, str]:
-    """Decompress the zstd frame in `source` into `sink` if there is one; size and checksum of what came out.
+def unpack(source: Any, size: int, sink: Any = None, tick: Tick | None = None) -> tuple[int, str]:
+    """Decompress the zstd frame in `source`, of `size` bytes, into `sink` if there is one; size and checksum of what
+    came out. At one byte more it ends: a small frame may hold terabytes.
 
     The caller compares these with what went in: a frame that was cut short need not raise.
     """
     import zstandard
 
     try:
-        with zstandard.ZstdDecompressor().stream_reader(source, closefd=False) as reader:
-            return copy(_Named(source.name, readinto=reader.readinto), sink, tick=tick, holes=True)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG)
+        with unpacker.stream_reader(source, closefd=False) as reader:
+            return copy(_Named(source.name, readinto=reader.readinto), sink, size + 1, tick=tick, holes=True)
     except zstandard.ZstdError as error:
         raise BadFrame(str(error)) from error
 

@@ -36,6 +36,7 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
 NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}  # a call of Linux
+NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EFBIG}  # what `read` says of what is none, or too large
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
 
@@ -45,6 +46,7 @@ NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT, NO_TIME = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOATIME", 0)
+LONGEST = 4 << 30  # bytes of a file that is read whole: a record of ten million files, each with 400 bytes there
 AT_ONCE = 8  # fsyncs in flight: the journal commits of a batch are shared, see docs/design.md
 
 Item = TypeVar("Item")
@@ -143,6 +145,10 @@ class Disk:
             self.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:
+            if error.errno != errno.ELOOP:  # a link to itself leads nowhere
+                raise
+            return False
         return True
 
     def stat_of(self, file: BinaryIO) -> os.stat_result:
@@ -183,9 +189,27 @@ class Disk:
                 _held.add(file)
             yield files
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, most: int = LONGEST) -> bytes:
+        """A whole file. One of more than `most` bytes is an error and not read, nor is what is no file: a device or a
+        fifo has no end, and of a hole the size alone would fill the memory."""
+        size = self._length(path)
+        if size > most:
+            raise OSError(errno.EFBIG, f"{size} bytes, and no more than {most} are read", path)
         with self.open(path) as file, naming(path):
             return file.read()
+
+    def tail(self, path: str, most: int) -> bytes:
+        """As `read`, no more than so many bytes at the end of a file of any size."""
+        begin = max(0, self._length(path) - most)
+        with self.open(path) as file, naming(path):
+            file.seek(begin)
+            return file.read()
+
+    def _length(self, path: str) -> int:
+        info = self.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EISDIR if stat.S_ISDIR(info.st_mode) else errno.ENXIO, "not a regular file", path)
+        return info.st_size
 
     def read_into(self, buffer: memoryview, path: str) -> tuple[int, os.stat_result]:
         """Read a file from its beginning, as far as there is room; how many bytes, and what it is like after that. For
@@ -217,9 +241,10 @@ class Disk:
             write_all(file, data)
 
     def append(self, path: str, data: bytes) -> None:
-        """Add to the end of a file, in one write; one that does not exist is an error."""
+        """Add to the end of a file, in one write; one that does not exist is an error, and so is a link or a fifo."""
         with naming(path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            flags = os.O_WRONLY | os.O_APPEND | NO_LINK | NO_WAIT | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(path, flags)
             try:
                 if os.write(descriptor, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # what a short write to a file means

@@ -66,11 +66,7 @@ class Ledger:
         """What must come before the first line of this life."""
         if not self._disk.exists(self._log):
             self._disk.write(self._log, b"")
-        with self._disk.open(self._log) as file:
-            if not file.seek(0, os.SEEK_END):
-                return b""
-            file.seek(-1, os.SEEK_END)
-            return b"" if file.read(1) == b"\n" else b"\n"
+        return b"" if self._disk.tail(self._log, 1) in (b"", b"\n") else b"\n"
 
     def place(self) -> tuple[str, int]:
         """File and line of the program's call that this is part of; none for the command line."""

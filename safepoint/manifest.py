@@ -23,7 +23,7 @@ import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import Any, NamedTuple
 
 from safepoint.errors import ManifestError, RefusedFileError
@@ -41,6 +41,8 @@ LEVELS = range(1, 23)  # of zstd
 LEDGER = ("off", "minimal", "modify", "full")
 EVERY = 10**9  # sets: more than any run has
 DEFAULT_LEVEL = 3
+
+LONGEST = 64 << 20  # bytes of a manifest: a million names
 
 Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
@@ -390,6 +392,10 @@ def read(directory: str) -> str:
     """The text of `.safepoint` in `directory`. Raises `ManifestError`."""
     path = os.path.join(directory, NAME)
     try:
+        info = os.stat(path)  # first: to open a fifo would wait for ever, and a device has no end
+        if info.st_size > LONGEST or not (S_ISREG(info.st_mode) or S_ISDIR(info.st_mode)):
+            what = f"{info.st_size} bytes, more than {LONGEST}" if S_ISREG(info.st_mode) else "not a regular file"
+            raise ManifestError(f"cannot read the manifest {path}: {what}")
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read().removeprefix("\ufeff")
     except FileNotFoundError:

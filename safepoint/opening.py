@@ -16,13 +16,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from safepoint import manifest, restore
-from safepoint.disk import NO_LOCKS, Disk, Place
+from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.ranks import LARGEST, Ranks, Serial, launcher
-from safepoint.record import FORMAT, LIVES, Life, Root, write_durably
+from safepoint.record import FORMAT, LIVES, NOTE, Life, Root, read_note, refuse_link, write_durably
 
 logger = logging.getLogger("safepoint")
 
@@ -86,12 +86,11 @@ class Opening:
         listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
         listed.owned_by(root.rank, root.ranks, saver)  # its faults before anything is made
         with self._reporting():
-            if disk.exists(root.format):
-                check_format(disk.read(root.format), root)
+            check_format(disk, root)
             self._lock(on_error)
             line = f"safepoint {FORMAT}\n".encode()
             # Also over an older one, before there is a set that an older library would take for one of its own.
-            if not disk.exists(root.format) or disk.read(root.format) != line:
+            if not disk.exists(root.format) or disk.read(root.format, NOTE) != line:
                 write_durably(disk, root.format, line)
             return root.work, disk.stat(root.work).st_ino, text
 
@@ -108,6 +107,7 @@ class Opening:
         """Make the side directory and our root if there is none, and take the lock."""
         disk, root = self.disk, self.root
         for directory in (root.side, root.path):
+            refuse_link(disk, directory)
             with contextlib.suppress(FileExistsError):
                 disk.mkdir(directory)
         try:
@@ -208,14 +208,18 @@ class Opening:
         return self.root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched")
 
 
+class Owner(NamedTuple):
+    """What owner.json holds."""
+
+    host: str
+    pid: int
+    since: float  # seconds since the epoch
+    command: str
+
+
 def read_owner(disk: Disk, root: Root) -> dict[str, Any] | None:
     """Who said last that the root is theirs: host, pid, since, command. It may be long dead: only the lock tells."""
-    try:
-        who = json.loads(disk.read(root.owner))
-        return {"host": str(who["host"]), "pid": int(who["pid"]), "since": float(who["since"]),
-                "command": str(who["command"])}  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return read_note(disk, root.owner, Owner)
 
 
 def write_owner(disk: Disk, root: Root, host: str) -> None:
@@ -233,7 +237,17 @@ def describe_owner(who: dict[str, Any] | None) -> str:
     return f"process {who['pid']} on {who['host']}, since {since} ({who['command']})"
 
 
-def check_format(text: bytes, root: Root) -> None:
+def check_format(disk: Disk, root: Root) -> None:
+    """Raise `FormatError` if what is there is none of ours, or newer. Nothing there is as good as ours."""
+    refuse_link(disk, root.side)
+    if not disk.exists(root.format):
+        return
+    try:
+        text = disk.read(root.format, NOTE)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        raise FormatError(f"{root.format} does not name a format: {error.strerror}; nothing was changed") from error
     word, _, number = text.decode(errors="replace").rstrip("\n").partition(" ")
     if word != "safepoint" or not (number.isdecimal() and 0 < len(number) < 9 and int(number)):
         raise FormatError(f"{root.format} does not name a format: is {root.side} a side directory of safepoint?")

@@ -12,23 +12,28 @@
 
 `save` moves a set to the right and down, `restore.verify` is the executable twin of this table: it says of each set
 what it is. All small files are sealed: JSON whose first line carries the xxh3-128 of the lines between it and the last.
+What is under a good seal may be written by anybody, so `rows_of` looks at every value before it is used.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import json
+import math
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from stat import S_ISDIR, S_ISLNK
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from safepoint.codec import checksum
 from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.manifest import NAME, SIDE, of_each
+from safepoint.manifest import LEVELS, NAME, SIDE, of_each
 
 FORMAT = 2  # 1 knew no lives: two sets of the same number were taken for one
 NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
@@ -36,6 +41,17 @@ LIVES = 1 << 22  # more than can be; what says so is none of ours
 _ROOT = re.compile(r"rank-(\d{5,})")
 _APART = re.compile(r"log-(\d{5,})\.jsonl")
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,12})")
+NOTE = 16 << 20  # bytes of a small file that does not grow with the number of files: a command line may have 2 MB
+LAST, RANKS, AGES = 10**12 - 1, 1 << 22, 1 << 40  # the highest number of a set, and of ranks; seconds since the epoch
+PATH = 4096  # bytes of a path, as Linux has them at most
+# What a number may be, by the name of its field: else it could not be a time, a mode or a name. All others: 63 bits.
+WHOLE = 0, (1 << 63) - 1
+RANGES: dict[str, tuple[float, float]] = {
+    "number": (0, LAST), "set": (0, LAST), "step": (-math.inf, math.inf), "rank": (0, RANKS), "ranks": (1, RANKS),
+    "saver": (0, RANKS), "time": (-AGES, AGES), "committed": (-AGES, AGES), "since": (-AGES, AGES),
+    "until": (-AGES, AGES), "mode": (0, 0o177777), "mtime_ns": (-(1 << 63), (1 << 63) - 1), "inode": (0, (1 << 64) - 1),
+    "compress": (LEVELS[0], LEVELS[-1]), "life": (0, LIVES - 1),
+}  # fmt: skip
 
 
 @dataclass
@@ -64,6 +80,8 @@ class Root:
         )
 
     def state(self, state: str, number: int) -> str:
+        if number > LAST:
+            raise FormatError(f"{self.path} cannot have a set with number {number}: no later start would find it")
         return f"{self.path}/{state}-{number:08d}"
 
     def set(self, number: int) -> str:
@@ -80,7 +98,10 @@ class Root:
         return f"{self.set(number)}/files/{path}" if path else f"{self.set(number)}/files"
 
     def packed(self, number: int, path: str) -> str:
-        return f"{self.set(number)}/packed/{path}.zst"
+        return f"{self.packed_in(number)}/{path}.zst"
+
+    def packed_in(self, number: int) -> str:
+        return f"{self.set(number)}/packed"
 
     def bundle(self, number: int) -> str:
         return os.path.join(self.set(number), "bundle.tar")
@@ -99,7 +120,7 @@ class Root:
 
     def numbers(self, disk: Disk, state: str) -> list[int]:
         """The numbers of the sets in this state ("set", "failed", "gone"), ascending."""
-        if not disk.exists(self.path):
+        if not is_ours(disk, self.path):
             return []
         matches = map(_STATES.fullmatch, disk.listdir(self.path))
         return sorted(int(match[2]) for match in matches if match and match[1] == state)
@@ -140,8 +161,11 @@ class Root:
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
     known = {name + new for name in ("FORMAT", "finished.json", "halt.json") for new in ("", ".new")}
-    names = disk.listdir(os.path.join(work, SIDE))
+    refuse_link(disk, side := os.path.join(work, SIDE))
+    names = disk.listdir(side)
     matches = {name: _ROOT.fullmatch(name) for name in names}
+    for name in filter(matches.get, names):
+        refuse_link(disk, os.path.join(side, name))
     found = sorted(int(match[1]) for match in matches.values() if match)
     unknown = [name for name in names if name not in known and not matches[name] and not _APART.fullmatch(name)]
     return [Root(work, rank) for rank in found], unknown
@@ -153,13 +177,39 @@ def logs(disk: Disk, side: str) -> dict[int, str]:
     for name in disk.listdir(side):
         if match := _APART.fullmatch(name):
             found[int(match[1])] = os.path.join(side, name)
-        elif (match := _ROOT.fullmatch(name)) and disk.exists(path := os.path.join(side, name, "log.jsonl")):
-            found[int(match[1])] = path
+        elif match := _ROOT.fullmatch(name):
+            refuse_link(disk, os.path.join(side, name))
+            if disk.exists(path := os.path.join(side, name, "log.jsonl")):
+                found[int(match[1])] = path
     return found
 
 
+def is_ours(disk: Disk, *ways: str) -> bool:
+    """Whether these are there, one below the other, and directories. Raises `OSError` for anything else under such a
+    name: through a symbolic link files would be read, moved and deleted that are none of ours."""
+    for way in ways:
+        try:
+            mode = disk.stat(way).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if S_ISLNK(mode):
+            raise OSError(errno.ELOOP, "a symbolic link, which is not followed here", way)
+        if not S_ISDIR(mode):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), way)
+    return True
+
+
+def refuse_link(disk: Disk, path: str) -> None:
+    """Raise `FormatError` if the side directory, or a root in it, is something else."""
+    try:
+        is_ours(disk, path)
+    except OSError as error:
+        text = f"{path}: {error.strerror}: safepoint needs a directory of its own there; nothing was changed"
+        raise FormatError(text, error.errno) from error
+
+
 class Unsealed(Exception):
-    """The file is not what was written: cut short, or changed since."""
+    """The file is not what was written: cut short, changed since, or of another content than it should have."""
 
 
 def seal(content: dict[str, Any]) -> bytes:
@@ -174,9 +224,22 @@ def unseal(data: bytes) -> dict[str, Any]:
     body = rest[:-2]
     if rest[-2:] != b"}\n" or first != f'{{"xxh3_128": "{checksum(body)}", "content":'.encode():
         raise Unsealed("its own checksum differs")
-    content: dict[str, Any] = json.loads(body)
-    if content.get("format", 0) > FORMAT:
+    content = loaded(body)
+    if type(content.get("format")) is not int or content["format"] < 1:
+        raise Unsealed("it does not name its format")
+    if content["format"] > FORMAT:
         raise FormatError(f"written by a newer safepoint, in format {content['format']}; this one knows {FORMAT}")
+    return content
+
+
+def loaded(data: bytes) -> dict[str, Any]:
+    """A JSON object. Raises `Unsealed` if these bytes are none."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits too, and lists in lists in lists
+        raise Unsealed("it is no JSON that can be read") from error
+    if not isinstance(content, dict):
+        raise Unsealed("it has no fields")
     return content
 
 
@@ -302,30 +365,179 @@ def dump(what: Taken | Record) -> bytes:
     return seal({**what._asdict(), "columns": columns})
 
 
+class Final(NamedTuple):
+    """A file of the finish mark."""
+
+    path: str
+    kind: str
+    size: int
+    checksum: str
+
+
+class Mark(NamedTuple):
+    """The finish mark."""
+
+    number: int
+    step: int | None
+    time: float
+    version: str
+    ranks: int
+    files: tuple[Final, ...]
+    life: int = 0
+    history: str = ""
+
+
+class Initial(NamedTuple):
+    """A file that was there at the first start."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+    directory: bool = False  # nothing is said of directories in format 1
+
+
+class Baseline(NamedTuple):
+    """What the first start found."""
+
+    ranks: int
+    saver: int | None
+    patterns: tuple[str, ...]
+    files: tuple[Initial, ...]
+
+
+_IN_A_SET = {"file", "append", "tree", "dir", "link"}
+_WORDS = {
+    (Item, "kind"): {"move", "copy", "append"}, (StoredFile, "kind"): _IN_A_SET, (Final, "kind"): _IN_A_SET,
+    (StoredFile, "kept"): {"raw", "zst", "tar"},
+}  # fmt: skip
+
+
 def parse_taken(data: bytes) -> Taken:
-    return Taken(**_rows(unseal(data), Item))
+    return _parsed(Taken, Item, unseal(data))  # type: ignore[no-any-return]
 
 
 def parse_record(data: bytes) -> Record:
-    return Record(**_rows(unseal(data), StoredFile))
+    return _parsed(Record, StoredFile, unseal(data))  # type: ignore[no-any-return]
 
 
-def _rows(content: dict[str, Any], row_type: type[Any]) -> dict[str, Any]:
+def parse_mark(data: bytes) -> dict[str, Any]:
+    return _with_objects(Mark, Final, unseal(data))
+
+
+def parse_baseline(data: bytes) -> dict[str, Any]:
+    return _with_objects(Baseline, Initial, unseal(data))
+
+
+def read_note(disk: Disk, path: str, kind: type[Any]) -> dict[str, Any] | None:
+    """The fields of a small file without a seal, that nothing depends on; None if it cannot be read."""
+    try:
+        return checked(kind, loaded(disk.read(path, NOTE)))._asdict()  # type: ignore[no-any-return]
+    except (OSError, Unsealed):
+        return None
+
+
+def checked(kind: type[Any], content: Mapping[str, Any]) -> Any:
+    """A NamedTuple of this kind from its fields by name; as `rows_of`."""
+    return rows_of(kind, list(content), [list(content.values())])[0]
+
+
+def rows_of(kind: type[Any], names: Sequence[Any], rows: Any) -> list[Any]:
+    """NamedTuples of this kind, from rows with these columns; a column that is not known is left out, and one that is
+    missing has its default. Raises `Unsealed` unless every value is one that its field may have."""
+    if not all(type(name) is str for name in names) or len(set(names)) < len(names):
+        raise Unsealed("its columns are not names")
+    if type(rows) is not list or not all(type(row) is list and len(row) == len(names) for row in rows):
+        raise Unsealed("its rows are not as long as its columns say")
+    columns = []
+    for name, types in types_of(kind).items():  # type: ignore[arg-type]
+        if name in names:
+            at = names.index(name)
+            column = [row[at] for row in rows]
+            if not _may_be(name, types, _WORDS.get((kind, name)), column):
+                raise Unsealed(f"{name} is something else")
+        elif name in kind._field_defaults:
+            column = [kind._field_defaults[name]] * len(rows)
+        else:
+            raise Unsealed(f"it lacks {name}")
+        columns.append(column)
+    return list(map(kind._make, zip(*columns, strict=True)))
+
+
+@functools.cache
+def types_of(kind: type[Any]) -> dict[str, set[type]]:
+    """Which types JSON gives to each field of a NamedTuple."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        options = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
+        types = {list if get_origin(each) is tuple else each for each in options}
+        found[name] = types | {int} if float in types else types
+    return found
+
+
+def _may_be(name: str, types: set[type], words: set[str] | None, values: list[Any]) -> bool:
+    """Whether a field of this name and of these types may have each of these values."""
+    low, high = RANGES.get(name, WHOLE)
+    texts = [value for value in values if type(value) is str]
+    texts += [text for value in values if name == "patterns" and type(value) is list for text in value]
+    numbers = (value for value in values if type(value) in (int, float))
+    if not ({*map(type, values)} <= types and {*map(type, texts)} <= {str} and all(low <= n <= high for n in numbers)):
+        return False
+    try:  # what has no bytes names no file, and is shown nowhere
+        return b"\0" not in os.fsencode("".join(texts)) and (words is None or words.issuperset(texts))
+    except UnicodeEncodeError:
+        return False
+
+
+def _parsed(kind: type[Any], row_kind: type[Any], content: dict[str, Any]) -> Any:
     """The fields of a sealed file. It may come from elsewhere: what it names must lie in W."""
-    del content["format"]
-    columns = content.pop("columns")
-    content["files"] = tuple(row_type(**dict(zip(columns, row, strict=True))) for row in content["files"])
-    if not 0 <= content.get("life", 0) < LIVES or len(content.get("history", "")) > 16:
-        raise Unsealed(f"it is of life {content.get('life')} and history {content.get('history')}, which cannot be")
-    links = {file.path for file in content["files"] if getattr(file, "target", "")}
-    for file in content["files"]:
-        way = posixpath.join(posixpath.dirname(file.path), getattr(file, "target", ""))
+    columns = content.get("columns")
+    whole = checked(kind, content)
+    files = rows_of(row_kind, columns if type(columns) is list else [None], whole.files)
+    _check_paths(files)
+    if not re.fullmatch("([0-3][0-9a-f]{15})?", getattr(whole, "history", "")):
+        raise Unsealed("its history is none")
+    if "patterns" in kind._fields:
+        whole = whole._replace(patterns=tuple(whole.patterns))
+        try:
+            any(map(of_each, whole.patterns))
+        except ValueError as error:
+            raise Unsealed(f"its patterns cannot be read: {error}") from error
+    return whole._replace(files=tuple(files))
+
+
+def _with_objects(kind: type[Any], row_kind: type[Any], content: dict[str, Any]) -> dict[str, Any]:
+    """The content itself, checked in the same way: here the rows are objects."""
+    rows, names = content.get("files"), list(row_kind._fields)
+    if type(rows) is not list or not all(type(row) is dict for row in rows):
+        raise Unsealed("its rows are not objects")
+    rows = [[row.get(name, row_kind._field_defaults.get(name)) for name in names] for row in rows]
+    _parsed(kind, row_kind, {**content, "columns": names, "files": rows})
+    return content
+
+
+def _check_paths(files: Sequence[Any]) -> None:
+    """Raise `Unsealed` unless these are different files of the program's directory, each named in the shortest way."""
+    paths = {file.path for file in files}
+    if len(paths) < len(files):
+        raise Unsealed("it names a file twice")
+    # What is no directory has nothing below it. (A baseline does not say which these are.)
+    leaves = {file.path for file in files if hasattr(file, "kind") and not _is_directory(file)}
+    for file in files:
+        target = getattr(file, "target", "")
+        no_link = hasattr(file, "target") and (file.kind == "link") != bool(target)
+        if no_link or max(len(file.path), len(target)) > PATH:
+            raise Unsealed(f"it names {file.path[:100]} as what it cannot be")
+        way = posixpath.join(posixpath.dirname(file.path), target)
         for path in (file.path, posixpath.normpath(way)):
             if path.startswith(("/", "../")) or path == ".." or path.split("/")[0] in (SIDE, NAME):
                 raise Unsealed(f"it names {path}, which is not a file of the program's directory")
-        if posixpath.normpath(file.path) != file.path or links.intersection(_above(file.path)):
+        if posixpath.normpath(file.path) != file.path or file.path == "." or not leaves.isdisjoint(_above(file.path)):
             raise Unsealed(f"it names {file.path} by a detour")
-    return content
+
+
+def _is_directory(file: Any) -> bool:
+    return bool(file.kind in ("tree", "dir") or getattr(file, "tree", False))
 
 
 def _above(path: str) -> Iterator[str]:

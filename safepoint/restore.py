@@ -20,14 +20,14 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeVar
 
 from safepoint import codec, save, store
-from safepoint.disk import NO_ROOM, Disk, Place
+from safepoint.disk import NO_FILE, NO_ROOM, Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.interrupts import end_if_asked
 from safepoint.manifest import Manifest
@@ -38,22 +38,26 @@ from safepoint.record import (
     StoredFile,
     Taken,
     Unsealed,
+    is_ours,
     key,
     life_of,
+    parse_baseline,
+    parse_mark,
     parse_record,
     parse_taken,
     seal,
-    unseal,
     write_durably,
 )
 from safepoint.store import How
 
 # What reading a damaged set says. Anything else (no permission, no descriptors) is mended by the user, and no reason to
 # fall back to an older set.
-_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO)}
+_DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), *NO_FILE}
+_NO_WAY = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}  # what a name says that leads nowhere in a set
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
 Result = TypeVar("Result")
+Sealed = TypeVar("Sealed", Record, Taken)
 BY_HAND = (
     "To go on bring back what is missing (of a file that only grows its first bytes, which may have got another name), "
     "or take the other files of a set by hand: docs/format.md"
@@ -103,11 +107,12 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
     numbers = sets_after(disk, root, finished)
     reasons = {}
     for number in numbers:
-        with suppress(Unsealed, OSError):  # settle says what is wrong with it
+        with suppress(Damaged, OSError):  # settle says what is wrong with it
+            refuse_links(disk, root, number)
             if disk.exists(root.record(number)):
-                reasons[number] = _foreign(root, parse_record(disk.read(root.record(number))))
+                reasons[number] = _foreign(root, read_record(disk, root, number))
             elif not _only_prepared(disk, root, number):
-                reasons[number] = _foreign(root, parse_taken(disk.read(root.taken(number))))
+                reasons[number] = _foreign(root, read_taken(disk, root, number))
     if reasons and (newest := reasons[max(reasons)]):
         raise UsageError(f"{newest}; nothing was changed")
     look = (alone or not numbers) and root.rank == (root.saver or 0)
@@ -216,10 +221,8 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
     candidates: list[Candidate] = []
     life = life_of(after)  # in one root numbers grow from life to life
     for number in root.numbers(disk, "set"):
-        record, reason = None, "it was never committed"
-        if disk.exists(root.record(number)):
-            record, reason = _judged(disk, root, number)
-        elif _only_prepared(disk, root, number):
+        record, reason = _judged(disk, root, number)
+        if not record and not reason:
             continue
         what = record or _try_taken(disk, root.set(number))
         life = what.life if what else life
@@ -229,16 +232,21 @@ def survey(disk: Disk, root: Root, after: int = 0) -> list[Candidate]:
 
 
 def _judged(disk: Disk, root: Root, number: int) -> tuple[Record | None, str]:
-    """The record of a set, if it can be read; and what is wrong with the set, as far as names and sizes tell."""
+    """The record of a set, if it can be read; and what is wrong with the set, as far as names and sizes tell. Neither,
+    if the set was only prepared."""
     record = None
     try:
-        found = _read_record(disk, root, number)
-        if found.number != number:
-            raise Damaged(f"record.json is that of set {found.number}")
-        record = found
+        refuse_links(disk, root, number)
+        if not disk.exists(root.record(number)):
+            return None, "" if _only_prepared(disk, root, number) else "it was never committed"
+        record = read_record(disk, root, number)
         _check_sizes(disk, root, record)
     except Damaged as error:
         return record, str(error)
+    except OSError as error:
+        if error.errno not in _NO_WAY:
+            raise
+        return record, f"{root.shown(error.filename)}: {error.strerror}"
     return record, ""
 
 
@@ -254,9 +262,42 @@ def sets_after(disk: Disk, root: Root, finished: int, state: str = "set") -> lis
 def _try_taken(disk: Disk, top: str) -> Taken | None:
     """What `hide` wrote down in the set below `top`, if that can be read."""
     path = f"{top}/taken.json"
-    with suppress(Damaged):
+    with suppress(Damaged, OSError):
+        is_ours(disk, top)
         return _or_damaged(path, lambda: parse_taken(disk.read(path)))  # type: ignore[no-any-return]
     return None
+
+
+def refuse_links(disk: Disk, root: Root, number: int, paths: Iterable[str] = ()) -> None:
+    """Raise `Damaged` if the way to one of these files of a set leads over a symbolic link: what is behind it is none
+    of ours, so it must be neither moved nor deleted."""
+    inner = store.ancestors({os.path.dirname(path) for path in paths})
+    try:
+        is_ours(disk, root.set(number))
+        for top in (root.stored(number, ""), root.packed_in(number)):
+            for name in ("", *inner):
+                is_ours(disk, os.path.join(top, name))
+    except OSError as error:
+        if error.errno not in _NO_WAY:
+            raise
+        raise Damaged(f"{root.shown(error.filename)}: {error.strerror}") from error
+
+
+def read_record(disk: Disk, root: Root, number: int, new: str = "") -> Record:
+    """The record of a set. Raises `Damaged` if it is not what was written there."""
+    return _read(disk, root.record(number) + new, number, parse_record)
+
+
+def read_taken(disk: Disk, root: Root, number: int) -> Taken:
+    """What `hide` wrote down of a set. Raises `Damaged` if it is not what was written there."""
+    return _read(disk, root.taken(number), number, parse_taken)
+
+
+def _read(disk: Disk, path: str, number: int, parse: Callable[[bytes], Sealed]) -> Sealed:
+    what: Sealed = _or_damaged(path, lambda: parse(disk.read(path)))
+    if what.number != number:
+        raise Damaged(f"{os.path.basename(path)} is that of set {what.number}")
+    return what
 
 
 def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
@@ -267,6 +308,7 @@ def _only_prepared(disk: Disk, root: Root, number: int) -> bool:
 def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
     """What a look at the names tells. Directories and links need not be there: the record has all of them."""
     bundled = 0
+    refuse_links(disk, root, record.number, (file.path for file in record.files if file.kind == "file"))
     for file in record.files:
         if (
             file.kind != "file"
@@ -307,8 +349,9 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
 
     Without `read` the checksums are not tried: then a reason may be wrong, if there is a record without its name.
     """
-    path = root.taken(number)
-    taken: Taken = _or_damaged(path, lambda: parse_taken(disk.read(path)))
+    refuse_links(disk, root, number)
+    taken = read_taken(disk, root, number)
+    refuse_links(disk, root, number, (item.path for item in taken.files))
     if read and _by_checksums(disk, root, number):
         return taken, True
     if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
@@ -320,9 +363,9 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
 
 def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
     """Whether the saver had got as far as the checksums, and they hold for what is there."""
-    path = root.record(number) + ".new"
     try:
-        record = _or_damaged(path, lambda: parse_record(disk.read(path)))
+        record = read_record(disk, root, number, ".new")
+        refuse_links(disk, root, number, (file.path for file in record.files))
         for file in record.files:
             if file.has_bytes:
                 raw = file._replace(kept="raw", stored_size=file.size)
@@ -413,7 +456,7 @@ def in_place(disk: Disk, root: Root, manifest: Manifest) -> dict[str, os.stat_re
 
 def read_baseline(disk: Disk, root: Root) -> dict[str, Any]:
     try:
-        return _or_damaged(root.baseline, lambda: unseal(disk.read(root.baseline)))  # type: ignore[no-any-return]
+        return _or_damaged(root.baseline, lambda: parse_baseline(disk.read(root.baseline)))  # type: ignore[no-any-return]
     except Damaged as error:
         raise DamagedError(
             f"{root.shown(root.baseline)} is damaged ({error}), so torn first files cannot be told from initial ones: "
@@ -608,6 +651,7 @@ def keep_prefixes(disk: Disk, root: Root, record: Record, at_most: int) -> list[
             disk.dress(new, file.mode, file.mtime_ns)
             # The bytes before the name: else a power cut leaves a copy that is taken for whole, and is empty.
             disk.sync_files([new])
+            is_ours(disk, *_ways_to_prefix(root, number, file))
             store.make_parents(disk, target, root.set(number))
             # By a rename: else a kill in the middle of copying leaves half of it, and the next restore makes none.
             disk.rename(new, target)
@@ -651,9 +695,22 @@ def prefixes_kept(disk: Disk, root: Root, number: int, file: StoredFile) -> Iter
     sets, of which what it needs may be the beginning."""
     sets = [(state, n) for state in ("set", "failed") for n in root.numbers(disk, state)]
     for state, n in sorted(sets, key=lambda each: each != ("set", number)):
-        path = root.prefix(n, file.path, state)
-        if disk.exists(path) and disk.stat(path).st_size >= file.size:
+        path, ways = root.prefix(n, file.path, state), _ways_to_prefix(root, n, file, state)
+        if _is_there(disk, *ways) and disk.exists(path) and disk.stat(path).st_size >= file.size:
             yield path
+
+
+def _is_there(disk: Disk, *ways: str) -> bool:
+    """Whether these directories lead to a copy; over a symbolic link none does."""
+    with suppress(OSError):
+        return is_ours(disk, *ways)
+    return False
+
+
+def _ways_to_prefix(root: Root, number: int, file: StoredFile, state: str = "set") -> list[str]:
+    """The directories down to the copy of the beginning of an append file."""
+    top = root.prefix(number, "", state).rstrip("/")
+    return [top, *(f"{top}/{way}" for way in store.ancestors({os.path.dirname(file.path)}))]
 
 
 def begun_anew(disk: Disk, root: Root, number: int, file: StoredFile) -> bool:
@@ -759,6 +816,9 @@ def _read_out(
 
     def read() -> tuple[int, str]:
         with disk.open(path) as source:
+            size = disk.stat_of(source).st_size
+            if file.kept == "raw" and file.kind == "file" and size != file.size:
+                return size, ""  # not a byte of it is read: it may be without end
             if not target:
                 return through(source, None)
             with disk.create(target) as sink:
@@ -773,7 +833,7 @@ def _read_out(
 
     def through(source: Any, sink: Any) -> tuple[int, str]:
         if file.kept == "zst":
-            return codec.unpack(source, sink, tick)
+            return codec.unpack(source, file.size, sink, tick)
         if file.kept == "tar":
             source.seek(file.offset)
         if file.kept == "tar" or grows:
@@ -785,6 +845,8 @@ def _read_out(
 
 
 def _compare(file: StoredFile, size: int, checksum: str) -> None:
+    if size > file.size and file.kept == "zst":
+        raise Damaged(f"{file.path} has more than {file.size} bytes")
     if size != file.size:
         raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
     if checksum != file.checksum:
@@ -892,17 +954,21 @@ def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns
 
 def _moved_into(disk: Disk, root: Root, number: int) -> list[str]:
     """What a set took out of W, by its list, or, if that is damaged, by its record."""
-    with suppress(Damaged):
-        taken = _or_damaged(root.taken(number), lambda: parse_taken(disk.read(root.taken(number))))
-        return [item.path for item in taken.files if item.kind == "move"]
-    with suppress(Damaged):
-        return [file.path for file in _movable(_read_record(disk, root, number))]
+    for read in (_moved_by_list, _moved_by_record):
+        with suppress(Damaged):
+            refuse_links(disk, root, number)
+            paths = read(disk, root, number)
+            refuse_links(disk, root, number, paths)
+            return paths
     return []
 
 
-def _read_record(disk: Disk, root: Root, number: int) -> Record:
-    path = root.record(number)
-    return _or_damaged(path, lambda: parse_record(disk.read(path)))  # type: ignore[no-any-return]
+def _moved_by_list(disk: Disk, root: Root, number: int) -> list[str]:
+    return [item.path for item in read_taken(disk, root, number).files if item.kind == "move"]
+
+
+def _moved_by_record(disk: Disk, root: Root, number: int) -> list[str]:
+    return [file.path for file in _movable(read_record(disk, root, number))]
 
 
 def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
@@ -913,7 +979,7 @@ def _take_out(disk: Disk, root: Root, number: int, path: str) -> None:
     files: list[StoredFile] = []
     if disk.exists(root.record(number)):
         with suppress(Damaged):  # then nothing was compressed or bundled and removed, or it cannot be found
-            record = _read_record(disk, root, number)
+            record = read_record(disk, root, number)
             files = [file for file in record.files if file.path == path or file.path.startswith(path + "/")]
     if any(file.kept != "raw" for file in files):
         kept = _unpacked(disk, root, number, files, path)
@@ -977,7 +1043,7 @@ def finish_mark(disk: Disk, root: Root) -> dict[str, Any] | None:
     if not disk.exists(root.finished):
         return None
     try:
-        mark: dict[str, Any] = _or_damaged(root.finished, lambda: unseal(disk.read(root.finished)))
+        mark: dict[str, Any] = _or_damaged(root.finished, lambda: parse_mark(disk.read(root.finished)))
     except Damaged as error:
         raise DamagedError(
             f"{root.shown(root.finished)} is damaged ({error}), so it is not known whether this run was finished: "

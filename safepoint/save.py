@@ -37,6 +37,7 @@ from safepoint.record import (
     Taken,
     Unsealed,
     dump,
+    is_ours,
     label,
     parse_taken,
     seal,
@@ -193,6 +194,7 @@ def prepare(disk: Disk, root: Root, number: int) -> None:
     try:
         disk.mkdir(top)
     except FileExistsError:
+        is_ours(disk, top, kept)
         if set(disk.listdir(top)) - {"files"} or (disk.exists(kept) and disk.listdir(kept)):
             raise
     try:
@@ -265,7 +267,7 @@ def put_back(
             # this may fail too, on a disk that has failed, is no reason to keep the files from the program.
             with contextlib.suppress(SyncFailed):
                 disk.sync_dir(root.path)
-        if disk.exists(kept):
+        if is_ours(disk, root.state(state, number), kept):  # behind a link are files of somebody else
             aside = _move_back(disk, root, kept, "", _snapshots(disk, root.state(state, number)), initial)
         drop(disk, root, [number], state)
     if not aside:
@@ -325,9 +327,13 @@ def _is_initial(row: tuple[int, int] | None, info: os.stat_result) -> bool:
 
 def set_aside(disk: Disk, root: Root, path: str, full: str = "") -> None:
     """Move a file or directory of W, or what is at `full`, to `discarded/`, beside what may be there under its name."""
+    if disk.exists(root.discarded) and not stat.S_ISDIR(disk.stat(root.discarded).st_mode):
+        disk.remove(root.discarded)  # a link: W's files must not leave through it
     if not disk.exists(root.discarded):
         disk.mkdir(root.discarded)
     target = os.path.join(root.discarded, path)
+    # An earlier restore that was killed may have put a link there.
+    is_ours(disk, *(os.path.join(root.discarded, way) for way in ancestors({os.path.dirname(path)})))
     make_parents(disk, target, root.discarded)
     name, n = target, 0
     while disk.exists(name):

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from safepoint.disk import Disk
 from safepoint.errors import UsageError
-from safepoint.record import Root, write_durably
+from safepoint.record import Root, read_note, write_durably
 from safepoint.times import duration, moment, shown
 
 logger = logging.getLogger("safepoint")
@@ -237,17 +237,18 @@ def halt(disk: Disk, root: Root, runs: list[dict[str, Any]], *, until: float | N
     write_durably(disk, root.halt, json.dumps(content).encode() + b"\n")
 
 
+class Asked(NamedTuple):
+    """What halt.json holds."""
+
+    time: float
+    runs: tuple[Any, ...]
+    until: float | None
+    steps: int | None
+
+
 def halted(disk: Disk, root: Root) -> dict[str, Any] | None:
     """What was asked; None: nothing, or nothing that can be read."""
-    try:
-        found = json.loads(disk.read(root.halt))
-        until, steps = found["until"], found["steps"]
-        return {
-            "time": float(found["time"]), "runs": [list(run) for run in found["runs"]],
-            "until": None if until is None else float(until), "steps": None if steps is None else int(steps),
-        }  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return read_note(disk, root.halt, Asked)
 
 
 def _who(owner: Mapping[str, Any]) -> list[Any]:

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
 from safepoint.errors import DamagedError, RefusedFileError, SaveError
-from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
+from safepoint.record import Item, Record, Root, StoredFile, Taken, Unsealed, dump, rows_of
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
 OPEN = 64  # files that are open at once, each for its flush and its checksum together
@@ -63,6 +63,14 @@ class How:
                     f"{item.path}: its fsync failed before, so parts of it may not be on the disk, though they can be "
                     f"read: go back to the last set with restore(), or write it under a new name and rename that"
                 )
+
+
+class Lost(NamedTuple):
+    """Rule (4), of one file."""
+
+    path: str
+    inode: int
+    mtime_ns: int | None
 
 
 class Content(NamedTuple):
@@ -430,8 +438,9 @@ def read_lost(disk: Disk, root: Root) -> dict[str, tuple[int, int | None]]:
     if not disk.exists(root.lost):
         return {}
     try:
-        return {str(path): (int(row[0]), row[1]) for path, row in json.loads(disk.read(root.lost)).items()}
-    except (ValueError, TypeError, AttributeError, IndexError):  # torn: it cannot be said of which files
+        rows = [[path, *row] for path, row in json.loads(disk.read(root.lost)).items()]
+        return {row.path: (row.inode, row.mtime_ns) for row in rows_of(Lost, Lost._fields, rows)}
+    except (ValueError, TypeError, AttributeError, RecursionError, Unsealed):  # torn: it cannot be said of which files
         raise DamagedError(f"{root.shown(root.lost)} is torn: call restore first") from None
 
 

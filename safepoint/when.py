@@ -142,10 +142,7 @@ def _read(disk: Disk, root: Root, noted: bool) -> Past:
     try:
         if not disk.exists(root.log):
             return Past()
-        with disk.open(root.log) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - LONGEST_LOG))
-            return past(file.read(), present=noted)
+        return past(disk.tail(root.log, LONGEST_LOG), present=noted)
     except Exception as error:
         logger.warning("cannot read %s (%s): nothing is known of earlier failures", root.shown(root.log), error)
         return Past()

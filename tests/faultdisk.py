@@ -69,8 +69,8 @@ class FaultDisk(Disk):
 
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
-        from_then_on: bool = False, boot: str = "boot", mount: str = "mount", inodes: dict[int, int] | None = None,
-        before: FaultDisk | None = None,
+        from_then_on: bool = False, boot: str = "boot", mount: str | None = "mount",
+        inodes: dict[int, int] | None = None, before: FaultDisk | None = None,
     ) -> None:  # fmt: skip
         self.directory = os.path.realpath(directory)
         self.kill_at, self.fail_at, self.error = kill_at, fail_at, error

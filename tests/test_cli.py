@@ -374,7 +374,9 @@ def test_a_record_of_a_newer_format_is_refused_with_12(work: Path) -> None:
     assert result.exit_code == 12 and "newer" in result.stderr
 
 
-@pytest.mark.parametrize("life", [Life(2, "2f6a91c04d8e37b5"), Life(1, "ab")], ids=["another life", "another half"])
+@pytest.mark.parametrize(
+    "life", [Life(2, "2f6a91c04d8e37b5"), Life(1, "00000000000000ab")], ids=["another life", "another half"]
+)
 def test_a_rank_whose_root_is_of_another_history_is_passed_over_by_every_command(tmp_path: Path, life: Life) -> None:
     """G1, G5: one root came back from a backup, with a set of the same number and step."""
     document.make(str(tmp_path), 2, 2)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import xxhash
+import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def packed(data: bytes, level: int = 3, announced: int | None = None) -> bytes:
 
 def unpacked(frame: bytes) -> tuple[bytes, tuple[int, str]]:
     sink = Bytes()
-    done = unpack(Bytes(frame), sink)
+    done = unpack(Bytes(frame), MIB << 10, sink)
     return sink.getvalue(), done
 
 
@@ -64,10 +65,10 @@ def test_only_a_hole_at_the_end_needs_a_truncate(data: bytes) -> None:
         def truncate(self, size: int | None = None) -> int:
             raise AssertionError("truncated")
 
-    unpack(Bytes(packed(data)), Sink())
+    unpack(Bytes(packed(data)), len(data), Sink())
     copy_sparse(Bytes(data), Sink(), len(data), [(0, len(data))])
     with pytest.raises(AssertionError, match="truncated"):
-        unpack(Bytes(packed(data + bytes(MIB))), Sink())
+        unpack(Bytes(packed(data + bytes(MIB))), len(data) + MIB, Sink())
     with pytest.raises(AssertionError, match="truncated"):
         copy_sparse(Bytes(data + bytes(MIB)), Sink(), len(data) + MIB, [(0, len(data))])
 
@@ -173,7 +174,23 @@ def test_what_is_packed_comes_out_again(block: bytes, level: int, times: int) ->
 @pytest.mark.parametrize("of", ["noise", "zeros"])
 def test_packing_has_no_trouble_at_the_edges_of_blocks(size: int, of: str) -> None:
     data = noise(size) if of == "noise" else bytes(size)
-    assert unpack(Bytes(packed(data))) == (size, checksum(data))
+    assert unpack(Bytes(packed(data)), size) == (size, checksum(data))
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, 3 * MIB])
+def test_no_more_is_unpacked_than_one_byte_too_many(size: int) -> None:
+    """G6: a frame of some kB may hold terabytes: what tells that it is another is there after one byte more."""
+    frame, sink = packed(b"x" * (size + 64 * MIB)), Bytes()
+    assert unpack(Bytes(frame), size, sink)[0] == unpack(Bytes(frame), size)[0] == len(sink.getvalue()) == size + 1
+
+
+def test_a_frame_that_needs_much_memory_is_refused() -> None:
+    """docs/format.md: a window of 4 MiB is the largest; the header of a frame may ask for gigabytes."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=27)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    frame = packer.compress(b"x" * 10) + packer.flush()
+    with pytest.raises(BadFrame, match="memory"):
+        unpack(Bytes(frame), 10)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, MIB + 1])

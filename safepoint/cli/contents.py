@@ -96,7 +96,7 @@ def compare(path_a: str, path_b: str, name: str, rtol: float = 0.0, atol: float 
             {"npy": _npy, "npz": _npz, "hdf5": _hdf5, "text": _text}[kind](path_a, path_b, tally)
         except ModuleNotFoundError as error:
             return _bytes(path_a, path_b, offset, f" (values not compared: {error.name} is not installed)")
-        except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile):
+        except (ValueError, KeyError, EOFError, OSError, MemoryError, zipfile.BadZipFile):
             return _bytes(path_a, path_b, offset, " (values not compared: it cannot be read as what it seems to be)")
         if tally.values or tally.notes:
             return _told(kind, tally, offset)

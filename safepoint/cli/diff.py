@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -153,13 +154,23 @@ def _checksum(path: str, kept: Kept) -> str:
         return copy(source, None, kept.size)[1]
 
 
+def _as_it_is(full: str, path: str, size: int | None = None) -> str:
+    """Raises `Damaged` if there is no file, of this size: what is read to its end must have one."""
+    info = DISK.stat(full)
+    if not stat.S_ISREG(info.st_mode):
+        raise Damaged(f"{path} is not a regular file")
+    if size not in (None, info.st_size):
+        raise Damaged(f"{path} has {info.st_size} bytes instead of {size}")
+    return full
+
+
 @contextmanager
 def opened(path: str, kept: Kept, top: str) -> Iterator[str]:
     """A file with these bytes: the one that is there, or a copy, below `top`, if a set has them in another form."""
     if kept.file is None or kept.record is None:
-        yield os.path.join(kept.root.work, path)
+        yield _as_it_is(os.path.join(kept.root.work, path), path)
     elif kept.file.kind == "file" and kept.file.kept == "raw":
-        yield kept.root.where(kept.record.number, kept.file)
+        yield _as_it_is(kept.root.where(kept.record.number, kept.file), path, kept.size)
     else:
         with tempfile.TemporaryDirectory(dir=top) as place:
             extract(DISK, kept.root, kept.record, os.path.realpath(place), only={path})

@@ -7,17 +7,18 @@ of the machine did. A log tells nothing of the time between its last line and a 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from safepoint.cli.log import whole_line
 from safepoint.disk import Disk
 from safepoint.errors import NothingSavedError
 from safepoint.manifest import SIDE
-from safepoint.record import Root, Unsealed, label, parse_record, roots
+from safepoint.record import Root, label, roots
+from safepoint.restore import Damaged, read_record, refuse_links
 
 ENDINGS = {
     "finished": "finished", "running": "still running", "killed": "killed", "error": "ended by an error",
@@ -197,13 +198,10 @@ def _lines(data: bytes) -> tuple[list[dict[str, Any]], int]:
     for row in data.split(b"\n"):
         if not row.strip():
             continue
-        try:
-            line = json.loads(row)
-            line["time"], line["event"] = float(line["time"]), str(line["event"])
-            line["pid"] = int(line.get("pid", 0))
-            whole.append(line)
-        except (ValueError, TypeError, KeyError):
-            torn += 1
+        line = whole_line(row)
+        if line:
+            whole.append({"pid": 0, **line})
+        torn += not line
     return whole, torn
 
 
@@ -212,9 +210,10 @@ def _saver(disk: Disk, found: dict[int, Root]) -> int:
     lowest = min(found)
     for number in reversed(found[lowest].numbers(disk, "set")):
         try:
-            saver = parse_record(disk.read(found[lowest].record(number))).saver
+            refuse_links(disk, found[lowest], number)
+            saver = read_record(disk, found[lowest], number).saver
             return saver if saver in found else lowest
-        except (OSError, Unsealed):
+        except (OSError, Damaged):
             continue
     return lowest
 

@@ -7,24 +7,28 @@ no loop does, count as different steps.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import heapq
+import io
 import json
 import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from safepoint.cli.contents import Difference
+from safepoint.cli.log import whole_line
 from safepoint.disk import Disk
 from safepoint.errors import NothingSavedError
 from safepoint.manifest import SIDE
-from safepoint.record import logs
+from safepoint.record import Unsealed, logs, rows_of
 
 WINDOW = 256  # steps that wait for their counterpart
 ENOUGH = 20  # steps at which a file differs by value: then its bytes alone are looked at
 SHOWN = 8  # differences of the first differing step
+LARGEST, LONGEST = 64 << 30, 64 << 20  # bytes of a log, and of a line, that are read
 SUMS = b', "sums": '
 KNOWN = ("saved", "watch", "restored", "start")
 EVENTS = {name.encode() for name in KNOWN}
@@ -37,6 +41,23 @@ class Since(NamedTuple):
     restarts: int = 0
     set: int | None = None
     step: int | None = None
+
+
+class Sum(NamedTuple):
+    """One file of a set, in a ledger."""
+
+    path: str
+    size: int
+    checksum: str
+
+
+class Told(NamedTuple):
+    """The beginning of what a ledger has of a watched value."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    checksum: str
 
 
 class Row(NamedTuple):
@@ -54,8 +75,11 @@ class Row(NamedTuple):
     @property
     def sums(self) -> dict[str, list[Any]]:
         """Size and checksum of each file."""
-        rows = json.loads(self.content) if isinstance(self.content, bytes) else self.content
-        return {row[0]: row[1:] for row in rows}
+        try:
+            rows = json.loads(self.content) if isinstance(self.content, bytes) else self.content
+            return {row.path: [row.size, row.checksum] for row in rows_of(Sum, Sum._fields, rows)}
+        except (ValueError, RecursionError, Unsealed):  # nobody's line
+            return {}
 
 
 @dataclass(frozen=True)
@@ -154,13 +178,13 @@ class Side:
 
     def _find(self, path: str) -> dict[int, str]:
         if os.path.isfile(path):
-            return {0: path}
+            return {0: os.path.realpath(path)}
         for side in (os.path.join(path, SIDE), path):
             if os.path.isdir(side) and (found := logs(DISK, side)):
                 self.work = os.path.realpath(os.path.dirname(os.path.abspath(side)))
                 return found
         log = os.path.join(path, "log.jsonl")
-        return {0: log} if os.path.isfile(log) else {}
+        return {0: os.path.realpath(log)} if os.path.isfile(log) else {}
 
     def rows(self) -> Iterator[Row]:
         """All ranks', nearly ascending by step."""
@@ -196,8 +220,11 @@ def _row(line: dict[str, Any], rank: int, steps: _Steps, since: Since) -> Row | 
             number, content = int(line["set"]), line["sums"]
             step = steps.of(number, line.get("step"), content)
             return Row(step, rank, "files", content, line["at"], number, line["time"] - line["seconds"], since)
+        rows_of(Told, Told._fields, [[name, *told[:3]] for name, told in line["values"].items()])
+        if not {type(n) for told in line["values"].values() for n in told[3:]} <= {int, float, type(None)}:
+            return None
         return Row(int(line["step"]), rank, "values", line["values"], line["at"], 0, line["time"], since)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError, Unsealed):
         return None
 
 
@@ -237,22 +264,21 @@ def _cuts(log: str) -> list[_Cut]:
     found: list[_Cut] = []
     began = None  # a new history may begin here, if anything comes of it
     position = 0
-    with open(log, "rb") as file:
-        for raw in file:
-            event = _event(raw)
-            if event in (b"saved", b"watch"):
-                if began is not None:
-                    found.append(_Cut(began, -math.inf, -math.inf))
-                    began = None
-            elif event in (b"start", b"restored") and (line := _whole(raw)):
-                if event == b"start" or line.get("finished"):
-                    began = position
-                else:
-                    began = None
-                    step, number = line.get("step"), line.get("set")
-                    step = math.inf if step is None else step
-                    found.append(_Cut(position, math.inf if number is None else number, step))
-            position += len(raw)
+    for raw in _raw(log):
+        event = _event(raw)
+        if event in (b"saved", b"watch"):
+            if began is not None:
+                found.append(_Cut(began, -math.inf, -math.inf))
+                began = None
+        elif event in (b"start", b"restored") and (line := _whole(raw)):
+            if event == b"start" or line.get("finished"):
+                began = position
+            else:
+                began = None
+                step, number = line.get("step"), line.get("set")
+                step = math.inf if step is None else step
+                found.append(_Cut(position, math.inf if number is None else number, step))
+        position += len(raw)
     least_set = least_step = math.inf
     for n in range(len(found) - 1, -1, -1):
         least_set, least_step = min(least_set, found[n].set), min(least_step, found[n].step)
@@ -268,27 +294,31 @@ def _event(raw: bytes) -> bytes:
 
 def _whole(raw: bytes) -> dict[str, Any] | None:
     """A line; None if it is torn. The sums, at its end, stay as they are: mostly it is enough that they are equal."""
-    try:
-        end = raw.find(SUMS)
-        line: dict[str, Any] = {}
-        if end > 0 and raw.endswith(b"]}\n"):
-            line = json.loads(raw[:end] + b"}")
-            line["sums"] = raw[end + len(SUMS) : -2]
-        else:
-            line = json.loads(raw)
-        return line if line["event"] in KNOWN and line["time"] + 0.0 else None
-    except (ValueError, TypeError, KeyError):
-        return None
+    end = raw.find(SUMS)
+    cut = end > 0 and raw.endswith(b"]}\n")
+    line = whole_line(raw[:end] + b"}" if cut else raw)
+    if line and cut:
+        line["sums"] = raw[end + len(SUMS) : -2]
+    return line if line and line["event"] in KNOWN else None
+
+
+def _raw(log: str) -> Iterator[bytes]:
+    """Each line, with its end. Raises `OSError` for what is no log, or is too large for one."""
+    DISK.tail(log, 0)  # it is a file
+    if (size := DISK.stat(log).st_size) > LARGEST:
+        raise OSError(errno.EFBIG, f"{size} bytes, and no more than {LARGEST} are read", log)
+    with DISK.open(log) as file, io.BufferedReader(cast(io.RawIOBase, file)) as lines:
+        while raw := lines.readline(LONGEST):
+            yield raw
 
 
 def _lines(log: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Position and content of each whole line that matters."""
     position = 0
-    with open(log, "rb") as file:
-        for raw in file:
-            if _event(raw) in EVENTS and (line := _whole(raw)):
-                yield position, line
-            position += len(raw)
+    for raw in _raw(log):
+        if _event(raw) in EVENTS and (line := _whole(raw)):
+            yield position, line
+        position += len(raw)
 
 
 Group = dict[tuple[str, int], list[Row]]
@@ -456,10 +486,9 @@ def find(side: Side, checksums: set[str]) -> dict[str, list[tuple[int, str, int]
     wanted = [checksum.encode() for checksum in checksums if checksum]
     found: dict[str, list[tuple[int, str, int]]] = {}
     for rank, log in side.logs.items():
-        with open(log, "rb") as file:
-            for raw in file:
-                if any(checksum in raw for checksum in wanted):
-                    _place(raw, rank, checksums, found)
+        for raw in _raw(log):
+            if any(checksum in raw for checksum in wanted):
+                _place(raw, rank, checksums, found)
     return found
 
 
@@ -471,5 +500,5 @@ def _place(raw: bytes, rank: int, checksums: set[str], found: dict[str, list[tup
         for name, checksum in [*((row[0], row[2]) for row in line.get("sums", ())), *values]:
             if checksum in checksums:
                 found.setdefault(checksum, []).append((int(step), name, rank))
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
         return

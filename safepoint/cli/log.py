@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -12,6 +10,7 @@ from safepoint.cli import terminal
 from safepoint.cli.overview import look
 from safepoint.errors import NothingSavedError
 from safepoint.manifest import SIDE
+from safepoint.record import RANGES, WHOLE, Unsealed, loaded, rows_of, types_of
 
 SHOWN = ("time", "event", "rank", "pid", "set", "step")
 FOR_REPORTS = ("began", "blocked", "sums", "values")
@@ -42,21 +41,66 @@ def log(directory: str, last: int | None, as_json: bool) -> None:
 def events(path: str, last: int | None = None) -> list[dict[str, Any]]:
     """The whole lines of a log; `last`: of so many bytes at its end."""
     try:
-        with terminal.DISK.open(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - last) if last else 0)
-            lines = file.read().splitlines()
+        data = terminal.DISK.tail(path, last) if last else terminal.DISK.read(path)
     except FileNotFoundError:
         return []
-    found = []
-    for line in lines:
-        try:
-            event = json.loads(line)
-        except ValueError:  # torn
-            continue
-        if isinstance(event, dict) and isinstance(event.get("time"), (int, float)) and "event" in event:
-            found.append(event)
-    return found
+    return [line for row in data.splitlines() if (line := whole_line(row))]
+
+
+class Line(NamedTuple):
+    """What a line may hold, of what is calculated with or drawn; else it is torn, or somebody else's."""
+
+    time: float
+    event: str
+    pid: int = 0
+    rank: int = 0
+    set: int | None = None
+    step: int | None = None
+    at: str = ""
+    seconds: float = 0.0
+    began: float = 0.0
+    taken: float | None = None
+    cost: float = 0.0
+    files: int = 0
+    bytes: int = 0
+    stored: int = 0
+    error: str = ""
+    why: str | None = None
+    due: str | None = None
+    aside: tuple[Any, ...] | None = None
+    passed_over: tuple[Any, ...] = ()
+    blocked: tuple[Any, ...] = ()
+    sums: tuple[Any, ...] = ()
+
+
+_TYPES = types_of(Line)
+
+
+class Wait(NamedTuple):
+    """How long one set has kept the program."""
+
+    set: int
+    seconds: float
+
+
+def whole_line(row: bytes) -> dict[str, Any] | None:
+    """What a line of a log says; None if it is not what was written. For lines by the million: as `checked`, of the few
+    fields that a line has."""
+    try:
+        line = loaded(row)
+        if "blocked" in line:
+            rows_of(Wait, Wait._fields, line["blocked"])
+    except Unsealed:
+        return None
+    good = "time" in line and "event" in line and all(_may_be(name, value) for name, value in line.items())
+    return line if good else None
+
+
+def _may_be(name: str, value: Any) -> bool:
+    if name not in _TYPES:
+        return True
+    low, high = RANGES.get(name, WHOLE)
+    return type(value) in _TYPES[name] and (type(value) not in (int, float) or low <= value <= high)
 
 
 def _row(line: dict[str, Any]) -> list[str]:

@@ -18,8 +18,8 @@ from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError
 from safepoint.manifest import Manifest
 from safepoint.opening import check_format, describe_owner, read_owner
-from safepoint.record import Record, Root, StoredFile, Taken, key, label, life_of, mark_key, parse_taken, roots
-from safepoint.restore import Damaged, finish_mark, prefixes_kept, prove, survey
+from safepoint.record import Record, Root, StoredFile, Taken, key, label, life_of, mark_key, roots
+from safepoint.restore import Damaged, finish_mark, prefixes_kept, prove, read_taken, refuse_links, survey
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
 Result = TypeVar("Result")
@@ -264,8 +264,7 @@ def _again(look: Callable[[], Result]) -> Result:
 def _look(
     disk: Disk, seen: Root, listed: Manifest | None, wrong: ManifestError | None, read: bool, mine: bool
 ) -> Overview:  # fmt: skip
-    if disk.exists(seen.format):
-        check_format(disk.read(seen.format), seen)
+    check_format(disk, seen)
     mark, mark_error = None, ""
     try:
         mark = finish_mark(disk, seen)
@@ -356,8 +355,9 @@ def _unproven(disk: Disk, root: Root, number: int, place: Place, read: bool) -> 
 
 
 def _taken(disk: Disk, root: Root, number: int) -> Taken | None:
-    with suppress(Exception):  # damaged in any way: what it says is only shown
-        return parse_taken(disk.read(root.taken(number)))
+    with suppress(Damaged, OSError):  # what it says is only shown
+        refuse_links(disk, root, number)
+        return read_taken(disk, root, number)
     return None
 
 
@@ -435,6 +435,10 @@ def _leftovers(disk: Disk, root: Root, *, held: bool) -> list[Leftover]:
 
 def _is_empty(disk: Disk, root: Root, number: int) -> bool:
     """Whether this set is only the directory that was made ahead for it."""
+    try:
+        refuse_links(disk, root, number)
+    except Damaged:
+        return False
     names = disk.listdir(root.set(number))
     taken, kept = root.taken(number), root.stored(number, "")
     return (

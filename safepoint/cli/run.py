@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -47,7 +47,7 @@ from safepoint.errors import (
     UsageError,
 )
 from safepoint.opening import read_owner
-from safepoint.record import Root
+from safepoint.record import Root, read_note
 from safepoint.session import SavePoint, Session
 from safepoint.stop import REQUEUE, Limit, Signals, Stop, limits, name_of, numbers
 from safepoint.times import duration, shown
@@ -157,15 +157,21 @@ def say(text: str) -> None:
         print(f"safepoint: {text}", file=sys.stderr, flush=True)
 
 
+class Tries(NamedTuple):
+    """What attempts.json holds."""
+
+    set: int
+    times: int
+
+
 class Attempts:
     """How often in a row the command has failed at once after this set; kept, as each try may be a job of its own."""
 
     def __init__(self, disk: Disk, root: Root) -> None:
         self._disk, self._path = disk, root.attempts
         self.set = self.times = 0
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            noted = json.loads(disk.read(self._path))
-            self.set, self.times = int(noted["set"]), int(noted["times"])
+        if noted := read_note(disk, self._path, Tries):
+            self.set, self.times = noted["set"], noted["times"]
 
     def note(self, number: int, *, failed_at_once: bool) -> None:
         times = (self.times if number == self.set else 0) + 1 if failed_at_once else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -96,8 +97,11 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
 
 def due(seen: Overview) -> dict[str, Any] | None:
     """The newest set's line in the log, if that says why it was time to save."""
-    logs = (events(rank.root.log, last=LAST) for rank in seen.ranks)
-    lines = [line for log in logs for line in log if line["event"] == "saved" and line.get("due")]
+    lines = []
+    for rank in seen.ranks:
+        with suppress(OSError):  # `safepoint log` says what is wrong with it
+            found = events(rank.root.log, last=LAST)
+            lines += [line for line in found if line["event"] == "saved" and line.get("due")]
     newest = max((s.number for s in seen.sets), default=0)
     return next((line for line in lines if line.get("set") == newest), None)
 

@@ -9,7 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -29,7 +29,8 @@ yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 def printable(text: str) -> str:
     """Any text so that a terminal shows it and does not obey it: names of files may hold anything."""
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    with suppress(UnicodeEncodeError):  # half a character of UTF-16, which is no name of a file
+        text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import random
 import re
@@ -22,6 +21,7 @@ from safepoint.cli.ledgers import Side
 from safepoint.cli.processes import Family, Process, die_with
 from safepoint.disk import Disk
 from safepoint.errors import UsageError
+from safepoint.opening import read_owner
 from safepoint.record import logs, roots
 
 DISK = Disk()
@@ -207,10 +207,9 @@ class Trial:
         """Rank and process of those that hold a lock here."""
         found = []
         for root in roots(DISK, self.work)[0] if DISK.exists(os.path.join(self.work, manifest.SIDE)) else []:
-            with contextlib.suppress(OSError, ValueError, KeyError):
-                owner = json.loads(DISK.read(root.owner))
-                if DISK.is_alive(int(owner["pid"])) and DISK.held([root.lock])[0]:
-                    found.append((root.rank, int(owner["pid"])))
+            owner = read_owner(DISK, root)
+            if owner and DISK.is_alive(owner["pid"]) and DISK.held([root.lock])[0]:
+                found.append((root.rank, owner["pid"]))
         return found
 
     def _check(self, status: int) -> None:
@@ -252,7 +251,7 @@ def _has_set(work: str) -> bool:
     """Whether the log of the first rank tells of a set."""
     side = os.path.join(work, manifest.SIDE)
     try:
-        with open(min(logs(DISK, side).items())[1], "rb") as file:
+        with DISK.open(min(logs(DISK, side).items())[1]) as file:
             return b'"saved"' in file.read(1 << 16)
     except (OSError, ValueError):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import asdict
 from typing import Any
@@ -12,8 +11,8 @@ from safepoint.cli.contents import Difference, compare
 from safepoint.cli.diff import Kept, opened
 from safepoint.cli.ledgers import SHOWN, Comparison, Item, Row, Rules, Side, find
 from safepoint.disk import Disk
-from safepoint.record import Root, StoredFile, Unsealed, parse_record
-from safepoint.restore import Damaged
+from safepoint.record import Root, StoredFile
+from safepoint.restore import Damaged, read_record, refuse_links
 
 DISK = Disk()
 SMALL = 64 << 20  # bytes of a file that is looked through for lines that are there twice
@@ -32,8 +31,9 @@ class Sets:
             return None
         root = Root(work, row.rank)
         try:
-            record = parse_record(DISK.read(root.record(row.number)))
-        except (OSError, Unsealed):
+            refuse_links(DISK, root, row.number)
+            record = read_record(DISK, root, row.number)
+        except (OSError, Damaged):
             return None
         file = next((file for file in record.files if file.path == name and file.has_bytes), None)
         return Kept(file.size, root, record, file) if file else None
@@ -56,8 +56,8 @@ class Sets:
             return None
         with tempfile.TemporaryDirectory(prefix="safepoint-") as top:
             try:
-                with opened(name, kept, top) as path:
-                    return DISK.read(path)[: kept.size]
+                with opened(name, kept, top) as path, DISK.open(path) as file:
+                    return file.read(kept.size)
             except (Damaged, OSError):
                 return None
 
@@ -168,7 +168,7 @@ def _twice(found: Comparison, sets: Sets) -> str:
 def small(path: str) -> bytes | None:
     """What a file holds, if it is not large."""
     try:
-        return DISK.read(path) if os.path.getsize(path) <= SMALL else None
+        return DISK.read(path, SMALL)
     except OSError:
         return None
 
