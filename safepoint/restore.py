@@ -512,15 +512,16 @@ def extract(
         path, target = root.where(record.number, file), os.path.join(top, file.path)
         # Of a file that only grows the first bytes, as if it were a bundle: a reflink would bring what came after them.
         part = file._replace(kept="tar") if file.kind == "append" else file
-        # The records of several ranks, each right by itself, may lead out of `top` together, by links.
-        if not f"{os.path.realpath(os.path.dirname(target))}/".startswith(f"{os.path.realpath(top)}/"):
-            raise Damaged(f"{file.path} would be written outside, through a symbolic link")
         _read_out(disk, path, part, target, progress)
         disk.dress(target, file.mode, file.mtime_ns)
 
     holds = "the set and the files in place are as they were"
     with root.reporting(RestoreError, f"{record.label} not extracted", holds):
         root.guard(file.path for file in files if file.kind == "append")
+        # The records of several ranks, each right by itself, may lead out of `top` together, by links.
+        for way in {file.path if file.kind in ("tree", "dir") else os.path.dirname(file.path) for file in files}:
+            if not f"{os.path.realpath(os.path.join(top, way))}/".startswith(f"{os.path.realpath(top)}/"):
+                raise Damaged(f"{way} would be written outside, through a symbolic link")
         _fill(disk, top, files)
         disk.each(bring, [file for file in files if file.has_bytes])
         _dress_directories(disk, top, files)
