@@ -523,7 +523,10 @@ def _check_paths(files: Sequence[Any]) -> None:
         raise Unsealed("it names a file twice")
     # What is no directory has nothing below it. (A baseline does not say which these are.)
     leaves = {file.path for file in files if hasattr(file, "kind") and not _is_directory(file)}
+    trees = {file.path for file in files if getattr(file, "kind", "") == "tree"}
     for file in files:
+        if getattr(file, "kind", "") in ("dir", "link") and trees.isdisjoint(_above(file.path)):
+            raise Unsealed(f"it names {file.path} as part of a directory that it does not name")
         target = getattr(file, "target", "")
         no_link = hasattr(file, "target") and (file.kind == "link") != bool(target)
         if no_link or max(len(file.path), len(target)) > PATH:

@@ -352,7 +352,7 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
     refuse_links(disk, root, number)
     taken = read_taken(disk, root, number)
     refuse_links(disk, root, number, (item.path for item in taken.files))
-    if read and _by_checksums(disk, root, number):
+    if read and _by_checksums(disk, root, taken):
         return taken, True
     if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
         raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
@@ -361,10 +361,18 @@ def prove(disk: Disk, root: Root, number: int, place: Place, *, read: bool = Tru
     return taken, False
 
 
-def _by_checksums(disk: Disk, root: Root, number: int) -> bool:
-    """Whether the saver had got as far as the checksums, and they hold for what is there."""
+def _by_checksums(disk: Disk, root: Root, taken: Taken) -> bool:
+    """Whether the saver had got as far as the checksums, and they hold for what is there. Raises `Damaged` if they are
+    not of what was taken: what is committed then is that."""
+    number = taken.number
     try:
         record = read_record(disk, root, number, ".new")
+    except Damaged:
+        return False
+    sizes = {file.path: file.size for file in record.files}
+    if any(sizes.get(item.path) != item.size for item in taken.files if not item.tree):
+        raise Damaged("taken.json and record.json.new are of different files")
+    try:
         refuse_links(disk, root, number, (file.path for file in record.files))
         for file in record.files:
             if file.has_bytes:
@@ -584,15 +592,16 @@ def extract(
 
     def bring(file: StoredFile) -> None:
         target = os.path.join(top, file.path)
-        # The records of several ranks, each right by itself, may lead out of `top` together, by links.
-        if not f"{os.path.realpath(os.path.dirname(target))}/".startswith(f"{os.path.realpath(top)}/"):
-            raise Damaged(f"{file.path} would be written outside, through a symbolic link")
         _read_wherever(disk, root, record.number, file, target, progress)
         disk.dress(target, file.mode, file.mtime_ns)
 
     holds = "the set and the files in place are as they were"
     with root.reporting(RestoreError, f"{record.label} not extracted", holds):
         root.guard(file.path for file in files if file.kind == "append")
+        # The records of several ranks, each right by itself, may lead out of `top` together, by links.
+        for way in {file.path if file.kind in ("tree", "dir") else os.path.dirname(file.path) for file in files}:
+            if not f"{os.path.realpath(os.path.join(top, way))}/".startswith(f"{os.path.realpath(top)}/"):
+                raise Damaged(f"{way} would be written outside, through a symbolic link")
         _fill(disk, top, files)
         disk.each(bring, [file for file in files if file.has_bytes])
         _dress_directories(disk, top, files)

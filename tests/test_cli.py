@@ -1105,7 +1105,8 @@ def test_a_set_of_two_steps_is_not_extracted(ranked: Path, tmp_path: Path) -> No
     assert said["set"] == 1
 
 
-def test_what_is_extracted_stays_below_the_directory_whatever_the_records_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["l/evil", "l/evil/x"])
+def test_what_is_extracted_stays_below_the_directory_whatever_the_records_say(tmp_path: Path, name: str) -> None:
     """Each rank's record is right by itself: links of one, and a file through them of the other."""
     top, outside = tmp_path / "there", tmp_path / "evil"
     (top / "a").mkdir(parents=True)
@@ -1114,13 +1115,13 @@ def test_what_is_extracted_stays_below_the_directory_whatever_the_records_say(tm
     root = Root(os.path.realpath(work))
     record = parse_record(Path(root.record(1)).read_bytes())
     file = next(file for file in record.files if file.path == "u.npy")
-    moved = file._replace(path="l/evil")
-    os.makedirs(f"{root.set(1)}/files/l")
-    os.rename(root.stored(1, "u.npy"), root.stored(1, "l/evil"))
+    moved = file._replace(path=name)
+    os.makedirs(os.path.dirname(root.stored(1, name)))
+    os.rename(root.stored(1, "u.npy"), root.stored(1, name))
     with pytest.raises(Damaged, match="outside"):
         extract(Disk(), root, record._replace(files=(moved,)), str(top))
     assert not outside.exists()
-    os.rename(root.stored(1, "l/evil"), root.stored(1, "u.npy"))
+    os.rename(root.stored(1, name), root.stored(1, "u.npy"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: it looks through /proc")

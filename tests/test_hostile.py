@@ -387,6 +387,34 @@ def test_another_kind_of_sealed_file_in_place_of_a_record_makes_restore_fall_bac
         shutil.rmtree(work)
 
 
+def test_a_list_that_its_record_contradicts_completes_nothing(pristine: Path, tmp_path: Path) -> None:
+    """G6: else the set would be committed with what the list says, and the table in place be cut to that."""
+    work = copied(pristine, "uncommitted", tmp_path)
+
+    def shorter(content: dict[str, Any]) -> None:
+        for row in content["files"]:
+            if row[0] == "history.csv":
+                row[content["columns"].index("size")] = 0
+
+    assert start(copied(pristine, "uncommitted", tmp_path / "plain")).point.step == 2  # type: ignore[union-attr]
+    edit(work / BELOW / "set-00000003/taken.json", shorter)
+    begin = start(work)
+    assert begin.point and begin.point.step == 1, begin
+    assert (work / "history.csv").read_bytes() == files(1)["history.csv"]
+
+
+def test_a_link_outside_of_every_listed_directory_is_no_part_of_a_set(pristine: Path, tmp_path: Path) -> None:
+    """G1: only a directory that moves as a whole brings its links; such a set would lack one in silence."""
+    work = copied(pristine, "sets", tmp_path)
+
+    def without(content: dict[str, Any]) -> None:
+        content["files"] = [row for row in content["files"] if row[0] != "run.zarr"]
+
+    edit(work / BELOW / "set-00000003/record.json", without)
+    begin = start(work)
+    assert begin.point and begin.point.step == 1, begin
+
+
 def test_the_list_of_another_set_completes_nothing(pristine: Path, tmp_path: Path) -> None:
     """G6: `cp set-2/taken.json set-3`: the files of set 2 would be moved and committed as those of set 3."""
     work = copied(pristine, "uncommitted", tmp_path)
