@@ -62,7 +62,7 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
         found, missing = manifest.find(root.work, disk.stat, root.rank, root.ranks, listdir=disk.listdir)
         required = [entry for entry in manifest.entries if not entry.optional]
         written = any(match.entry.kind == "move" for match in found.values())
-        names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
+        names = manifest.shown_missing(missing, root.work, disk.stat, root.rank, root.ranks, disk.listdir)
         if not found or (not written and any(entry.kind == "move" for entry in required)):
             return Found(missing=names)
         if missing:
