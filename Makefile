@@ -45,6 +45,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/solver_cost.py
 	$(VENV) benchmarks/ranks.py
 	$(VENV) benchmarks/scale.py
+	$(VENV) benchmarks/chances.py
 	$(VENV) benchmarks/ledger.py
 	$(VENV) benchmarks/interval_sim.py
 

@@ -242,6 +242,20 @@ class Manifest:
                     )
         return found, missing
 
+    def shown_missing(
+        self, missing: Sequence[Entry], work: str, stat: Stat, rank: int, size: int, listdir: Callable[[str], list[str]]
+    ) -> str:
+        """These entries by name and line, and of a glob what it would match with a slash at its end, or without."""
+        texts = []
+        for entry in missing:
+            text = f"{entry.filled(rank, size)} (line {entry.line})"
+            other = replace(entry, tree=not entry.tree)
+            if entry.literal(rank, size) is None and (there := _expand(other, work, stat, listdir, rank, size)):
+                what = "is a file: leave out the slash" if entry.tree else "is a directory: add a slash"
+                text = f"{entry.filled(rank, size)}{'/' * entry.tree} (line {entry.line}; {next(iter(there))} {what})"
+            texts.append(text)
+        return ", ".join(texts)
+
 
 @functools.cache
 def _plan(entry: Entry, rank: int, size: int) -> tuple[str | None, str]:

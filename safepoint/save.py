@@ -81,7 +81,7 @@ def find(disk: Disk, root: Root, manifest: Manifest, *, first: bool = False) -> 
         required = [entry for entry in manifest.entries if not entry.optional]
         moving = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
         written = any(not (tree and first) or _has_file(disk, f"{root.work}/{path}") for path, tree in moving)
-        names = ", ".join(f"{entry.filled(root.rank, root.ranks)} (line {entry.line})" for entry in missing)
+        names = manifest.shown_missing(missing, root.work, disk.stat, root.rank, root.ranks, disk.listdir)
         if not found or (not written and any(entry.kind == "move" for entry in required)):
             return Found(missing=names)
         if missing:

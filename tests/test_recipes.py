@@ -192,3 +192,38 @@ def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
     assert last_displacements(beam) == last_displacements(undisturbed)
     assert away
     print(f"CalculiX: {KILLS} kills, {away} of them while it had no restart file")
+
+
+# In segments: the examples of the page, as they stand there.
+
+SEGMENTS = re.findall(
+    r"^```sh\n(cat > .*?)^```$",
+    (EXAMPLES.parent / "docs/unmodified-programs.md").read_text(encoding="utf-8").partition("## In segments")[2],
+    re.M | re.S,
+)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
+@pytest.mark.parametrize("example", SEGMENTS, ids=["months", "sweeps"])
+def test_the_examples_of_segments_do_what_the_page_says(tmp_path: Path, example: str, killed: bool) -> None:
+    """Killed in the middle, and started again by the last line, they come to the same end."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    again = example.splitlines()[-1]
+    options = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL}
+    if killed:
+        with subprocess.Popen(["sh", "-c", example.replace("safepoint run", "exec safepoint run")], **options) as first:
+            wait_for(lambda: len(sets(tmp_path)) >= 2)
+            kill_all(command_of(first) or first.pid, first.pid)
+    done = subprocess.run(["sh", "-c", again if killed else example], stderr=subprocess.PIPE, text=True, **options)
+    assert done.returncode == 0, done.stderr
+    assert not killed or re.search("goes on from set|was finished", done.stderr)
+    if (tmp_path / "history.txt").exists():
+        rows = [f"{month} {month * (month + 1) // 2}" for month in range(1, 13)]
+        assert (tmp_path / "history.txt").read_text().splitlines() == rows
+    else:
+        assert (tmp_path / "residual.txt").read_text() == "1\n", "100000 / 3^10 is the first below 5"
+
+
+def test_there_are_two_examples_of_segments() -> None:
+    """Else the test before this one would have nothing to run."""
+    assert len(SEGMENTS) == 2 and all("safepoint run --until" in each and "SAFEPOINT_STEP" in each for each in SEGMENTS)

@@ -23,6 +23,7 @@ import pytest
 from lives import LONG
 
 from safepoint import Session
+from safepoint.cli import processes
 from safepoint.disk import Disk
 
 pytestmark = [
@@ -125,6 +126,12 @@ def given_back(work: Path) -> tuple[int | None, bool]:
         point = session.restore()
         session.close()
     return (None, False) if point is None else (point.step, point.finished)
+
+
+def told(said: str) -> tuple[int, int, int]:
+    """How many complete sets a run says that it has seen, taken and missed; at its end, once."""
+    (found,) = re.findall(r"^safepoint: of (\d+) complete sets seen, (\d+) taken and (\d+) missed", said, re.M)
+    return tuple(int(number) for number in found)  # type: ignore[return-value]
 
 
 def sets(work: Path) -> list[int]:
@@ -522,7 +529,7 @@ def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
         ("out/\n", r":1: out can be any number of files|:1: out/ can be any number of files"),
         ("u-{rank}.dat\n", r"does not know the ranks of the command"),
         ("log append\n", r"no file is rewritten for each set"),
-        ("*.dat mark\n", r"a mark is one file"),
+        ("*.dat mark\n", r"a mark is one file.*--until"),
         ("a.txt\nout/ optional\n", r":2: out/ can be any number of files"),
         ("a.txt\nb.txt optional\n", r":2: b.txt may or may not be written.*attribute mark"),
     ],
@@ -544,6 +551,214 @@ def test_a_no_of_the_check_makes_no_file_suspect_that_is_written_only_once(tmp_p
     ran(tmp_path, "--check", "grep -q [23] a.txt", "--", *solver, status=1)
     assert given_back(tmp_path)[1] is False
     assert (tmp_path / "a.txt").read_text() == "3\n" and (tmp_path / "mesh.txt").read_text() == "mesh\n"
+
+
+# Chances: complete sets that lie there for a while.
+
+ONE_BY_ONE = (  # waits for each set, by itself
+    "import glob, sys, time\n"
+    "for k in range(1, 6):\n"
+    "    for name in 'ab': open(name + '.txt', 'w').write(str(k))\n"
+    "    end = time.monotonic() + 20\n"
+    "    while not glob.glob(f'.safepoint.d/*/set-{k:08}/record.json'):\n"
+    "        if time.monotonic() > end: sys.exit(7)\n"
+    "        time.sleep(0.01)\n"
+    "sys.exit(1)\n"
+)
+UNTOLD = "processes._Exits.open = classmethod(lambda cls: None)"
+
+
+def ran_with(change: str, work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`safepoint run`, under circumstances that cannot be had at will."""
+    code = f"import time\nfrom safepoint.cli import processes, run as r\n{change}\nr.run()"
+    words = [sys.executable, "-c", code, "--dir", str(work), *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("untold", ["", UNTOLD], ids=["told", "not told"])
+def test_sets_are_taken_however_long_it_takes_to_read_all_processes_of_the_machine(tmp_path: Path, untold: str) -> None:
+    """With thousands of them it takes longer than all may be held at a time; only the command's own are looked at."""
+    slow = "every = processes._processes\nprocesses._processes = lambda: (time.sleep(0.3), every())[1]"
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\nkeep = all\n")
+    done = ran_with(f"{slow}\n{untold}", tmp_path, "--", sys.executable, "-c", ONE_BY_ONE)
+    assert done.returncode == 1, done.stderr
+    assert sets(tmp_path) == [1, 2, 3, 4, 5] and told(done.stderr) == (5, 5, 0)
+
+
+def test_who_comes_to_a_stand_late_is_given_more_time_with_each_try(tmp_path: Path) -> None:
+    """As on a busy machine, where who is stopped must first come to its turn: here after 0.15 s."""
+    late = (
+        "moves, since = processes._moves, {}\n"
+        "def late(process):\n"
+        "    if moves(process): since.pop(process.pid, None)\n"
+        "    return time.monotonic() < since.setdefault(process.pid, time.monotonic()) + 0.15\n"
+        "processes._moves = late"
+    )
+    (tmp_path / ".safepoint").write_text("a.txt\nb.txt\nkeep = all\n")
+    done = ran_with(late, tmp_path, "--", sys.executable, "-c", ONE_BY_ONE)
+    assert done.returncode == 1 and "did not stop" not in done.stderr, done.stderr
+    assert sets(tmp_path) == [1, 2, 3, 4, 5]
+
+
+def test_a_parent_in_vfork_is_let_go_until_its_child_has_begun(tmp_path: Path) -> None:
+    """It waits for the child, which stands still: without a pause no set could be taken."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "v.c").write_text(
+        "#include <stdio.h>\n#include <unistd.h>\n#include <fcntl.h>\n"
+        'int main(void) {\n    FILE *file = fopen("a.txt", "w");\n    fputs("1", file);\n    fclose(file);\n'
+        "    if (vfork() == 0) { for (int i = 0; i < 300; i++) usleep(1000); _exit(0); }\n"
+        "    sleep(2);\n    return 1;\n}\n"
+    )
+    subprocess.run([compiler, "-o", tmp_path / "v", tmp_path / "v.c"], check=True)
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    ran(tmp_path, "--", tmp_path / "v", status=1)
+    assert sets(tmp_path) == [1]
+
+
+def test_a_child_that_is_in_no_list_is_held_still_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's list of children may leave one out when its brother ends just then; it writes on."""
+    for open_exits in (processes._Exits.open, lambda: None):
+        monkeypatch.setattr(processes._Exits, "open", open_exits)
+        family = processes.Family(str(tmp_path))
+        command = subprocess.Popen(
+            ["sh", "-c", "sleep 60 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE, text=True
+        )
+        family.begin(command.pid)
+        assert command.stdout is not None
+        child = int(command.stdout.readline())
+        try:
+            monkeypatch.setattr(family, "_children", lambda pid: [])
+            assert family.stop() == ""
+            states = [
+                Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in (command.pid, child)
+            ]
+            assert states == ["T", "T"]
+        finally:
+            family.go()
+            family.close()
+            kill(child)
+            command.communicate()
+
+
+def test_at_the_end_it_is_told_how_many_sets_were_seen_taken_and_missed_and_why(tmp_path: Path) -> None:
+    """Something touched right after the mark spoils each of these; it is named."""
+    (tmp_path / ".safepoint").write_text("a.dat\nb.dat\nmark.txt mark\nhistory append\n")
+    solver = (
+        "import sys, time\n"
+        "for k in range(20):\n"
+        "    for name in ('a.dat', 'mark.txt', 'b.dat'): open(name, 'w').write(str(k))\n"
+        "    time.sleep(0.05)\n"
+        "open('mark.txt', 'w').write('end'); open('history', 'a').write('row'); time.sleep(1); sys.exit(1)\n"
+    )
+    said = ran(tmp_path, "--", sys.executable, "-c", solver, status=1)
+    seen, taken, missed = told(said)
+    assert seen == 21 and taken + missed == seen and taken == max(sets(tmp_path)), said
+    assert re.search(r"missed: \d+ because b\.dat was touched before the look", said), said
+
+
+def test_sets_that_are_missed_one_after_the_other_are_told_of_while_it_runs(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.dat\nmark.txt mark\n")
+    solver = (
+        "import time\n"
+        "for k in range(60):\n"
+        "    for name in ('mark.txt', 'a.dat'): open(name, 'w').write(str(k))\n"
+        "    time.sleep(0.05)\n"
+        "raise SystemExit(1)\n"
+    )
+    done = ran_with("r.NEVER_CLOSED = 0.5", tmp_path, "--", sys.executable, "-c", solver)
+    assert re.search(r"no set for a while: of \d+ .* because a\.dat was touched", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("solver", "why"),
+    [
+        ("echo 1 > a.txt; exec 3>> a.txt; sleep 0.5; echo >&3; exit 1", "a.txt was open for writing"),
+        ("sh -c 'exit 3'; echo 1 > a.txt; sleep 0.5; exit 1", "a process (sh) ended with status 3"),
+        ("mkdir a.txt.new; echo no > a.txt; sleep 0.5; exit 1", "of --check"),
+    ],
+)
+def test_why_a_set_was_missed(tmp_path: Path, solver: str, why: str) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    said = ran(tmp_path, "--check", "[ ! -d a.txt.new ]", "--", *shell(solver), status=1)
+    _, taken, missed = told(said)
+    assert not taken and missed and f"because {why}" in said, said
+
+
+def test_a_helper_that_ended_badly_is_named_when_it_is_gone(tmp_path: Path) -> None:
+    """It had the name of the shell when it was born, and its shell has waited for it before anybody asks."""
+    awk = shutil.which("awk")
+    if awk is None:
+        pytest.skip("needs awk")
+    family = processes.Family(str(tmp_path))
+    if not family.told:
+        pytest.skip("needs the process connector")
+    script = "awk 'BEGIN { system(\"touch begun; until [ -e go ]; do :; done\"); exit 3 }'; touch ended; sleep 60"
+    command = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, start_new_session=True)
+    try:
+        family.begin(command.pid)
+        wait_for((tmp_path / "begun").exists)
+        family.update()
+        (tmp_path / "go").touch()
+        wait_for((tmp_path / "ended").exists)
+        name = Path(awk).resolve().name[:15]
+        assert re.fullmatch(rf"process \d+ \(({name}|awk)\) ended with status 3", "; ".join(family.troubles()))
+    finally:
+        family.close()
+        os.killpg(command.pid, signal.SIGKILL)
+        command.wait()
+
+
+def test_one_that_is_found_late_has_its_time_from_its_own_stop_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a daemon has started is found by reading all processes, which takes longer than the first tries have."""
+    every = processes._processes
+    monkeypatch.setattr(processes._Exits, "open", lambda: None)
+    family = processes.Family(str(tmp_path))
+    command = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", f"import os, subprocess; os.environ['SAFEPOINT_RUN'] = {str(tmp_path)!r}\n"
+         "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+         "print(child.pid, flush=True)\nchild.wait()"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert daemon.stdout is not None
+    child = int(daemon.stdout.readline())
+    try:
+        family.begin(command.pid)
+        family._members = {command.pid}  # as if the other had come since
+        monkeypatch.setattr(processes, "_processes", lambda: (time.sleep(0.5), every())[1])
+        let_go: list[bool] = []
+        monkeypatch.setattr(family, "go", lambda: let_go.append(True))
+        assert family.stop() == "" and not let_go
+        monkeypatch.undo()
+        assert Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    finally:
+        family.go()
+        family.close()
+        for process in (child, command.pid):
+            kill(process)
+        command.wait()
+        daemon.communicate()
+
+
+@pytest.mark.parametrize("until", [[], ["--until", "1"]])
+@pytest.mark.parametrize(
+    ("entry", "files", "hint"),
+    [
+        ("0.[0-9]*", "mkdir 0.1; echo > 0.1/u", r"0.[0-9]* (line 2; 0.1 is a directory: add a slash)"),
+        ("0.[0-9]*/", "echo > 0.1", r"0.[0-9]*/ (line 2; 0.1 is a file: leave out the slash)"),
+    ],
+)
+def test_a_glob_of_directories_without_a_slash_is_told_so(
+    tmp_path: Path, until: list[str], entry: str, files: str, hint: str
+) -> None:
+    """As the time directories of a flow solver; to say that none is there would be no help."""
+    (tmp_path / ".safepoint").write_text(f"mark.txt mark\n{entry}\n")
+    command = shell(f"{files}; echo > mark.txt; sleep 0.3; exit 0")
+    assert f"missing: {hint}, though mark.txt exists" in ran(tmp_path, *until, "--", *command, status=14)
 
 
 # Starts, ends and restarts.
@@ -683,6 +898,82 @@ def test_a_program_that_runs_in_pieces_is_run_until_it_is_done(tmp_path: Path, u
     assert given_back(tmp_path) == (2, False)
     ran(tmp_path, "--until", until, "--", *solver)
     assert given_back(tmp_path) == (3, True) and (tmp_path / "a.txt").read_text() == "3\n"
+
+
+def test_what_a_segment_has_left_behind_is_no_bad_death_of_the_next(tmp_path: Path) -> None:
+    """It is waited for, and whole segments are kept; nobody has waited for it when the next one begins."""
+    (tmp_path / ".safepoint").write_text("f\n")
+    said = ran(tmp_path, "--until", 8, "--", *shell("(sleep 0.1 &); echo $SAFEPOINT_STEP > f"))
+    assert given_back(tmp_path) == (8, True) and "not taken" not in said
+
+
+@pytest.mark.parametrize("the_kernel_tells", [True, False])
+@pytest.mark.parametrize("watched", [True, False])
+def test_who_had_ended_before_a_command_began_is_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, the_kernel_tells: bool, watched: bool
+) -> None:
+    """Left over by another life, or by what `--until` had started; a zombie, until somebody waits for it."""
+    if not the_kernel_tells:
+        monkeypatch.setattr(processes._Exits, "open", classmethod(lambda cls: None))
+    before = subprocess.Popen(["false"], start_new_session=True)
+    wait_for(lambda: Path(f"/proc/{before.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    family = processes.Family(str(tmp_path))
+    command = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        family.begin(command.pid)
+        if watched:
+            assert family.stop() == ""
+            assert [process.pid for process in family.living()] == [command.pid]
+        before.wait()
+        assert family.troubles() == []
+    finally:
+        family.close()
+        command.kill()
+        command.wait()
+
+
+def test_what_a_check_has_left_behind_is_no_bad_death_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    (tmp_path / "check").write_text(
+        "next=.safepoint.d/rank-00000/set-0000000$((SAFEPOINT_STEP + 1))/record.json\n"
+        "(until [ -e $next ] || [ -e stop ]; do sleep 0.05; done; exit 3) & :\n"
+    )
+    (tmp_path / ".safepoint").write_text("a.txt\nkeep = all\n")
+    solver = shell(
+        "for k in 1 2 3 4; do echo $k > a.txt; n=0",
+        "until [ -e .safepoint.d/*/set-0000000$k/record.json ] || [ $n = 200 ]; do sleep 0.05; n=$((n + 1)); done",
+        "sleep 0.4; done; touch stop; exit 1",
+    )
+    assert "not taken" not in ran(tmp_path, "--check", "sh check", "--", *solver, status=1)
+    assert sets(tmp_path) == [1, 2, 3, 4]
+
+
+def test_a_leftover_whose_first_thread_has_ended_is_waited_for(tmp_path: Path) -> None:
+    """Its leader is a zombie, and another thread writes on."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "z.c").write_text(THREADS.replace("sleep(60);", 'sleep(1); fputs(" and half", file); fclose(file);'))
+    subprocess.run([compiler, "-pthread", "-o", tmp_path / "z", tmp_path / "z.c"], check=True)
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    assert "not taken" not in ran(tmp_path, "--until", 1, "--", *shell("./z & until [ -s a.txt ]; do :; done"))
+    assert (tmp_path / "a.txt").read_text() == "half and half" and given_back(tmp_path) == (1, True)
+
+
+def test_what_is_left_behind_is_told_to_end_too_and_named(tmp_path: Path) -> None:
+    """Else a time limit finds the run still waiting. It might have written later: this segment is done again."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    code = "from safepoint.cli import run as r; r.LEFT_BEHIND = 0.1; r.run()"
+    segment = shell("setsid sleep 60 & echo 1 > a.txt")
+    words = [sys.executable, "-c", code, "--dir", str(tmp_path), "--until", "3", "--", *segment]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        said = program.stderr.readline()
+        assert re.search(r"what it left behind may still write, and is waited for: process \d+ \(sleep\)", said), said
+        program.send_signal(signal.SIGTERM)
+        said = program.communicate(timeout=30)[1]
+    assert program.returncode == 1 and "(sleep) was killed by SIGTERM" in said
+    assert sets(tmp_path) == []
 
 
 def test_a_finished_run_is_not_started_again_unless_asked(tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from safepoint import save
+from safepoint.cli.chances import Chances
 from safepoint.cli.holding import heirs_in
-from safepoint.cli.processes import MARK, Family, Process, die_with
+from safepoint.cli.processes import MARK, Family, die_with
 from safepoint.disk import Disk
 from safepoint.errors import (
     LockedError,
@@ -60,11 +61,13 @@ FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 AT_ONCE = 60.0  # seconds: a command that fails so soon, and saves nothing, may have been given a bad set
 IN_A_ROW = 3  # times
 LONGEST_REST = 0.2  # seconds
-REST = 10  # times as long as a look that came to nothing the command is left alone then
+REST = 10  # times as long as a look that came to nothing the command is left alone then; once, if a new set is there
 SLOWEST = 60.0  # seconds between two starts, at most
 TICK = 0.5  # seconds: how often to look for what no event tells
+SOON = 0.005  # seconds: the same while a set lies there and cannot be taken yet
 NEVER_CLOSED = 20.0  # seconds that a file is written and not closed before it is said
 AHEAD, OF_ALL = 60.0, 0.1  # the command is told to end so many seconds before the limit; at most this share of it
+OFTEN = 5  # sets missed in a row, after which that is said
 LEFT_BEHIND = 5.0  # seconds that the command has ended and others of it go on
 
 
@@ -201,6 +204,8 @@ class Supervisor:
         self.signals: list[int] = []
         self.asked_to_stop = self.told = False  # told: by SIGUSR1 or SIGUSR2, which may mean that too
         self._child: subprocess.Popen[bytes] | None = None
+        self.chances = Chances()
+        self._looked_at = 0  # which of these chances
         self._said: set[str] = set()
         self._opened_since: dict[str, float] = {}
 
@@ -227,6 +232,8 @@ class Supervisor:
             return status if finished else self.ending.status or status
         finally:
             self.ending.end()
+            if self.chances.seen:
+                say(str(self.chances))
             try:
                 self.session.close()
             except SaveError as error:
@@ -374,8 +381,8 @@ class Supervisor:
         except OSError as error:
             raise UsageError(f"cannot start {words[0]}: {error.strerror}", error.errno) from error
 
-    def _forward(self, child: subprocess.Popen[bytes]) -> None:
-        """To the command's first process and those in its group: a shell does not pass them on."""
+    def _forward(self, child: subprocess.Popen[bytes], family: Family | None) -> None:
+        """What came, and what the end asks for."""
         while self.signals:
             number = self.signals.pop(0)
             if self.ending.told(number):
@@ -384,12 +391,10 @@ class Supervisor:
                 self.told = True
             else:
                 self.asked_to_stop = True
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, number)
+            _send(number, child, family)
         if number := self.ending.now(self.step):
             self.asked_to_stop = True
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, number)
+            _send(number, child, family)
 
     def _segment(self, resumed: bool) -> int:
         """Run the command to its end, and take a set if that was good."""
@@ -416,7 +421,7 @@ class Supervisor:
         from safepoint.cli.watch import Watch
 
         family = Family(self.work)
-        watch = Watch(self.manifest, self.work)
+        watch = Watch(self.manifest, self.work, self.chances)
         child = self._child = self._start(resumed)
         family.begin(child.pid)
         try:
@@ -432,6 +437,7 @@ class Supervisor:
                 self._at_good_end(family, watch)
             return status
         finally:
+            self.chances.miss("the command ended before the look")
             watch.close()
             family.close()
 
@@ -446,7 +452,8 @@ class Supervisor:
             suspects = [f"{path} was not written again after a process had died" for path in watch.suspects()]
             if not self._good([*family.troubles(self.options.tolerate, ended_well=True), *suspects]):
                 return
-            self._take("the end", wait=True)
+            if self._take("the end", wait=True):
+                self.chances.take()
         if not stopped:
             self.session.finish(self.step)
         elif self.told and not self.asked_to_stop:
@@ -485,35 +492,49 @@ class Supervisor:
         self, child: subprocess.Popen[bytes], family: Family | None, watch: Watch | None,
         selector: selectors.BaseSelector, wakes: int,
     ) -> None:  # fmt: skip
-        ended = look_from = 0.0
-        quiet_since = time.monotonic()
+        ended = self._look_from = self._look_anew_from = 0.0
+        self._quiet_since = time.monotonic()
         while True:
-            self._forward(child)
+            self._forward(child, family)
             _reap(child)
             if family:
                 family.update()
             if watch and family:
                 watch.read(1)
-                begin = time.monotonic()
-                if watch.ready and begin >= look_from and not self.session.saving:
-                    taken = self._look(family, watch)
-                    spent = time.monotonic() - begin
-                    quiet_since, look_from = (
-                        (begin, 0.0) if taken else (quiet_since, begin + spent + min(REST * spent, LONGEST_REST))
-                    )
-                elif begin - quiet_since > NEVER_CLOSED:
-                    with contextlib.suppress(OSError):  # a file that comes and goes
-                        self._explain_silence(watch)
+                self._look_if_due(family, watch)
             if child.returncode is not None:
-                left = [p for p in family.living() if p.state not in "ZX"] if family else []
-                if not left:
+                left = family.alive() if family else []
+                if not family or not left:
                     return
                 ended = ended or time.monotonic()
                 if time.monotonic() - ended > LEFT_BEHIND:
-                    self._once(f"the command has ended, and waits for what it left behind: {_names(left)}")
-            selector.select(0.02 if ended or (watch and watch.ready) else TICK)
+                    self._once(
+                        f"the command has ended, but what it left behind may still write, and is waited for: "
+                        f"{family.names(left)} (if that need not be, let the command end it)"
+                    )
+            selector.select(SOON if ended or (watch and watch.ready) else TICK)
             with contextlib.suppress(BlockingIOError):
                 os.read(wakes, 4096)
+
+    def _look_if_due(self, family: Family, watch: Watch) -> None:
+        begin, anew = time.monotonic(), self.chances.seen != self._looked_at
+        if watch.ready and self.session.saving:
+            self.chances.hinder("the set before was still being saved")
+        elif watch.ready and begin < (self._look_anew_from if anew else self._look_from):
+            if anew:
+                self.chances.hinder("the look before had come to nothing, and the command was left alone for a moment")
+        elif watch.ready:
+            self._looked_at = self.chances.seen
+            self.chances.hinder("")
+            if self._look(family, watch):
+                self._quiet_since = begin
+            else:
+                end = time.monotonic()
+                self._look_anew_from = end + min(end - begin, LONGEST_REST)
+                self._look_from = end + min(REST * (end - begin), LONGEST_REST)
+        if begin - self._quiet_since > NEVER_CLOSED:
+            with contextlib.suppress(OSError):  # a file that comes and goes
+                self._explain_silence(watch)
 
     def _look(self, family: Family, watch: Watch) -> bool:
         """Rule (1). Whether a set was taken. Whatever fails here, the command goes on."""
@@ -521,10 +542,12 @@ class Supervisor:
         try:
             hindrance = family.stop()
             if hindrance:
+                self.chances.hinder(f"the command {_anybody(hindrance)}")
                 self._once(f"no set can be taken: {hindrance}")
                 return False
             return self._look_at_still(family, watch)
         except (SafepointError, OSError) as error:
+            self.chances.hinder("no set could be taken, as said above")
             self._once(f"no set can be taken: {error}")
             return False
         finally:
@@ -539,13 +562,18 @@ class Supervisor:
         if self._died(family, watch):  # in that moment: and so what it had open was closed
             return False
         if opened:
+            self.chances.hinder(f"{os.path.relpath(opened[0], self.work)} was open for writing")
             self._opened_too_long(opened)
             return False
         if not self._checked():
+            self.chances.miss("of --check")
             watch.refuse()
             return False
         self._opened_since.clear()
         taken = self._take("")
+        if taken:
+            self.chances.take()
+        self.chances.miss("no set could be taken, as said above")
         watch.begin_anew()
         return taken
 
@@ -553,6 +581,7 @@ class Supervisor:
         ended_well = self._child is not None and self._child.poll() == 0
         troubles = family.troubles(self.options.tolerate, ended_well=ended_well)
         if troubles:
+            self.chances.miss(_anybody(troubles[0]))
             watch.distrust()
             what = "; ".join(troubles[:3])
             self._once(f"what lies there is not taken, as it may be torn: {what} (see --tolerate)")
@@ -625,6 +654,8 @@ class Supervisor:
         recent = [path for path in there if time.time() - os.stat(path).st_mtime < NEVER_CLOSED]
         for path in self.disk.open_for_writing(recent):
             self._never_closed(path)
+        if self.chances.missed_in_a_row >= OFTEN:
+            self._once(f"no set for a while: {self.chances}")
         if watch.uneven:
             self._once(
                 f"no set is taken: {watch.uneven}. Without a mark each listed file must be written once for each set, "
@@ -744,8 +775,18 @@ def _words(command: str) -> list[str]:
     return shlex.split(command) if os.name == "nt" else ["/bin/sh", "-c", command]
 
 
-def _names(processes: Sequence[Process]) -> str:
-    return ", ".join(str(process.pid) for process in processes)
+def _send(number: int, child: subprocess.Popen[bytes], family: Family | None) -> None:
+    """To the command's first process and those in its group, as a shell does not pass it on; when it has ended, to each
+    that it has left behind, as nobody else would."""
+    left = [process.pid for process in family.alive()] if family and child.returncode is not None else []
+    for tell, whom in ((os.kill, pid) for pid in left) if left else [(os.killpg, child.pid)]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            tell(whom, number)
+
+
+def _anybody(text: str) -> str:
+    """The same for all processes of a name, so that it can be counted."""
+    return re.sub(r"process \d+", "a process", text)
 
 
 def _status(child: subprocess.Popen[bytes]) -> int:

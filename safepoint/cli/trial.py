@@ -165,8 +165,8 @@ class Trial:
     def _life(self) -> Iterator[tuple[subprocess.Popen[bytes], Family | None]]:
         environment = {"SAFEPOINT_LEDGER": "full", **os.environ, "PWD": self.work}
         with open(self.output, "ab") as output:
+            family = Family() if sys.platform == "linux" else None  # first: what is there already is none of it
             child = self._start(environment, output)
-            family = Family() if sys.platform == "linux" else None
             if family:
                 family.begin(child.pid)
             try:
@@ -258,7 +258,7 @@ def _has_set(work: str) -> bool:
 
 
 def _living(child: subprocess.Popen[bytes], family: Family | None) -> list[Process]:
-    return [process for process in family.living() if process.state not in "ZX"] if family else []
+    return family.alive() if family else []
 
 
 def _kill(child: subprocess.Popen[bytes], family: Family | None) -> None:

@@ -18,6 +18,7 @@ import os
 
 from inotify_simple import INotify, flags
 
+from safepoint.cli.chances import Chances
 from safepoint.errors import UsageError
 from safepoint.manifest import NAME, SIDE, Manifest
 
@@ -42,7 +43,10 @@ def check(manifest: Manifest) -> None:
                 f"attribute mark, or run the command in segments (--until)"
             )
     if mark and (mark.tree or mark.literal(0, 1) is None):
-        raise UsageError(f"{manifest.path}:{mark.line}: {mark.text}: a mark is one file")
+        raise UsageError(
+            f"{manifest.path}:{mark.line}: {mark.text}: a mark is one file, the one that is written last; if "
+            f"none is that in each set, run the command in segments (--until)"
+        )
     if not mark and not _required(manifest):
         raise UsageError(f"{manifest.path}: no file is rewritten for each set: list one, or name a mark")
 
@@ -55,8 +59,9 @@ def _required(manifest: Manifest) -> list[str]:
 class Watch:
     """What was written since the last set."""
 
-    def __init__(self, manifest: Manifest, work: str) -> None:
+    def __init__(self, manifest: Manifest, work: str, chances: Chances) -> None:
         check(manifest)
+        self._chances = chances
         self._manifest, self._work = manifest, work
         self._mark = next((entry.literal(0, 1) for entry in manifest.entries if entry.mark), None)
         self._required = _required(manifest)
@@ -149,6 +154,7 @@ class Watch:
         for watch, mask, _, name in events:
             if mask & flags.Q_OVERFLOW:
                 self._lost, self._marked, self.touched, made = True, False, True, True
+                self._chances.miss("the kernel has dropped events, so much was written")
             elif mask & GONE:
                 self._directories.pop(watch, None)
             elif watch in self._directories and name:
@@ -174,6 +180,19 @@ class Watch:
         kind = self._kind(path)
         if kind is None or not mask & TOUCHED:
             return
+        before = self.ready
+        self._count(path, mask, kind)
+        after = self.ready
+        anew = bool(mask & WRITTEN) and not mask & flags.ISDIR and kind != "append"
+        if before and (anew or not after):
+            self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look")
+        if after and (anew or not before):
+            self._chances.come()
+        elif anew and path == self._mark and (torn := self.suspects()):
+            self._chances.come()
+            self._chances.miss(f"{torn[0]} was not written again after a process had died")
+
+    def _count(self, path: str, mask: int, kind: str) -> None:
         self.touched = True
         if mask & WRITTEN and not mask & flags.ISDIR and kind != "append":
             self._counts[path] = self._counts.get(path, 0) + 1
@@ -207,6 +226,7 @@ class Watch:
                 self._directories[watch] = path
                 if not first:  # what was written into it before nobody has told: the next mark will
                     self._marked, self.touched = False, True
+                    self._chances.miss(f"{path} was made anew before the look")
 
     def _wanted(self, path: str, patterns: list[list[str]], whole: bool = False) -> set[str]:
         """The directories from `path` down in which a file of these patterns may be. `whole`: any file below."""
