@@ -195,6 +195,11 @@ def deliver() -> None:
         _mine.block.deliver()
 
 
+def is_waiting() -> bool:
+    """Whether a signal has come that waits for the end of the block that this thread is in, if any."""
+    return _mine.block is not None and bool(_mine.block._arrived)
+
+
 def end_if_asked() -> None:
     """Raise KeyboardInterrupt if Ctrl-C was pressed and waits for what this thread does."""
     if _mine.block is not None and _mine.block.ending:

@@ -16,6 +16,7 @@ what it is. All small files are sealed: JSON whose first line carries the xxh3-1
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import posixpath
@@ -34,6 +35,7 @@ FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
 _ROOT = re.compile(r"rank-(\d{5,})")
 _APART = re.compile(r"log-(\d{5,})\.jsonl")
+_AWAY = {errno.ENOENT, errno.ENOTDIR, getattr(errno, "ESTALE", errno.ENOENT)}
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
 
 
@@ -51,6 +53,7 @@ class Root:
     saver: int | None = 0
 
     def __post_init__(self) -> None:
+        self.locked: tuple[int, int] | None = None  # device and inode of the lock that this run holds
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
@@ -115,6 +118,27 @@ class Root:
         name = os.path.relpath(os.fsdecode(path), self.work) if isinstance(path, (str, bytes)) else str(path)
         name = name.replace(os.sep, "/")
         return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/files|set-\d+/packed|stage)/", "", name)
+
+    def is_ours(self, disk: Disk) -> bool:
+        """Whether the lock that this run holds is the one that another run would meet; or that cannot be seen now."""
+        if self.locked is None:
+            return True
+        try:
+            info = disk.stat(self.lock)
+        except OSError as error:
+            return error.errno not in _AWAY
+        return self.locked == (info.st_dev, info.st_ino)
+
+    def refuse_other(self, disk: Disk, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
+        """Raise if the side directory is no longer the one that this run has locked: what has its name now may belong
+        to another run, which nothing would keep apart from this one."""
+        if not self.is_ours(disk):
+            raise kind(
+                f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "
+                f"removed, moved, replaced or unmounted while this run was at work, and all sets are gone with it; "
+                f"{holds}. Move it back; or close() this session and call init() again, which makes a new one",
+                errno.ENOENT,
+            )
 
     @contextmanager
     def reporting(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> Iterator[None]:
