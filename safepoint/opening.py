@@ -228,19 +228,20 @@ class Waiting:
         """Whether to look again: after a moment, or not any more."""
         self._begin = self._begin or time.monotonic()
         waited = time.monotonic() - self._begin
-        if waited >= SAID_AFTER:
-            self.say("waiting", lambda: f"waiting up to {PATIENCE:.0f} s for {what()}")
+        if waited >= SAID_AFTER and "" not in self._said:
+            self._said.add("")
+            self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
         if waited >= PATIENCE or is_waiting():
             return False
         time.sleep(NAP)
         deliver()
         return True
 
-    def say(self, topic: str, what: Callable[[], str]) -> None:
+    def say(self, text: str) -> None:
         """Once, however many ranks one process looks at."""
-        if topic not in self._said:
-            self._said.add(topic)
-            logger.warning("%s", what())
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
 
 
 def claim(disk: Disk, root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
@@ -250,25 +251,22 @@ def claim(disk: Disk, root: Root, waiting: Waiting, hint: str = "") -> Callable[
     A holder that is at work, or of which nothing can be known here, is met at once. One whose process has ended is
     waited for, as a child that has its descriptor may not have ended yet; and so is one that has not said its name.
     """
-    try:
-        while (release := disk.lock(root.lock)) is None:
-            who = read_owner(disk, root)
-            if _may_be_at_work(disk, who) or not waiting.goes_on(lambda who=who: _holder(disk, root, who)):  # type: ignore[misc]
-                text = f"{root.work} is in use by another run: {_holder(disk, root, who)}"
-                raise LockedError(f"{text}; nothing was changed{hint}")
-        info = disk.stat(root.lock)
-        root.locked = info.st_dev, info.st_ino
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        text = f"no kernel locks in {root.work}: a second run at the same time would not be noticed"
-        waiting.say("no locks", lambda: text)
-        release = None
-    with contextlib.ExitStack() as stack:
-        if release:
-            stack.callback(release)
-        stack.callback(_unsay, disk, root, _say_owner(disk, root))
-        return stack.pop_all().close
+    with contextlib.ExitStack() as on_error:
+        try:
+            while (release := disk.lock(root.lock)) is None:
+                who = read_owner(disk, root)
+                if _may_be_at_work(disk, who) or not waiting.goes_on(lambda who=who: _holder(disk, root, who)):  # type: ignore[misc]
+                    text = f"{root.work} is in use by another run: {_holder(disk, root, who)}"
+                    raise LockedError(f"{text}; nothing was changed{hint}")
+            on_error.callback(release)
+            info = disk.stat(root.lock)
+            root.locked = info.st_dev, info.st_ino
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            waiting.say(f"no kernel locks in {root.work}: a second run at the same time would not be noticed")
+        on_error.callback(_unsay, disk, root, _say_owner(disk, root))
+        return on_error.pop_all().close
 
 
 def _say_owner(disk: Disk, root: Root) -> dict[str, Any]:

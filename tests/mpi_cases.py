@@ -1434,7 +1434,7 @@ def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where
             session.hide(step)
         made = [op.split()[0] for op in disk.record.ops[ops:]]
         counted.append(counting.calls[calls:])
-        check(comm, made == ["stat"] * 4 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
+        check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
         session.wait()
         saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
         session.close()
