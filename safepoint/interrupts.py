@@ -195,9 +195,9 @@ def deliver() -> None:
         _mine.block.deliver()
 
 
-def is_waiting() -> bool:
-    """Whether a signal has come that waits for the end of the block that this thread is in, if any."""
-    return _mine.block is not None and bool(_mine.block._arrived)
+def must_wait() -> bool:
+    """Whether a signal has come that `deliver` does not let run before the end of the block that this thread is in."""
+    return _mine.block is not None and not _mine.block._early and bool(_mine.block._arrived)
 
 
 def end_if_asked() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from safepoint import manifest, restore
 from safepoint.disk import NO_LOCKS, Disk, Place
 from safepoint.errors import DamagedError, FormatError, LockedError, SaveError, UsageError
-from safepoint.interrupts import deliver, is_waiting
+from safepoint.interrupts import deliver, must_wait
 from safepoint.ranks import Ranks, Serial, launcher
 from safepoint.record import FORMAT, Root, Unsealed, parse_record, roots, write_durably
 
@@ -231,7 +231,7 @@ class Waiting:
         if waited >= SAID_AFTER and "" not in self._said:
             self._said.add("")
             self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
-        if waited >= PATIENCE or is_waiting():
+        if waited >= PATIENCE or must_wait():
             return False
         time.sleep(NAP)
         deliver()

@@ -2374,21 +2374,26 @@ def test_a_side_directory_that_was_moved_away_and_back_again_goes_on(start: Star
     assert (saved := session.restore()) and saved.step == 1 and contents(work) == {"u.dat": "1"}
 
 
-def test_a_set_in_flight_is_not_stored_into_the_directory_of_another_run(work: Path) -> None:
+@pytest.mark.parametrize("manifest", ["u.dat\n", "history.csv append\n"])
+def test_a_set_in_flight_is_not_stored_into_the_directory_of_another_run(work: Path, manifest: str) -> None:
     """G8: both have a set 2 there, and the one of the other run must stay as it is, down to the last byte."""
-    (work / ".safepoint").write_text("u.dat\n")
+    texts = iter("row " * length for length in range(1, 9))
+    (work / ".safepoint").write_text(manifest)
+    name = manifest.split()[0].replace(".", "_")
     session = Session(work)
     session.restore()
-    write(work, u_dat="0")
+    write(work, **{name: next(texts)})
     session.hide(0)
-    session._thread = LateSaver()
-    write(work, u_dat="1")
+    session._thread = LateSaver()  # type: ignore[assignment]
+    write(work, **{name: next(texts)})
     session.hide(1)
     (work / ".safepoint.d").rename(work.with_name("away"))
-    other = other_run(work)
-    write(work, u_dat="other too")
-    other.hide(71, wait=True)
-    write(work, u_dat="2")
+    other = Session(work)
+    other.restore()
+    for step in (70, 71):
+        write(work, **{name: next(texts)})
+        other.hide(step, wait=True)
+    write(work, **{name: next(texts)})
     before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
     with pytest.raises(SaveError, match=r"set 2 \(step 1\) not stored: .*all sets are gone with it; so are the files"):
         session.hide(2)
@@ -2398,6 +2403,31 @@ def test_a_set_in_flight_is_not_stored_into_the_directory_of_another_run(work: P
     assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
     assert other.hide(72, wait=True) is not None
     other.close()
+
+
+def test_the_commit_of_a_set_does_not_commit_that_of_another_run(work: Path) -> None:
+    """G8, G2: the directory is replaced while the set is flushed, and the other run has just written its record there,
+    which is not durable yet."""
+    away, of_set_2 = work.with_name("away"), work / ROOT / "set-00000002"
+
+    class Replaces(Disk):
+        def sync(self, *arguments: Any, **options: Any) -> None:
+            super().sync(*arguments, **options)
+            if not away.exists() and (of_set_2 / "record.json.new").exists():
+                (work / ".safepoint.d").rename(away)
+                shutil.copytree(away, work / ".safepoint.d")
+
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work, disk=Replaces())
+    session.restore()
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    with pytest.raises(SaveError, match=r"set 2 \(step 1\) not stored: .*all sets are gone with it"):
+        session.hide(1, wait=True)
+    session.close()
+    assert away.exists()
+    assert {path.name for path in of_set_2.iterdir()} == {"taken.json", "files", "record.json.new"}
 
 
 def test_a_manifest_that_goes_under_a_run_changes_nothing_for_it(start: Start, work: Path) -> None:
