@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a save costs in calls as files and ranks grow.")
     parser.add_argument("--quick", action="store_true", help="not the largest numbers")
     options = parser.parse_args()
-    print(f"{'plain files':>12} {'calls':>8} {'5 n + 17':>9} {'removal':>8} {'n + 14':>8} {'fsyncs':>8}")
+    print(f"{'plain files':>12} {'calls':>8} {'5 n + 21':>9} {'removal':>8} {'n + 15':>8} {'fsyncs':>8}")
     for files in FILES[: -1 if options.quick else None]:
         if calls.why_not:
             print(f"left out: {calls.why_not}")
@@ -82,7 +82,7 @@ def main() -> None:
             listed = "".join(f"f{k:05}\n" for k in range(files)) + "bundle_from = 100000\n"
             found = calls.of_a_save(work, files, listed)
         saved, removed = found.saved.total(), found.removed.total()
-        print(f"{files:12} {saved:8} {5 * files + 17:9} {removed:8} {files + 14:8} {found.fsyncs:8}", flush=True)
+        print(f"{files:12} {saved:8} {5 * files + 21:9} {removed:8} {files + 15:8} {found.fsyncs:8}", flush=True)
     mpiexec = Path(sys.executable).with_name("mpiexec")
     print(f"{'ranks':>12} {'operations':>11} {'Allreduce':>10} {'Ibarrier':>9} {'all calls of MPI':>17}")
     for ranks in RANKS[: -2 if options.quick else None]:

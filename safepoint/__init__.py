@@ -56,7 +56,8 @@ def init(
 
     `keep`: how many complete sets stay (default: the manifest's setting, else 2). `background=False`: every `hide`
     waits until its set is durable. On return the session is the default of the module's functions. On error nothing was
-    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`, `UsageError`.
+    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`, `UsageError`,
+    `DamagedError` (what had the sets is gone; else that is an error of `restore`).
 
     With `comm`, an intracommunicator of mpi4py, all its ranks call this, and all return or all raise the same. Files
     listed with `{rank}` belong to each rank, all others to the rank `saver`. `saver=None`: every rank has a directory

@@ -32,6 +32,8 @@ FICLONE = 0x40049409  # linux/fs.h
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 SIGURG = 23  # the same number on every Linux, and ignored unless handled
+SIGKILL = 9
+PF_EXITING = 4  # linux/sched.h
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # what a file system says that has no kernel locks
@@ -540,11 +542,25 @@ class Disk:
 
     def is_alive(self, pid: int) -> bool:
         """Whether this host has such a process, that has not ended; where that cannot be asked, it has."""
+        return self.began(pid) is not None
+
+    def began(self, pid: int) -> int | None:
+        """When this process of this host began, in ticks since the boot: another one with its number has another. None
+        if it has ended or is about to, though it still holds what it had: to give back its memory takes a while. 0
+        where that cannot be asked."""
         try:
             with open(f"/proc/{pid}/stat", errors="replace") as file:
-                return file.read().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:
-            return sys.platform != "linux"
+                words = file.read().rpartition(")")[2].split()  # from the third field on, see proc(5)
+        except OSError:  # no such process, or one that is hidden from this user
+            return 0 if _can_be_signalled(pid) else None
+        exiting, killed = int(words[6]) & PF_EXITING, int(words[28]) >> (SIGKILL - 1) & 1
+        return None if words[0] in "ZX" or exiting or killed else int(words[19])
+
+    def kernel(self) -> str:
+        """Whose numbers of processes are ours: the boot and the namespace. Empty where that cannot be asked."""
+        with contextlib.suppress(OSError):
+            return f"{_boot_id()} {os.readlink('/proc/self/ns/pid')}"
+        return ""
 
     def share_lock(self, path: str) -> int | None:
         """A second descriptor of this lock file, which this process holds: who inherits it keeps the lock alive.
@@ -571,7 +587,10 @@ class Disk:
 
     def holders(self, path: str) -> list[str]:
         """Who holds the file open for writing, as far as this user may see: processes and their descriptors."""
-        info = os.stat(path)
+        try:
+            info = os.stat(path)
+        except OSError:  # it is gone
+            return []
         return [who for _, who in _holders({(info.st_dev, info.st_ino): None})] if sys.platform == "linux" else []
 
     def mount_point(self, path: str) -> str:
@@ -584,6 +603,19 @@ class Disk:
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
         return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+
+
+def _can_be_signalled(pid: int) -> bool:
+    """Whether there is such a process, though /proc does not show it."""
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
+        return True
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def _is_locked(path: str, held: Collection[tuple[str, ...]]) -> bool:

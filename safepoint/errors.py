@@ -67,7 +67,7 @@ class RefusedFileError(SafepointError):
 
 
 class SaveError(SafepointError):
-    """The system failed while a set was saved. The sets before it are intact."""
+    """The system failed while a set was saved. The sets before it are intact, unless it says that they are gone."""
 
     code = 16
 
@@ -79,7 +79,7 @@ class RestoreError(SafepointError):
 
 
 class DamagedError(SafepointError):
-    """Sets exist, but none of them is whole; says why of each. No file was touched."""
+    """Sets exist, but none of them is whole, or the directory that had them is gone. No file was touched."""
 
     code = 18
 

@@ -195,6 +195,11 @@ def deliver() -> None:
         _mine.block.deliver()
 
 
+def must_wait() -> bool:
+    """Whether a signal has come that `deliver` does not let run before the end of the block that this thread is in."""
+    return _mine.block is not None and not _mine.block._early and bool(_mine.block._arrived)
+
+
 def end_if_asked() -> None:
     """Raise KeyboardInterrupt if Ctrl-C was pressed and waits for what this thread does."""
     if _mine.block is not None and _mine.block.ending:

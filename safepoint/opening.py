@@ -20,11 +20,25 @@ from typing import Any, NamedTuple
 
 from safepoint import manifest, restore
 from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place
-from safepoint.errors import FormatError, LockedError, SaveError, UsageError
+from safepoint.errors import DamagedError, FormatError, LockedError, SaveError, UsageError
+from safepoint.interrupts import deliver, must_wait
 from safepoint.ranks import LARGEST, Ranks, Serial, launcher
-from safepoint.record import FORMAT, LIVES, NOTE, Life, Root, read_note, refuse_link, write_durably
+from safepoint.record import (
+    FORMAT,
+    LIVES,
+    NOTE,
+    Life,
+    Root,
+    Unsealed,
+    parse_record,
+    read_note,
+    refuse_link,
+    roots,
+    write_durably,
+)
 
 logger = logging.getLogger("safepoint")
+PATIENCE, SAID_AFTER, NAP = 10.0, 1.0, 0.05  # seconds, see Waiting
 
 
 def check_same(ranks: Serial | Ranks, **options: Any) -> None:
@@ -63,6 +77,7 @@ class Opening:
         self.past = False  # there is something to restore
         self.fresh = True  # no earlier start could have left torn first files
         self.release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing
+        self._waiting = Waiting()
         first = saver is None or ranks.rank == saver
         with contextlib.ExitStack() as on_error:
             seen: Any = ranks.together(lambda: self._enter(directory, saver, on_error) if first else None)
@@ -79,20 +94,25 @@ class Opening:
 
     def _enter(
         self, directory: str | os.PathLike[str], saver: int | None, on_error: contextlib.ExitStack
-    ) -> tuple[str, int, str]:
-        """Open W: where it is, its inode, and the manifest's text. On return its lock is ours."""
+    ) -> tuple[str, int, str, int]:
+        """Open W: where it is, its inode, the manifest's text, and how many ranks must have a root. On return its lock
+        is ours."""
         disk, root = self.disk, self._find_root(directory, saver)
         text = manifest.read(root.work)
         listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
         listed.owned_by(root.rank, root.ranks, saver)  # its faults before anything is made
         with self._reporting():
             check_format(disk, root)
-            self._lock(on_error)
-            line = f"safepoint {FORMAT}\n".encode()
+            rooted = rooted_ranks(disk, root)
+            self._lock(on_error, rooted)
+            line, there = f"safepoint {FORMAT}\n".encode(), disk.exists(root.format)
+            if not there:
+                # The root before what says that there was one: else, after a power cut, it would seem to have vanished.
+                disk.sync_dir(root.side)
             # Also over an older one, before there is a set that an older library would take for one of its own.
-            if not disk.exists(root.format) or disk.read(root.format, NOTE) != line:
+            if not there or disk.read(root.format, NOTE) != line:
                 write_durably(disk, root.format, line)
-            return root.work, disk.stat(root.work).st_ino, text
+            return root.work, disk.stat(root.work).st_ino, text, rooted
 
     def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:
         ranks = self.ranks
@@ -103,23 +123,17 @@ class Opening:
         self.root = Root(work, ranks.rank, ranks.size, saver)
         return self.root
 
-    def _lock(self, on_error: contextlib.ExitStack) -> None:
-        """Make the side directory and our root if there is none, and take the lock."""
+    def _lock(self, on_error: contextlib.ExitStack, rooted: int) -> None:
+        """Make the side directory and our root if there is none, and take the lock. Raises `DamagedError` if this is
+        one of the `rooted` ranks and its root has vanished."""
         disk, root = self.disk, self.root
+        if root.rank < rooted and not disk.exists(root.path):
+            raise DamagedError(vanished(root))
         for directory in (root.side, root.path):
             refuse_link(disk, directory)
             with contextlib.suppress(FileExistsError):
                 disk.mkdir(directory)
-        try:
-            release = disk.lock(root.lock)
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            logger.warning("no kernel locks in %s: a second run at the same time would not be noticed", root.work)
-            return
-        if release is None:
-            raise LockedError(f"{root.work} is in use by another run: {self._owner()}; nothing was changed{self._hint}")
-        self.release = on_error.callback(release)
+        self.release = on_error.callback(claim(disk, root, self._waiting, self._hint))
 
     @property
     def _hint(self) -> str:
@@ -132,22 +146,13 @@ class Opening:
             )
         return ""
 
-    def _owner(self) -> str:
-        who = read_owner(self.disk, self.root)
-        if who and (who["host"], who["pid"]) == (socket.gethostname(), os.getpid()):
-            who["command"] = "this very process, by an earlier init: use that session, or close() it"
-        gone = who and who["host"] == socket.gethostname() and not self.disk.is_alive(who["pid"])
-        heirs = self.disk.holders(self.root.lock) if gone else []
-        left = f", which is gone, but what it had started is not: {', '.join(heirs)}" if heirs else ""
-        return describe_owner(who) + left
-
     def _join(
-        self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str],
+        self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str, int],
         on_error: contextlib.ExitStack,
     ) -> None:  # fmt: skip
         """What the first rank saw is what this one works with. On return this rank has its lock, if it needs one."""
         disk, ranks = self.disk, self.ranks
-        work, inode, text = seen
+        work, inode, text, rooted = seen
         opened = saver is None or ranks.rank == saver
         root = self.root if opened else self._find_root(directory, saver)
         with self._reporting():
@@ -164,10 +169,10 @@ class Opening:
             # that a later run, of whatever number of ranks, finds what was saved.
             self.active = bool(opened or ranks.rank == 0 or self.manifest.entries or disk.exists(root.path))
             if self.active and not opened:
-                self._lock(on_error)
+                self._lock(on_error, rooted)
 
     def _look(self) -> None:
-        """What earlier lives left; and who is at work here now, for those who find the lock taken."""
+        """What earlier lives left."""
         disk, root = self.disk, self.root
         if not self.active:
             return
@@ -179,7 +184,8 @@ class Opening:
             self.number = max([*self._numbers, mark["number"] if mark else 0])
             self.fresh = not disk.exists(root.baseline)
             self.past = bool(self._numbers or mark or not self.fresh)
-            write_owner(disk, root, self.place.host)
+            if not self.past and disk.exists(root.log):  # the log begins after the baseline, which goes for a set
+                logger.warning("no set is left in %s, though an earlier run had some: this is a first start", root.path)
 
     def _note(self, on_error: contextlib.ExitStack) -> None:
         """Before there is a set: make the way to it durable, and note what is there now."""
@@ -215,19 +221,135 @@ class Owner(NamedTuple):
     pid: int
     since: float  # seconds since the epoch
     command: str
+    kernel: str = ""  # which boot of which host; of an older library nothing is known of these two
+    began: int = 0  # when the process began, in ticks of that kernel
+
+
+def rooted_ranks(disk: Disk, root: Root) -> int:
+    """How many ranks, from 0 on, must find a root, as an earlier start, or the newest set, had one for each."""
+    if not disk.exists(root.format):
+        return 0
+    there = roots(disk, root.work)[0]
+    if not there:
+        return root.rank + 1
+    if root.saver is None or (root.ranks == 1 and there[0].rank == root.rank):
+        return 0  # nobody's but our own, which is there
+    seen = root if disk.exists(root.path) else there[0]
+    for number in reversed(seen.numbers(disk, "set")):
+        with contextlib.suppress(Unsealed, FormatError, OSError):  # `restore` says what is wrong with it
+            record = parse_record(disk.read(seen.record(number)))
+            return record.ranks if record.of_each and record.saver is not None else 0
+    return 0
+
+
+def vanished(root: Root) -> str:
+    return (
+        f"{root.path} is gone, though an earlier run had made it: if it had sets they are gone with it, so this must "
+        f"not pass for a first start. Bring it back; or, to start afresh, remove {root.side} as a whole; nothing was "
+        f"changed"
+    )
+
+
+class Waiting:
+    """For what a dead run has left behind, which may be dying still: some seconds in all, and who reads the log knows.
+
+    What comes from a signal meanwhile is raised; with several ranks, where it must wait, it ends the waiting.
+    """
+
+    def __init__(self) -> None:
+        self._begin = 0.0
+        self._said: set[str] = set()
+
+    def goes_on(self, what: Callable[[], str]) -> bool:
+        """Whether to look again: after a moment, or not any more."""
+        self._begin = self._begin or time.monotonic()
+        waited = time.monotonic() - self._begin
+        if waited >= SAID_AFTER and "" not in self._said:
+            self._said.add("")
+            self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
+        if waited >= PATIENCE or must_wait():
+            return False
+        time.sleep(NAP)
+        deliver()
+        return True
+
+    def say(self, text: str) -> None:
+        """Once, however many ranks one process looks at."""
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
+
+
+def claim(disk: Disk, root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
+    """Take the lock of a root and say so to others; what gives it back. Raises `LockedError`, which names the holder;
+    then nothing was changed.
+
+    A holder that is at work, or of which nothing can be known here, is met at once. One whose process has ended is
+    waited for, as a child that has its descriptor may not have ended yet; and so is one that has not said its name.
+    """
+    with contextlib.ExitStack() as on_error:
+        try:
+            while (release := disk.lock(root.lock)) is None:
+                who = read_owner(disk, root)
+                if _may_be_at_work(disk, who) or not waiting.goes_on(lambda who=who: _holder(disk, root, who)):  # type: ignore[misc]
+                    text = f"{root.work} is in use by another run: {_holder(disk, root, who)}"
+                    raise LockedError(f"{text}; nothing was changed{hint}")
+            on_error.callback(release)
+            info = disk.stat(root.lock)
+            root.locked = info.st_dev, info.st_ino
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            waiting.say(f"no kernel locks in {root.work}: a second run at the same time would not be noticed")
+        on_error.callback(_unsay, disk, root, _say_owner(disk, root))
+        return on_error.pop_all().close
+
+
+def _say_owner(disk: Disk, root: Root) -> dict[str, Any]:
+    """At once when the lock is taken: what is there names the run before."""
+    if disk.exists(root.owner):
+        disk.remove(root.owner)
+    owner = {
+        "host": socket.gethostname(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
+        "kernel": disk.kernel(), "began": disk.began(os.getpid()) or 0,
+    }  # fmt: skip
+    disk.write(root.owner, json.dumps(owner).encode())
+    return owner
+
+
+def _unsay(disk: Disk, root: Root, owner: dict[str, Any]) -> None:
+    """Before the lock is given back: the next who takes it must not be met under this name. Unless there is another
+    one, of a run in a side directory that took the place of ours."""
+    with contextlib.suppress(OSError):
+        if read_owner(disk, root) == owner:
+            disk.remove(root.owner)
 
 
 def read_owner(disk: Disk, root: Root) -> dict[str, Any] | None:
-    """Who said last that the root is theirs: host, pid, since, command. It may be long dead: only the lock tells."""
+    """Who said last that the root is theirs: host, pid, since, command; of which kernel, and when the process began.
+    It may have been killed since: only the lock tells."""
     return read_note(disk, root.owner, Owner)
 
 
-def write_owner(disk: Disk, root: Root, host: str) -> None:
-    """Say to those who find the lock taken that it is this process that has it."""
-    owner = {"host": host, "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv)}
-    if disk.exists(root.owner):
-        disk.remove(root.owner)
-    disk.write(root.owner, json.dumps(owner).encode())
+def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
+    """Whether the process of this name may live, as far as can be seen from here; not if there is no name."""
+    if who is None:
+        return False
+    if who["host"] != socket.gethostname() or who["kernel"] not in ("", disk.kernel()):
+        return True
+    began = disk.began(who["pid"])
+    return began is not None and (began == who["began"] or 0 in (began, who["began"]))
+
+
+def _holder(disk: Disk, root: Root, who: dict[str, Any] | None) -> str:
+    if who and _may_be_at_work(disk, who):
+        mine = (who["host"], who["pid"]) == (socket.gethostname(), os.getpid())
+        command = "this very process, by an earlier init: use that session, or close() it"
+        return describe_owner({**who, "command": command} if mine else who)
+    left = ", ".join(disk.holders(root.lock)) or "what cannot be seen from here"
+    if who is None:
+        return f"{describe_owner(who)}; its lock is held by {left}"
+    return f"{describe_owner(who)}, which is gone, but what it had started is not: {left}"
 
 
 def describe_owner(who: dict[str, Any] | None) -> str:

@@ -40,6 +40,7 @@ NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
 LIVES = 1 << 22  # more than can be; what says so is none of ours
 _ROOT = re.compile(r"rank-(\d{5,})")
 _APART = re.compile(r"log-(\d{5,})\.jsonl")
+_AWAY = {errno.ENOENT, errno.ENOTDIR, getattr(errno, "ESTALE", errno.ENOENT)}
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,12})")
 NOTE = 16 << 20  # bytes of a small file that does not grow with the number of files: a command line may have 2 MB
 LAST, RANKS, AGES = 10**12 - 1, 1 << 22, 1 << 40  # the highest number of a set, and of ranks; seconds since the epoch
@@ -68,6 +69,7 @@ class Root:
     saver: int | None = 0
 
     def __post_init__(self) -> None:
+        self.locked: tuple[int, int] | None = None  # device and inode of the lock that this run holds
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
@@ -141,6 +143,27 @@ class Root:
         name = os.path.relpath(os.fsdecode(path), self.work) if isinstance(path, (str, bytes)) else str(path)
         name = name.replace(os.sep, "/")
         return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/(?:files|packed|append)|stage)/", "", name)
+
+    def is_ours(self, disk: Disk) -> bool:
+        """Whether the lock that this run holds is the one that another run would meet; or that cannot be seen now."""
+        if self.locked is None:
+            return True
+        try:
+            info = disk.stat(self.lock)
+        except OSError as error:
+            return error.errno not in _AWAY
+        return self.locked == (info.st_dev, info.st_ino)
+
+    def refuse_other(self, disk: Disk, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
+        """Raise if the side directory is no longer the one that this run has locked: what has its name now may belong
+        to another run, which nothing would keep apart from this one."""
+        if not self.is_ours(disk):
+            raise kind(
+                f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "
+                f"removed, moved, replaced or unmounted while this run was at work, and all sets are gone with it; "
+                f"{holds}. Move it back; or close() this session and call init() again, which makes a new one",
+                errno.ENOENT,
+            )
 
     @contextmanager
     def reporting(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> Iterator[None]:

@@ -354,11 +354,14 @@ def secure(
     number, step = taken.number, taken.step
     holds = f"{previous.label} is intact" if previous else "there is no earlier set"
     try:
+        check_ours(disk, root, taken)
         record = store(disk, root, taken, how, begun=begun)
+        check_ours(disk, root, taken)  # here too, as storing takes long: another run may have a set of this number
         commit(disk, root, number)
         confirm(disk, root, number)
         how.prefixes = dict(how.stored)
     except BaseException as error:
+        check_ours(disk, root, taken)  # else what is marked as failed, or moved, would be another run's
         state, stuck = "set", False
         how.left = number if give_back else how.left
         try:
@@ -379,6 +382,10 @@ def secure(
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
         raise
     return record
+
+
+def check_ours(disk: Disk, root: Root, taken: Taken) -> None:
+    root.refuse_other(disk, SaveError, f"{taken.label} not stored", "so are the files of this set")
 
 
 def fail(disk: Disk, root: Root, number: int) -> str:

@@ -197,6 +197,7 @@ class Session:
         disk, root = self._disk, self._root
         self._check("restore")
         self._collect()
+        self._refuse_other(RestoreError, "cannot restore", "the listed files are untouched")
         if self._ranks.rank != self._lead:
             return None
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
@@ -435,6 +436,7 @@ class Session:
             wait, at = bool(wait), self._as_step(step)
             self._check("hide")
             self._collect()
+            self._refuse_other(SaveError, f"{label(number, at)} not taken", "the files are where they were")
             self._refuse_left()
             asked, wait = wait, self._must_wait() or wait
             self._at = self._ledger.place()
@@ -687,6 +689,7 @@ class Session:
         def work() -> None:
             self._check("wait")
             self._collect()
+            self._refuse_other(SaveError, "nothing is durable", "the listed files are untouched")
 
         self._peers.together(work)
 
@@ -724,6 +727,7 @@ class Session:
         at = self._as_step(step)
         self._check("finish")
         self._collect()
+        self._refuse_other(SaveError, "not finished", "the listed files are untouched")
         self._refuse_left()
         find = save.find(self._disk, self._root, self._manifest) if self._active else save.Found()
         self._warn_of_open(find.opened)
@@ -833,6 +837,10 @@ class Session:
             raise error
         self._committed = flight.result()
 
+    def _refuse_other(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
+        if self._active:
+            self._root.refuse_other(self._disk, kind, what, holds)
+
     def _remember_failed(self) -> None:
         """The error of the set that was in flight is still to be told, if a handler raised in its place."""
         if self._failed:
@@ -901,6 +909,8 @@ class Session:
         """One line for people and reports; nothing depends on it, so it must not fail a save."""
         if not self._active and (self._ledger.level < ledger.MODIFY or event not in ("restored", "start")):
             return  # else its watched values belong to this life
+        if not self._root.is_ours(self._disk):
+            return  # the log there is another run's
         if self._began:
             what["began"], self._began = self._began, 0.0
         blocked = []

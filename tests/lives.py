@@ -7,10 +7,11 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -182,3 +183,44 @@ def directory_for_lives(where: str | os.PathLike[str] | None = None, shape: str 
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)  # it may be on a file system that broke down
+
+
+LEAVES_A_CHILD = """
+import os, signal, sys
+from safepoint.disk import Disk
+from safepoint.opening import Waiting, claim
+from safepoint.record import Root
+
+disk, root = Disk(), Root(os.path.realpath(sys.argv[1]), int(sys.argv[2]), 2)
+for path in (root.side, root.path):
+    os.makedirs(path, exist_ok=True)
+release = claim(disk, root, Waiting())
+descriptor = disk.share_lock(root.lock)
+if os.fork() == 0:
+    os.read(0, 1)
+    os._exit(0)
+print("left", flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@contextmanager
+def killed_beside_a_child(directory: str | os.PathLike[str], rank: int = 0) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A run that was killed while a child of it had its lock, as one of a fork in C has: its number, and what ends the
+    child."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LEAVES_A_CHILD, str(directory), str(rank)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as dead:  # fmt: skip
+        assert dead.stdin and dead.stdout and dead.stdout.readline() == "left\n"
+        dead.wait()
+
+        def end() -> None:
+            assert dead.stdin and dead.stdout
+            dead.stdin.close()
+            assert dead.stdout.read() == ""  # to its end, which is that of the child
+
+        try:
+            yield dead.pid, end
+        finally:
+            end() if not dead.stdin.closed else None

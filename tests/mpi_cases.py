@@ -5,8 +5,10 @@ Status 0 and a line `ok CASE` for each, or a traceback from the first rank where
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import faulthandler
+import functools
 import logging
 import os
 import shutil
@@ -21,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from faultdisk import FaultDisk, Killed, images
+from lives import killed_beside_a_child
 from mpi4py import MPI
 from program import LateSaver
 from ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
@@ -36,9 +39,11 @@ from safepoint import (
     SaveError,
     Session,
     UsageError,
+    opening,
 )
 from safepoint.restore import BY_HAND
 
+opening.PATIENCE = 1.5  # seconds: for a lock that somebody holds who does not say so, in several cases
 Case = Callable[[Any, str], None]
 PATIENCE = int(
     os.environ.get("PATIENCE", 2400 if os.environ.get("SAFEPOINT_CRASH") == "long" else 240)
@@ -533,9 +538,8 @@ def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(com
     if rank == size - 1:  # the disk of a node is lost
         shutil.rmtree(root.path)
     comm.Barrier()
-    again = Session(directory, comm=comm)
-    text = message_of(comm, again.restore, DamagedError)
-    assert "set 2 (step 2): rank 0 has only 1" in text, text
+    text = message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+    assert f"rank-{size - 1:05d} is gone" in text, text
 
 
 @sizes(2, 4, 8)
@@ -550,8 +554,131 @@ def case_one_rank_without_its_directory_is_no_fresh_start(comm: Any, where: str)
     if rank == size - 1:
         shutil.rmtree(session._root.path)
     comm.Barrier()
-    text = message_of(comm, Session(directory, comm=comm).restore, DamagedError)
-    assert f"set 2 (step 2): rank {size - 1} has none" in text, text
+    for _ in range(2):  # nothing is made that would hide it from the next start
+        text = message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+        assert text.startswith(f"rank {size - 1} of {size}: {session._root.side}/rank-{size - 1:05d} is gone"), text
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_roots_that_vanished_are_no_first_start_of_a_rank(comm: Any, where: str) -> None:
+    """G6: of the rank that leads, of another one, of all; also for ranks that do not agree on sets, of which one alone
+    would begin anew. Ranks that the sets never had have nothing to lose."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    half = comm.Split(int(rank < size // 2))
+    for coordinate in (True, False):
+        for gone in ([0], [size - 1], range(size)):
+            directory = new_directory(comm, where)
+            session = started(comm, directory, coordinate=coordinate)
+            write(directory, files_of(rank, 1))
+            session.hide(1, wait=True)
+            session.close()
+            comm.Barrier()
+            if rank in gone:
+                shutil.rmtree(session._root.path)
+            comm.Barrier()
+            for _ in range(2):
+                text = message_of(comm, lambda: Session(directory, comm=comm, coordinate=coordinate), DamagedError)
+                assert "is gone, though an earlier run had made it" in text and "remove" in text, text
+            comm.Barrier()
+    directory = new_directory(comm, where, "u.dat\nhistory.csv append\n")
+    if rank < size // 2:
+        session = started(half, directory)
+        write(directory, {k: v for k, v in files_of(rank, 1).items() if k in ("u.dat", "history.csv")})
+        session.hide(1, wait=True)
+        session.close()
+    comm.Barrier()
+    Path(directory, ".safepoint").write_text(MANIFEST)
+    comm.Barrier()
+    session = started(comm, directory)
+    assert session._number == 1
+    session.close()
+
+
+@sizes(2, 4)
+def case_all_ranks_wait_for_a_child_of_a_killed_run_and_decide_together(comm: Any, where: str) -> None:
+    """G8, and no rank hangs: whichever rank the child was of, all begin when it has ended, or all are refused; and a
+    signal to one of them ends the waiting of all."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+
+    class Hears(logging.Handler):
+        heard = False
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if not self.heard and "waiting up to" in record.getMessage():
+                self.heard = True
+                reaction()
+
+    for victim in {0, size - 1}:
+        for outcome in ("ends", "stays", "signal"):
+            directory = new_directory(comm, where)
+            left = killed_beside_a_child(directory, victim) if rank == victim else contextlib.nullcontext((0, bool))
+            with left as (dead, end):
+                reaction: Callable[[], object] = bool
+                if rank == victim and outcome == "ends":
+                    reaction = end
+                elif rank == victim and outcome == "signal":
+                    reaction = functools.partial(signal.raise_signal, signal.SIGINT)
+                opening.PATIENCE = 1.5 if outcome == "stays" else PATIENCE * 10.0
+                handler, logger = Hears(logging.WARNING), logging.getLogger("safepoint")
+                logger.addHandler(handler)
+                logger.setLevel(logging.WARNING)
+                comm.Barrier()
+                raised: BaseException | None = None
+                try:
+                    Session(directory, comm=comm).close()
+                except (LockedError, KeyboardInterrupt) as error:
+                    raised = error
+                finally:
+                    logger.removeHandler(handler)
+                    logger.setLevel(logging.NOTSET)
+                    opening.PATIENCE = 1.5
+                wanted = KeyboardInterrupt if outcome == "signal" and rank == victim else LockedError
+                right = raised is None if outcome == "ends" else type(raised) is wanted
+                check(comm, right and handler.heard == (rank == victim), (victim, outcome, repr(raised)))
+                gone = f"process {comm.bcast(dead, victim)} on"
+                check(comm, not isinstance(raised, LockedError) or gone in str(raised), str(raised))
+            comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any, where: str) -> None:
+    """G7, G8: of W, or of one rank alone; and what the error advises works on all."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for whole in (True, False):
+        directory = new_directory(comm, where)
+        session = started(comm, directory)
+        write(directory, files_of(rank, 1))
+        session.hide(1, wait=True)
+        write(directory, files_of(rank, 2))
+        comm.Barrier()
+        if rank == size - 1:
+            shutil.rmtree(session._root.side if whole else session._root.path)
+        comm.Barrier()
+        for call in (lambda: session.hide(2), lambda: session.hide(2, wait=True), session.wait, session.finish):
+            text = message_of(comm, call, SaveError)
+            assert "all sets are gone with it" in text and (whole or text.startswith(f"rank {size - 1} of {size}")), (
+                text
+            )
+            check(comm, in_place(rank, directory) == files_of(rank, 2), "moved")
+        session.close()
+        comm.Barrier()
+        if not whole:
+            message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+            comm.Barrier()
+            if rank == 0:
+                shutil.rmtree(session._root.side)
+            comm.Barrier()
+        session = Session(directory, comm=comm)
+        session.hide(2)
+        session.close()
+        write(directory, files_of(rank, 9))
+        comm.Barrier()
+        session = Session(directory, comm=comm)
+        assert (saved := session.restore()) and saved.step == 2
+        check(comm, in_place(rank, directory) == files_of(rank, 2), "not given back")
+        session.close()
+        comm.Barrier()
 
 
 @sizes(4, 8)
@@ -1491,7 +1618,7 @@ def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where
             session.hide(step)
         made = [op.split()[0] for op in disk.record.ops[ops:]]
         counted.append(counting.calls[calls:])
-        check(comm, made == ["stat"] * 4 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
+        check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
         session.wait()
         saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
         session.close()

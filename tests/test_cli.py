@@ -20,6 +20,7 @@ from typing import Any
 import numpy
 import pytest
 from click.testing import CliRunner, Result
+from lives import killed_beside_a_child
 from test_session import ordinary_user
 
 import safepoint
@@ -309,7 +310,9 @@ def test_status_changes_nothing_and_takes_no_lock(work: Path) -> None:
 
 def test_a_run_on_another_host_is_said_to_be_out_of_sight(work: Path) -> None:
     path = work / ".safepoint.d/rank-00000/owner.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "host": "elsewhere"}))
+    with a_run(work):
+        there = json.loads(path.read_text())
+    path.write_text(json.dumps({**there, "host": "elsewhere"}))
     said = cli("status", work)
     assert "last started by process" in said.stdout and "cannot see from here" in said.stdout
     assert answer("status", work)["running"] is None
@@ -621,8 +624,7 @@ def test_an_older_set_is_restored_only_when_the_loss_of_the_newer_is_agreed_to(w
     assert result.exit_code == 10 and "set 3 (step 20)" in result.stderr and "--yes" in result.stderr
     code, output = ask("n", "restore", work, "--set", 1)
     assert code == 10 and "set 2 (step 10): whole" in output and "nothing was changed" in output
-    unchanged = {name: data for name, data in snapshot(work).items() if not name.endswith("owner.json")}
-    assert unchanged == {name: data for name, data in before.items() if not name.endswith("owner.json")}
+    assert snapshot(work) == before
     code, output = ask("y", "restore", work, "--set", 1)
     assert code == 0 and "restored set 1 (step 0)" in output
     assert (work / "history.csv").read_text() == "0, 0.0\n"
@@ -762,7 +764,7 @@ def test_clean_removes_what_no_restart_takes_and_nothing_else(work: Path) -> Non
     before = in_place(work)
     assert answer("clean", work, "--yes")["freed"] == 4000
     assert {path.name for path in root.iterdir()} == {
-        "lock", "owner.json", "log.jsonl", "set-00000001", "set-00000002", "set-00000003",
+        "lock", "log.jsonl", "set-00000001", "set-00000002", "set-00000003",
     }  # fmt: skip
     assert in_place(work) == before and cli("verify", work).exit_code == 0
     assert "nothing to remove" in cli("clean", work).stdout
@@ -984,13 +986,63 @@ def test_a_job_script_that_goes_on_after_a_killed_hide_or_restore_is_asked_to_re
     assert snapshot(work / ".safepoint.d/rank-00000/set-00000003") == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("drop", 1, "--yes"),
+        ("clean", "--yes"),
+        ("restore", "--yes"),
+        ("hide", "--step", 40),
+        ("finish",),
+        ("run", "--until", 1),
+    ],
+    ids=lambda command: command[0],
+)
+def test_each_command_that_takes_the_lock_waits_for_a_child_of_a_killed_run(
+    work: Path, command: tuple[object, ...]
+) -> None:
+    """G8, as a restart does: a script that kills a run and then clears up must not fail because of what is dying."""
+    write(work, 30)
+    where = ("--dir", work, "--", "true") if command[0] == "run" else (work,)
+    words = [sys.executable, "-m", "safepoint", *map(str, (*command, *where))]
+    with killed_beside_a_child(work) as (dead, end):
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+            assert running.stderr
+            said = running.stderr.readline()
+            assert f"safepoint: waiting up to 10 s for process {dead} on" in said, said
+            end()
+            said = running.communicate(timeout=60)[1]
+        assert running.returncode == 0, said
+
+
+@damages
+@pytest.mark.parametrize("finished", [False, True])
+def test_where_the_directory_of_the_rank_is_gone_each_command_says_so(tmp_path: Path, finished: bool) -> None:
+    """G6: with `finished.json` too, as the sets may have been of a run begun after it."""
+    work = make(tmp_path / "work", finish=finished)
+    shutil.rmtree(work / ".safepoint.d/rank-00000")
+    before = snapshot(work)
+    commands: list[tuple[object, ...]] = [
+        ("status", work), ("why", work), ("verify", work), ("show", 1, work), ("drop", 1, work), ("clean", work),
+        ("restore", work, "--yes"), ("restore", work, "--to", tmp_path / "to"), ("hide", work), ("finish", work),
+        ("run", "--dir", work, "--", "true"),
+    ]  # fmt: skip
+    for command in commands:
+        result = process(*command)
+        assert result.returncode == 18 and "rank-00000 is gone" in result.stderr, (command, result)
+        assert "Traceback" not in result.stderr
+    assert "restart:   fails" in cli("status", work).stdout
+    assert snapshot(work) == before
+
+
 @pytest.mark.parametrize("command", [("hide", "--step", 50), ("finish",)])
 def test_in_the_middle_of_a_killed_swap_nothing_passes_for_a_set(work: Path, command: Sequence[object]) -> None:
     (work / ".safepoint.d/rank-00000/stage").mkdir()
     before = snapshot(work)
     result = cli(*command, work)
     assert result.exit_code == 10 and "a restore was killed here" in result.stderr
-    after = {name: data for name, data in snapshot(work).items() if not name.endswith(("log.jsonl", "owner.json"))}
+    after = {name: data for name, data in snapshot(work).items() if not name.endswith("log.jsonl")}
     assert after.items() <= before.items()
 
 

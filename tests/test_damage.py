@@ -269,6 +269,8 @@ def test_damage_where_the_set_was_written_is_found_too(tmp_path: Path, name: str
 def test_restore_does_not_depend_on_lock_owner_and_log(work: Path, name: str, way: str) -> None:
     """They carry no promise: without them, or with nonsense in them, the newest set comes back without a warning."""
     damage = DAMAGES.get(way, lambda data: b"\0 no { json\xff")
+    killed = {"host": "here", "pid": 4321, "since": 1.5, "command": "solver"}  # one that ended has removed it
+    (work / ".safepoint.d/rank-00000/owner.json").write_text(json.dumps(killed))
     for each in NO_PROMISE if name == "all of them" else (name,):
         hurt(work / ".safepoint.d/rank-00000" / each, damage)
     begin = start(work)

@@ -206,6 +206,27 @@ def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
     release()
 
 
+@needs_linux
+def test_a_process_that_was_killed_counts_as_gone_while_it_gives_back_its_memory() -> None:
+    """Its lock is held until then: a restart is to wait for it, and not to be told that it is at work."""
+    code = (
+        "import mmap; m = mmap.mmap(-1, 400 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+        "m.madvise(15)  # in small pages, which takes longer\n"
+        "for n in range(0, len(m), 4096): m[n] = 1\n"
+        "print('large', flush=True); input()"
+    )
+    with child(code) as large:
+        assert says(large) == "large"
+        began = disk.began(large.pid)
+        assert began and disk.began(os.getpid()) != began
+        large.kill()
+        looks = []
+        while Path(f"/proc/{large.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            looks.append(disk.is_alive(large.pid))
+        assert len(looks) > 10 and not any(looks[1:]), looks  # the first may come between signal and exit
+    assert disk.began(large.pid) is None
+
+
 # The place.
 
 

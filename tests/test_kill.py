@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -9,11 +10,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tally
-from lives import LONG, Life, Violation, command, directory_for_lives, goes_on
+from lives import LONG, Life, Violation, command, directory_for_lives, goes_on, killed_beside_a_child
 
+from safepoint import LockedError, Session, opening
 from safepoint.disk import Disk
 
 
@@ -131,6 +134,174 @@ def test_a_second_run_is_refused_and_the_lock_dies_with_its_process(tmp_path: Pa
         holder.kill()
         holder.communicate()
     assert run(tmp_path, "import safepoint; safepoint.init()").returncode == 0
+
+
+BEGINS = "import safepoint; safepoint.init(); print('began')"
+FOR_EVER = 3600.0  # seconds: a test that waited so long would be ended
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
+
+
+def begins(directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", BEGINS], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def first_line(said: Any) -> str:
+    return str(said.readline())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    return tmp_path
+
+
+def owner(directory: Path) -> Path:
+    return directory / ".safepoint.d/rank-00000/owner.json"
+
+
+def refused(directory: Path) -> str:
+    with pytest.raises(LockedError) as caught:
+        Session(directory)
+    return str(caught.value)
+
+
+@needs_proc
+def test_a_restart_right_after_a_kill_waits_for_a_child_that_still_holds_the_lock(directory: Path) -> None:
+    """G8 is kept, and nobody has to start again: the child of a killed run is dying too, only later."""
+    with killed_beside_a_child(directory) as (dead, end), begins(directory) as restart:
+        said = first_line(restart.stderr)
+        assert f"waiting up to 10 s for process {dead} on" in said and "which is gone" in said, said
+        end()
+        assert restart.communicate(timeout=60) == ("began\n", "")
+
+
+@needs_proc
+def test_a_child_that_does_not_end_is_named_when_a_restart_gives_up(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "PATIENCE", 0.3)
+    with killed_beside_a_child(directory) as (dead, _):
+        before = {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
+        text = refused(directory)
+        assert f"process {dead} on" in text and "which is gone, but what it had started is not: descriptor" in text
+        assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_run_that_lives_is_met_at_once(directory: Path, stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G8. Also one that stands still: who stopped it may let it go on."""
+    monkeypatch.setattr(opening, "PATIENCE", FOR_EVER)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=directory, stdout=subprocess.PIPE, text=True)
+    try:
+        assert first_line(holder.stdout) == "held\n"
+        if stopped:
+            holder.send_signal(signal.SIGSTOP)
+        assert f"in use by another run: process {holder.pid} on" in refused(directory)
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+@needs_proc
+@pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"kernel": "of another boot, or in another container"}])
+def test_a_holder_of_which_nothing_can_be_known_here_is_met_at_once(
+    directory: Path, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be that of a process that lives there, and of none here."""
+    monkeypatch.setattr(opening, "PATIENCE", FOR_EVER)
+    with killed_beside_a_child(directory) as (dead, _):
+        owner(directory).write_text(json.dumps({**json.loads(owner(directory).read_text()), **change}))
+        text = refused(directory)
+        assert f"process {dead} on" in text and "gone" not in text
+
+
+@needs_proc
+def test_a_process_that_got_the_number_of_the_dead_one_is_not_taken_for_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with killed_beside_a_child(directory), subprocess.Popen(["sleep", "600"]) as another:
+        try:
+            said = {**json.loads(owner(directory).read_text()), "pid": another.pid}
+            owner(directory).write_text(json.dumps(said))
+            monkeypatch.setattr(opening, "PATIENCE", 0.3)
+            assert f"process {another.pid} on" in (text := refused(directory)) and "which is gone" in text
+            monkeypatch.setattr(opening, "PATIENCE", FOR_EVER)
+            # As written by a version that did not note when its process began: it may be that one.
+            owner(directory).write_text(json.dumps({k: said[k] for k in ("host", "pid", "since", "command")}))
+            assert f"process {another.pid} on" in (text := refused(directory)) and "gone" not in text
+        finally:
+            another.kill()
+
+
+@needs_proc
+def test_ctrl_c_ends_the_waiting_for_a_child_and_changes_nothing(directory: Path) -> None:
+    with killed_beside_a_child(directory) as (_, end):
+        before = owner(directory).read_bytes()
+        with begins(directory) as restart:
+            assert "waiting up to" in first_line(restart.stderr)
+            restart.send_signal(signal.SIGINT)
+            _, said = restart.communicate(timeout=60)
+        assert restart.returncode == -signal.SIGINT and "KeyboardInterrupt" in said and "LockedError" not in said
+        assert owner(directory).read_bytes() == before
+        end()
+        with begins(directory) as restart:
+            assert restart.communicate(timeout=60)[0] == "began\n"
+
+
+SLOW = """
+import safepoint
+from safepoint.disk import Disk
+
+class Slow(Disk):
+    def lock(self, path):
+        release = super().lock(path)
+        print("locked", flush=True)
+        input()
+        return release
+
+session = safepoint.Session(disk=Slow())
+print("said", flush=True)
+input()
+"""
+
+
+@needs_proc
+@pytest.mark.parametrize("before", ["was killed", "has ended, and its process lives", "there was none"])
+def test_between_lock_and_name_nobody_is_told_of_the_run_before(
+    directory: Path, before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G8: who holds the directory, not who did; a start that comes in this moment waits until that is said."""
+    if before == "was killed":
+        with killed_beside_a_child(directory) as (_, end):
+            end()
+    elif before != "there was none":
+        Session(directory).close()
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin
+        try:
+            assert first_line(holder.stdout) == "locked\n"
+            with begins(directory) as second:
+                assert "waiting up to 10 s for" in first_line(second.stderr)
+                holder.stdin.write("\n")
+                holder.stdin.flush()
+                assert first_line(holder.stdout) == "said\n"
+                assert f"in use by another run: process {holder.pid} on" in second.communicate(timeout=60)[1]
+        finally:
+            holder.kill()
+
+
+def test_a_run_that_has_ended_leaves_no_name(directory: Path) -> None:
+    """Only one that was killed does, and one that could not even begin does not."""
+    with Session(directory) as session:
+        assert json.loads(owner(directory).read_text())["pid"] == os.getpid()
+        session.restore()
+        session.close()
+    assert not owner(directory).exists()
 
 
 AT_EXIT = """

@@ -385,6 +385,26 @@ def test_blocks_that_rot_below_the_page_cache_are_never_given_back(volume: Volum
     forget(kept)
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+def test_a_file_system_that_is_unmounted_under_a_run_is_an_error_that_says_all_sets_are_gone(tmp_path: Path) -> None:
+    """G7: the directory below it has the same name, and no set; nothing is moved there."""
+    subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path], check=True)
+    try:
+        (tmp_path / ".safepoint").write_text("u.dat\n")
+        session = Session(tmp_path)
+        session.restore()
+        (tmp_path / "u.dat").write_text("0")
+        session.hide(0, wait=True)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+    (tmp_path / "u.dat").write_text("1")
+    for call in (lambda: session.hide(1), session.wait, session.finish):
+        with pytest.raises(SaveError, match="removed, moved, replaced or unmounted"):
+            call()
+    session.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["u.dat"]
+
+
 @on_each
 def test_a_file_that_cannot_be_compressed_for_want_of_room_is_kept_as_it_is(volume: Volume) -> None:
     """A full disk is no reason to lose a set that is there already."""

@@ -1053,6 +1053,30 @@ def test_an_heir_that_has_closed_the_lock_is_found_all_the_same(tmp_path: Path) 
         program.communicate()
 
 
+def test_a_second_run_waits_for_an_heir_that_is_ending(tmp_path: Path) -> None:
+    """As what the first one had started needs a moment to end when it is killed."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    code = (
+        "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
+    )
+    program = run(tmp_path, "--", sys.executable, "-c", code)
+    wait_for((tmp_path / "ready").exists)
+    orphan = int((tmp_path / "orphan").read_text())
+    try:
+        kill(program.pid)
+        program.wait()
+        with run(tmp_path, "--", *shell("echo 1 > a.txt")) as second:
+            assert second.stderr
+            said = second.stderr.readline()
+            assert "waiting up to 10 s for" in said and f"process {orphan} (sh)" in said, said
+            kill(orphan)
+            said = second.communicate(timeout=60)[1]
+        assert second.returncode == 0, said
+    finally:
+        kill(orphan)
+        program.communicate()
+
+
 def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:
     """Our own death kills the first process of the command; what else it had started keeps the lock."""
     (tmp_path / ".safepoint").write_text("a.txt\n")

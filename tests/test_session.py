@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from faultdisk import FaultDisk, images
+from program import LateSaver
 
 import safepoint
 import safepoint.disk
@@ -2072,10 +2074,10 @@ def cost_of_hide(start: Start, work: Path, manifest: str, files: dict[str, str])
 
 
 def test_hide_of_three_files_is_a_handful_of_file_operations(start: Start, work: Path) -> None:
-    """A look at each and at W, a question whether it is open, one line written, one rename each; and no fsync."""
+    """A look at each, at W and at the lock, a question who has them open, one line written, a rename each; no fsync."""
     files = {f"{name}_dat": "data" for name in "uvw"}
     calls = cost_of_hide(start, work, "u.dat\nv.dat\nw.dat\n", files)
-    assert calls == {"stat": 4, "open_for_writing": 1, "append": 1, "rename": 3}
+    assert calls == {"stat": 5, "open_for_writing": 1, "append": 1, "rename": 3}
 
 
 def test_hide_of_a_directory_costs_the_same_however_many_files_it_holds(
@@ -2235,3 +2237,270 @@ def test_a_process_for_each_hide_goes_on_from_the_sets_that_are_there(start: Sta
     session = start("u\nv\n")
     saved = session.restore()
     assert saved is not None and saved.step == 3
+
+
+# The side directory goes, or another one comes.
+
+
+def other_run(work: Path) -> Session:
+    """Another run, which began in the new side directory, and has a set of its own there."""
+    other = Session(work)
+    other.restore()
+    write(work, u_dat="other")
+    other.hide(70, wait=True)
+    return other
+
+
+def go(work: Path, how: str, others: list[Session]) -> None:
+    side, away = work / ".safepoint.d", work.with_name("away")
+    if how == "removed":
+        shutil.rmtree(side)
+    elif how == "moved":
+        side.rename(away)
+    elif how == "root removed":
+        shutil.rmtree(work / ROOT)
+    elif how == "lock removed":  # another run would take a new one
+        (work / ROOT / "lock").unlink()
+    elif how == "replaced by another run":
+        side.rename(away)
+        others.append(other_run(work))
+    elif how == "copied back":
+        shutil.copytree(side, away)
+        shutil.rmtree(side)
+        shutil.copytree(away, side)
+    else:
+        work.rename(away)
+        if how == "W replaced":
+            shutil.copytree(away, work)
+
+
+GONE = ["removed", "moved", "root removed", "lock removed", "replaced by another run", "copied back", "W moved",
+        "W replaced"]  # fmt: skip
+
+
+@contextmanager
+def unhindered(others: list[Session]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for other in others:
+            other.close()
+
+
+@pytest.mark.leaves_damage
+@pytest.mark.parametrize("how", GONE)
+def test_a_side_directory_that_goes_under_a_run_is_an_error_that_says_all_sets_are_gone(
+    tmp_path: Path, how: str
+) -> None:
+    """G7, and G8: nothing is moved, nor anything changed where another run may be at work by now."""
+    work, others = tmp_path / "work", list[Session]()
+    work.mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work)
+    session.restore()
+    for step in range(3):
+        write(work, u_dat=str(step))
+        session.hide(step, wait=True)
+    with unhindered(others):
+        go(work, how, others)
+        where = work if work.exists() else tmp_path / "away"
+        write(where, u_dat="3")
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        for call in (lambda: session.hide(3), lambda: session.hide(3, wait=True), session.wait, session.finish):
+            with pytest.raises(SaveError) as caught:
+                call()
+            text = str(caught.value)
+            assert f"{work}/.safepoint.d is not there any more, or another one is" in text
+            assert "all sets are gone with it" in text and "close() this session and call init() again" in text
+            assert "intact" not in text
+        with pytest.raises(safepoint.RestoreError, match="all sets are gone with it"):
+            session.restore()
+        session.close()
+        after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert after.items() <= before.items()
+        own = {"owner.json"} if how in ("lock removed", "copied back", "W replaced") else set()  # our name, or a copy
+        assert {path.name for path in before.keys() - after.keys()} == own
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "lock removed", "replaced by another run", "root removed"])
+def test_what_the_error_of_a_lost_side_directory_advises_works(tmp_path: Path, how: str) -> None:
+    """The session ends and another one begins, under the lock and with the baseline of any first start; never beside
+    another run (G8), and where traces of lost sets are left not without the user (G6)."""
+    work, others = tmp_path / "work", list[Session]()
+    work.mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work)
+    session.restore()
+    write(work, u_dat="0")
+    session.hide(0, wait=True)
+    write(work, u_dat="1")
+    with unhindered(others):
+        go(work, how, others)
+        write(work, u_dat="1")
+        with pytest.raises(SaveError, match="all sets are gone with it"):
+            session.hide(1)
+        session.close()
+        if how == "replaced by another run":
+            with pytest.raises(LockedError, match="this very process"):
+                Session(work)
+            return
+    if how == "root removed":
+        with pytest.raises(safepoint.DamagedError, match=r"remove .* as a whole"):
+            Session(work)
+        shutil.rmtree(work / ".safepoint.d")
+    session = Session(work)
+    if how == "lock removed":
+        assert (point := session.restore()) and point.step == 0
+        write(work, u_dat="1")
+    assert (point := session.hide(1))
+    session.close()
+    write(work, u_dat="torn")
+    again = Session(work)
+    assert (saved := again.restore()) and saved.step == 1 and contents(work) == {"u.dat": "1"}
+    again.close()
+
+
+def test_a_side_directory_that_was_moved_away_and_back_again_goes_on(start: Start, work: Path) -> None:
+    """As the error says: the lock in it was never given up."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    (work / ".safepoint.d").rename(work / "away")
+    write(work, u_dat="1")
+    with pytest.raises(SaveError, match="Move it back"):
+        session.hide(1)
+    (work / "away").rename(work / ".safepoint.d")
+    assert session.hide(1, wait=True) is not None
+    write(work, u_dat="torn")
+    assert (saved := session.restore()) and saved.step == 1 and contents(work) == {"u.dat": "1"}
+
+
+@pytest.mark.parametrize("manifest", ["u.dat\n", "history.csv append\n"])
+def test_a_set_in_flight_is_not_stored_into_the_directory_of_another_run(work: Path, manifest: str) -> None:
+    """G8: both have a set 2 there, and the one of the other run must stay as it is, down to the last byte."""
+    texts = iter("row " * length for length in range(1, 9))
+    (work / ".safepoint").write_text(manifest)
+    name = manifest.split()[0].replace(".", "_")
+    session = Session(work)
+    session.restore()
+    write(work, **{name: next(texts)})
+    session.hide(0)
+    session._thread = LateSaver()  # type: ignore[assignment]
+    write(work, **{name: next(texts)})
+    session.hide(1)
+    (work / ".safepoint.d").rename(work.with_name("away"))
+    other = Session(work)
+    other.restore()
+    for step in (70, 71):
+        write(work, **{name: next(texts)})
+        other.hide(step, wait=True)
+    write(work, **{name: next(texts)})
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    with pytest.raises(SaveError, match=r"set 2 \(step 1\) not stored: .*all sets are gone with it; so are the files"):
+        session.hide(2)
+    with pytest.raises(SaveError, match=r"set 3 \(step 2\) not taken"):
+        session.hide(2)
+    session.close()
+    assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+    assert other.hide(72, wait=True) is not None
+    other.close()
+
+
+def test_the_commit_of_a_set_does_not_commit_that_of_another_run(work: Path) -> None:
+    """G8, G2: the directory is replaced while the set is flushed, and the other run has just written its record there,
+    which is not durable yet."""
+    away, of_set_2 = work.with_name("away"), work / ROOT / "set-00000002"
+
+    class Replaces(Disk):
+        def sync(self, *arguments: Any, **options: Any) -> None:
+            super().sync(*arguments, **options)
+            if not away.exists() and (of_set_2 / "record.json.new").exists():
+                (work / ".safepoint.d").rename(away)
+                shutil.copytree(away, work / ".safepoint.d")
+
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work, disk=Replaces())
+    session.restore()
+    write(work, u_dat="0")
+    session.hide(0)
+    write(work, u_dat="1")
+    with pytest.raises(SaveError, match=r"set 2 \(step 1\) not stored: .*all sets are gone with it"):
+        session.hide(1, wait=True)
+    session.close()
+    assert away.exists()
+    assert {path.name for path in of_set_2.iterdir()} == {"taken.json", "files", "record.json.new"}
+
+
+def test_a_manifest_that_goes_under_a_run_changes_nothing_for_it(start: Start, work: Path) -> None:
+    """It is read once, at the start; the next start says that there is none."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0)
+    (work / ".safepoint").unlink()
+    write(work, u_dat="1")
+    assert session.hide(1, wait=True) is not None
+    session.close()
+    with pytest.raises(ManifestError):
+        Session(work)
+    assert session._committed and session._committed.step == 1
+
+
+@pytest.mark.leaves_damage
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_root_that_vanished_is_no_first_start(start: Start, work: Path, finished: bool) -> None:
+    """G6: its sets are gone, and a fresh start would write over what is in W. Again and again, until the user says so
+    by removing the side directory. With a finish mark too: there may have been sets of a run begun after it."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(0, wait=True)
+    write(work, u_dat="1")
+    session.finish(1) if finished else session.close()
+    shutil.rmtree(work / ROOT)
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    for _ in range(2):
+        with pytest.raises(safepoint.DamagedError) as caught:
+            start()
+        assert f"{work}/{ROOT} is gone" in str(caught.value) and "remove" in str(caught.value)
+        assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+        assert not (work / ROOT).exists()
+    shutil.rmtree(work / ".safepoint.d")
+    assert start(restore=False).restore() is None and contents(work) == {"u.dat": "1"}
+
+
+def test_a_first_start_where_there_had_been_sets_is_said(start: Start, work: Path, said: Said) -> None:
+    """Somebody has removed them one by one; the log beside them is older than that."""
+    session = start("u.dat\n")
+    session.close()
+    start().close()  # began before, and no set yet: nothing is missing
+    session = start()
+    write(work, u_dat="0")
+    session.hide(0, wait=True)
+    session.close()
+    assert "no set is left" not in str(said)
+    for path in (work / ROOT).glob("set-*"):
+        shutil.rmtree(path)
+    start(restore=False)
+    assert (
+        "WARNING",
+        f"no set is left in {work}/{ROOT}, though an earlier run had some: this is a first start",
+    ) in said
+
+
+def test_a_power_cut_in_the_first_start_never_looks_as_if_sets_had_vanished(tmp_path: Path) -> None:
+    """G3: whatever names reached the disk first, the next start is a first one."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    disk = FaultDisk(work)
+    session = Session(work, disk=disk)
+    session.restore()
+    session.close()
+    count, cut = 0, tmp_path / "cut"
+    cut.mkdir()
+    for image in images(disk.record, str(cut), singles=100):
+        again = Session(image.directory, disk=FaultDisk(image.directory, boot="after"))
+        assert again.restore() is None, image
+        again.close()
+        shutil.rmtree(image.directory)
+        count += 1
+    assert count > 20

@@ -407,8 +407,9 @@ def calls_of(work: Path, body: str) -> list[str]:
         sp.restore()
         open("u.dat", "w").write("0"); sp.hide(0, wait=True)
         {body}
+        noted = seen[mark:]
         sp.wait()
-        print(" ".join(seen[mark:]))
+        print(" ".join(noted))
         sp.close()
     """)
     done = subprocess.run([sys.executable, "-c", program], cwd=work, capture_output=True, text=True)

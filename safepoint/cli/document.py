@@ -52,7 +52,7 @@ KEYS = {
         "directory": ABSOLUTE,
         "manifest": "its path, or null",
         "running": "true, false, or null: cannot be seen from here",
-        "owner": "who is at work, or was last: host, pid, since, command",
+        "owner": "who is at work, or was when it was killed: host, pid, since, command, kernel, began",
         "finished": "null, or step, time, number",
         "halt": "null, or what was asked for with `safepoint halt` and is not yet heeded",
         "due": "null, or set and text: why it was time for the newest set",

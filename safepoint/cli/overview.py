@@ -17,7 +17,7 @@ from safepoint import manifest
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError
 from safepoint.manifest import Manifest
-from safepoint.opening import check_format, describe_owner, read_owner
+from safepoint.opening import check_format, describe_owner, read_owner, vanished
 from safepoint.record import Record, Root, StoredFile, Taken, key, label, life_of, mark_key, roots
 from safepoint.restore import Damaged, finish_mark, prefixes_kept, prove, read_taken, refuse_links, survey
 
@@ -142,7 +142,7 @@ class Overview:
     manifest_error: ManifestError | None
     side: bool  # there is a side directory
     mark: dict[str, Any] | None = None
-    mark_error: str = ""
+    mark_error: str = ""  # why no restart can begin: the mark cannot be read, or all roots are gone
     ranks: tuple[Rank, ...] = ()
     sets: tuple[Set, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -218,7 +218,9 @@ class Overview:
         return Root(self.work, what.rank if what.saver is None else rank, what.ranks, what.saver)
 
     def raise_if_empty(self) -> None:
-        """Raise `NothingSavedError` if there is no set."""
+        """Raise `NothingSavedError` if there is no set, `DamagedError` if all roots are gone."""
+        if self.mark_error and not self.ranks:
+            raise DamagedError(self.mark_error)
         if not self.side:
             raise NothingSavedError(f"nothing is saved here: {self.work} has no {manifest.SIDE}")
         if not self.sets and self.mark:
@@ -271,6 +273,8 @@ def _look(
     except DamagedError as error:
         mark_error = str(error)
     there, unknown = roots(disk, seen.work)
+    if not there and disk.exists(seen.format):
+        mark_error = vanished(seen)
     finished = mark_key(mark)
     locks = [root.lock for root in there]
     held = [False] * len(locks) if mine else disk.held(locks)

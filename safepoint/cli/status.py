@@ -108,6 +108,8 @@ def due(seen: Overview) -> dict[str, Any] | None:
 
 def restart(seen: Overview) -> str:
     """What a restart would take, in a few words."""
+    if seen.mark_error:
+        return "fails"
     if seen.finished:
         return "leaves the files in place alone: they are the result"
     if seen.takes:
