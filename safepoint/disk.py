@@ -31,6 +31,7 @@ if sys.platform != "win32":
 FICLONE = 0x40049409  # linux/fs.h
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 SIGURG = 23  # the same number on every Linux, and ignored unless handled
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
@@ -138,12 +139,15 @@ class Disk:
         """The file itself, never what a symbolic link points to."""
         return os.lstat(path)
 
-    def exists(self, path: str) -> bool:
+    def stat_or_none(self, path: str) -> os.stat_result | None:
+        """As `stat`; None if there is nothing."""
         try:
-            self.stat(path)
+            return self.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+            return None
+
+    def exists(self, path: str) -> bool:
+        return self.stat_or_none(path) is not None
 
     def stat_of(self, file: BinaryIO) -> os.stat_result:
         """The file that is open, whatever has its name by now."""
@@ -234,6 +238,12 @@ class Disk:
             mode = _allow_writing(source)  # its entry `..` changes
             os.replace(source, target)
             os.chmod(target, mode)
+
+    def exchange(self, one: str, other: str) -> bool:
+        """Atomic: each of two files gets the other's name. False where that cannot be, and nothing was done."""
+        swap: Any = getattr(_libc(), "renameat2", None) if sys.platform == "linux" else None
+        names = os.fsencode(one), os.fsencode(other)
+        return swap is not None and swap(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0
 
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)
@@ -665,8 +675,8 @@ def _statx_mount(path: str, which: int) -> int | None:
     import ctypes
 
     buffer = ctypes.create_string_buffer(256)
-    at_fdcwd, flags = -100, 0
-    if not hasattr(_libc(), "statx") or _libc().statx(at_fdcwd, os.fsencode(path), flags, which, buffer) != 0:
+    flags = 0
+    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), flags, which, buffer) != 0:
         return None
     mask, mount = struct.unpack_from("=I", buffer, 0)[0], struct.unpack_from("=Q", buffer, 0x90)[0]
     return int(mount) if mask & which else None

@@ -621,10 +621,14 @@ def _movable(record: Record) -> list[StoredFile]:
 def _place(disk: Disk, root: Root, file: StoredFile) -> None:
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
     store.make_parents(disk, target, root.work)
-    if disk.exists(target) and (file.kind == "tree" or S_ISDIR(disk.stat(target).st_mode)):
+    there = disk.stat_or_none(target)
+    if there and (file.kind == "tree" or S_ISDIR(there.st_mode)):
         set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
-    # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all.
-    disk.rename(source, target)
+        there = None
+    # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all. Where
+    # that can be, the old file goes to `stage/`: a rename that replaces one makes ext4 write out the new one at once.
+    if not (there and disk.exchange(source, target)):
+        disk.rename(source, target)
 
 
 def set_aside(disk: Disk, root: Root, path: str) -> None:
