@@ -46,6 +46,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/ranks.py
 	$(VENV) benchmarks/scale.py
 	$(VENV) benchmarks/ledger.py
+	$(VENV) benchmarks/start.py
 	$(VENV) benchmarks/interval_sim.py
 
 clean:

@@ -12,7 +12,6 @@ import errno
 import functools
 import itertools
 import os
-import socket
 import stat
 import struct
 import sys
@@ -564,7 +563,7 @@ class Disk:
 
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
-        return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+        return Place(host(), _boot_id(), _unique_mount(path))
 
 
 def _is_locked(path: str, held: Collection[tuple[str, ...]]) -> bool:
@@ -661,6 +660,15 @@ def _libc() -> Any:
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
+
+
+def host() -> str:
+    """The name of this machine."""
+    if sys.platform != "win32":
+        return os.uname().nodename
+    import socket
+
+    return socket.gethostname()
 
 
 def _boot_id() -> str:

@@ -13,7 +13,6 @@ what lies in a listed directory is saved as part of it.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 import glob
@@ -21,9 +20,9 @@ import os
 import posixpath
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from stat import S_ISDIR
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from safepoint.errors import ManifestError, RefusedFileError
@@ -105,8 +104,7 @@ SETTINGS: dict[str, tuple[Callable[[str], Any], Any]] = {
 _TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of the manifest: which files, and how they are saved."""
 
     line: int
@@ -143,13 +141,12 @@ class Match(NamedTuple):
     info: os.stat_result
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """All entries, or, after `owned_by`, those of one rank."""
 
     path: str
     entries: tuple[Entry, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = MappingProxyType({})
     others: tuple[Entry, ...] = ()  # the entries that are not this rank's
     shared: bool = False  # other ranks have their files in the same directory
 
@@ -168,12 +165,12 @@ class Manifest:
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns."""
         then = set(patterns)
-        return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in then))
+        return self._replace(entries=tuple(entry for entry in self.entries if entry.pattern in then))
 
     def in_place(self) -> Manifest:
         """The same files, none of which moves."""
-        entries = (replace(entry, kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
-        return replace(self, entries=tuple(entries))
+        entries = (entry._replace(kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
+        return self._replace(entries=tuple(entries))
 
     def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
         """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.
@@ -187,7 +184,7 @@ class Manifest:
                 _check_apart(self.path, entry, size, [e for e in every if e.tree and not e.of_each])
         mine = [entry for entry in every if saver in (None, rank) or entry.of_each]
         rest = [entry for entry in every if entry not in mine]
-        return replace(self, entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
+        return self._replace(entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
 
     def _claim(self, path: str, rank: int, size: int) -> tuple[int, Entry] | None:
         """Another rank to which a file belongs, by its name, and the entry that says so."""
@@ -273,7 +270,7 @@ def _check_apart(path: str, entry: Entry, size: int, trees: list[Entry]) -> None
 @functools.lru_cache(maxsize=100_000)
 def _claimed(each: tuple[Entry, ...], path: str, rank: int, size: int) -> tuple[int, Entry] | None:
     for entry in each:
-        anyone = replace(entry, pattern=_with_rank(entry.pattern, "*"))
+        anyone = entry._replace(pattern=_with_rank(entry.pattern, "*"))
         if anyone.means(path, rank, size):
             for other in sorted(_numbers_in(path, size) - {rank}):
                 if entry.means(path, other, size):
@@ -438,6 +435,8 @@ def _setting(tokens: list[tuple[str, str]]) -> tuple[str, Any]:
 
 
 def _perhaps(word: str, known: Iterable[str]) -> str:
+    import difflib  # here: only a manifest with a mistake needs it
+
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(sorted(known))})"
 

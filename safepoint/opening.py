@@ -12,14 +12,13 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from safepoint import manifest, restore
-from safepoint.disk import NO_LOCKS, Disk, Place
+from safepoint.disk import NO_LOCKS, Disk, Place, host
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.ranks import Ranks, Serial, launcher
 from safepoint.record import FORMAT, Root, write_durably
@@ -123,9 +122,9 @@ class Opening:
 
     def _owner(self) -> str:
         who = read_owner(self.disk, self.root)
-        if who and (who["host"], who["pid"]) == (socket.gethostname(), os.getpid()):
+        if who and (who["host"], who["pid"]) == (host(), os.getpid()):
             who["command"] = "this very process, by an earlier init: use that session, or close() it"
-        gone = who and who["host"] == socket.gethostname() and not self.disk.is_alive(who["pid"])
+        gone = who and who["host"] == host() and not self.disk.is_alive(who["pid"])
         heirs = self.disk.holders(self.root.lock) if gone else []
         left = f", which is gone, but what it had started is not: {', '.join(heirs)}" if heirs else ""
         return describe_owner(who) + left

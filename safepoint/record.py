@@ -22,7 +22,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from safepoint.codec import checksum
@@ -37,7 +36,6 @@ _APART = re.compile(r"log-(\d{5,})\.jsonl")
 _STATES = re.compile(r"(set|failed|gone)-(\d{8,18})")
 
 
-@dataclass
 class Root:
     """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
 
@@ -45,12 +43,8 @@ class Root:
     rank 0, whatever its number, so that a second program in W, of one process or many, meets its lock.
     """
 
-    work: str
-    rank: int = 0
-    ranks: int = 1
-    saver: int | None = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, work: str, rank: int = 0, ranks: int = 1, saver: int | None = 0) -> None:
+        self.work, self.rank, self.ranks, self.saver = work, rank, ranks, saver
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")

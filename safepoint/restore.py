@@ -18,9 +18,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
 from stat import S_ISDIR, S_ISREG
-from typing import Any
+from typing import Any, NamedTuple
 
 from safepoint import codec, save, store
 from safepoint.disk import Disk, Place
@@ -54,8 +53,7 @@ class Damaged(Exception):
     """A set is not what was committed; the text says why. It makes `restore` fall back."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A set as found: with a record it can be tried; else the reason says why not."""
 
     number: int

@@ -22,7 +22,6 @@ import os
 import stat
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from safepoint import codec
@@ -369,14 +368,14 @@ def confirm(disk: Disk, root: Root, number: int) -> None:
             raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
-@dataclass
 class Sets:
     """The sets below a root, as the last prune has left them, so that the next need not look for them. It does if a
     number was left out: then a save has failed."""
 
-    committed: list[int] = field(default_factory=list)
-    others: list[int] = field(default_factory=list)
-    known: bool = False
+    def __init__(self) -> None:
+        self.committed: list[int] = []
+        self.others: list[int] = []
+        self.known = False
 
     def look(self, disk: Disk, root: Root, newest: int) -> None:
         """Find those up to `newest`. The one after it may have been prepared."""

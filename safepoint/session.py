@@ -26,10 +26,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, SupportsIndex, TypeVar, cast
 
 from safepoint import codec, ledger, restore, save, store
 from safepoint.choose import choose
@@ -59,8 +58,7 @@ REAL = Disk()
 PATIENCE = 0.1  # seconds of waiting between two looks whether a signal has come
 
 
-@dataclass(frozen=True)
-class SavePoint:
+class SavePoint(NamedTuple):
     """One set of files, as `hide` took it or `restore` gave it back.
 
     `step` is the program's own label; `time` is when the set was taken, in seconds since the epoch; `files` are paths

@@ -22,7 +22,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from safepoint import codec
@@ -41,18 +40,18 @@ AHEAD = 4 << 20  # bytes of a large file that are on their way to the disk befor
 Result = TypeVar("Result")
 
 
-@dataclass
 class How:
     """How a session stores its sets, and what it knows of files that stay in W."""
 
-    version: str = ""  # of the library
-    pack_threads: int = 1  # 0: one for each core
-    bundle_from: int = 100  # so many small files are worth a bundle
-    spoilt: set[int] = field(default_factory=set)  # sets that must not be completed, and could not be marked so
-    left: int = 0  # the set whose files a call could not put back, and which W may lack
-    prefixes: dict[str, codec.Prefix] = field(default_factory=dict)  # of the append files of the last set, by path
-    stored: dict[str, codec.Prefix] = field(default_factory=dict)  # of those of the set that is not yet committed
-    lost: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # rule (4): inode, and time if that tells
+    def __init__(self, version: str = "", pack_threads: int = 1, bundle_from: int = 100) -> None:
+        self.version = version  # of the library
+        self.pack_threads = pack_threads  # 0: one for each core
+        self.bundle_from = bundle_from  # so many small files are worth a bundle
+        self.spoilt: set[int] = set()  # sets that must not be completed, and could not be marked so
+        self.left = 0  # the set whose files a call could not put back, and which W may lack
+        self.prefixes: dict[str, codec.Prefix] = {}  # of the append files of the last set, by path
+        self.stored: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
+        self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
 
     def check_kept(self, items: Iterable[Item]) -> None:
         """Raise `SaveError` if the disk may have lost what it shows of one of these files in W."""
