@@ -285,13 +285,20 @@ class Disk:
         while ahead:
             top = ahead.pop()
             emptied.append(top)
-            for name, is_directory in self._entries(top):
-                if is_directory:
-                    ahead.append(os.path.join(top, name))
-                else:
-                    self.remove(os.path.join(top, name))
+            found = [(f"{top}/{name}", is_directory) for name, is_directory in self._entries(top)]
+            self.remove_files([name for name, is_directory in found if not is_directory])
+            ahead += [name for name, is_directory in found if is_directory]
         for top in reversed(emptied):
             self.rmdir(top)
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Several at once: a disk that is told of the blocks that are free (`discard`) may be waited for with each."""
+
+        def remove(part: Sequence[str]) -> None:
+            for path in part:
+                self.remove(path)
+
+        self.each(remove, [paths[start : start + 100] for start in range(0, len(paths), 100)], 4)
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         try:

@@ -178,17 +178,16 @@ class Manifest(NamedTuple):
         Raises `ManifestError` if ranks that share a directory could take one another's files for their own.
         """
         every = sorted((*self.entries, *self.others), key=lambda entry: entry.line)
-        each = [entry for entry in every if entry.of_each]
         if saver is not None and size > 1:
-            for entry in each:
-                _check_apart(self.path, entry, size, [e for e in every if e.tree and not e.of_each])
-        mine = [entry for entry in every if saver in (None, rank) or entry.of_each]
-        rest = [entry for entry in every if entry not in mine]
+            trees = [entry for entry in every if entry.tree and not entry.of_each]
+            for entry in every:
+                if entry.of_each:
+                    _check_apart(self.path, entry, size, trees)
+        mine: list[Entry] = []
+        rest: list[Entry] = []
+        for entry in every:
+            (mine if saver in (None, rank) or entry.of_each else rest).append(entry)
         return self._replace(entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
-
-    def _claim(self, path: str, rank: int, size: int) -> tuple[int, Entry] | None:
-        """Another rank to which a file belongs, by its name, and the entry that says so."""
-        return _claimed(tuple(e for e in self.entries if e.of_each), path, rank, size) if self.shared else None
 
     def find(
         self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
@@ -199,12 +198,13 @@ class Manifest(NamedTuple):
         """
         found: dict[str, Match] = {}
         missing = []
+        each = tuple(entry for entry in self.entries if entry.of_each) if self.shared else ()
         for entry in self.entries:
             matches = _expand(entry, work, stat, listdir, rank, size)
             if not matches and not entry.optional:
                 missing.append(entry)
-            for path in list(matches):
-                claim = self._claim(path, rank, size)
+            for path in list(matches) if each else ():
+                claim = _claimed(each, path, rank, size)
                 if claim and entry.of_each:
                     raise RefusedFileError(
                         f"{self.path}:{entry.line}: {path} is a file of rank {rank} by {entry.text}, and of rank "
@@ -213,16 +213,23 @@ class Manifest(NamedTuple):
                 if claim:
                     del matches[path]
             found.update(matches)
-        trees = [(path + "/", match.entry.kind) for path, match in found.items() if match.entry.tree]
-        for tree, kind in trees:
-            for path in [path for path in found if path.startswith(tree)]:
+        trees = {path: match.entry.kind for path, match in found.items() if match.entry.tree}
+        for path in list(found) if trees else ():
+            tree = next((way for way in above(path) if way in trees), None)
+            if tree is not None:
                 entry = found.pop(path).entry
-                if entry.kind not in ("move", kind) or entry.compress is not None:
+                if entry.kind not in ("move", trees[tree]) or entry.compress is not None:
                     raise RefusedFileError(
-                        f"{self.path}:{entry.line}: {path} lies in {tree}, which is listed too and saved as a whole: "
-                        f"give the attributes to {tree}, or list its files one by one"
+                        f"{self.path}:{entry.line}: {path} lies in {tree}/, which is listed too and saved as a whole: "
+                        f"give the attributes to {tree}/, or list its files one by one"
                     )
         return found, missing
+
+
+def above(path: str) -> Iterator[str]:
+    """The directories on the way to this path, the nearest first."""
+    while path := posixpath.dirname(path):
+        yield path
 
 
 @functools.cache
@@ -319,15 +326,12 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:
     """What matches the components `parts` below `path`. (glob.glob takes a directory that it cannot read for empty.)"""
     part, rest = parts[0], parts[1:]
-
-    def fits(name: str) -> bool:
-        return part in ("**", name) or fnmatch.fnmatchcase(name, part)
-
     if not glob.has_magic(part):
         names = [part]
     else:
+        fits = re.compile(fnmatch.translate(part)).match  # "**" fits every name, as "*" does
         try:
-            names = [n for n in sorted(listdir(f"{work}/{path}")) if n[0] != "." or part[0] == "."]
+            names = [n for n in sorted(listdir(f"{work}/{path}")) if (n[0] != "." or part[0] == ".") and fits(n)]
         except (FileNotFoundError, NotADirectoryError):
             return
     if part == "**" and rest:
@@ -336,9 +340,9 @@ def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[
         below = f"{path}/{name}" if path else name
         if part == "**" and _is_directory(f"{work}/{below}", stat):
             yield from _glob(work, below, parts, stat, listdir)
-        if rest and part != "**" and fits(name):
+        if rest and part != "**":
             yield from _glob(work, below, rest, stat, listdir)
-        elif not rest and fits(name):
+        elif not rest:
             yield below
 
 
@@ -386,6 +390,7 @@ def parse(text: str, path: str = NAME) -> Manifest:
     """Entries and settings of a manifest's text; `path` is for messages. Raises `ManifestError`."""
     entries: dict[str, Entry] = {}
     settings: dict[str, Any] = {}
+    mark: Entry | None = None
     for number, line in enumerate(text.split("\n"), 1):
         try:
             tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
@@ -397,9 +402,9 @@ def parse(text: str, path: str = NAME) -> Manifest:
             elif tokens:
                 entry = _entry(number, tokens)
                 found = entry.tree and glob.has_magic(entry.pattern)  # run*/ and run* find different things
-                first = next((e for e in entries.values() if e.mark and entry.mark), None)
-                if first:
-                    raise ValueError(f"{first.text} (line {first.line}) is the mark already: only one file is the last")
+                if mark and entry.mark:
+                    raise ValueError(f"{mark.text} (line {mark.line}) is the mark already: only one file is the last")
+                mark = entry if entry.mark else mark
                 earlier = entries.setdefault(entry.pattern + "/" * found, entry)
                 if earlier is not entry:
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from safepoint.codec import checksum
 from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.manifest import NAME, SIDE, of_each
+from safepoint.manifest import NAME, SIDE, above, of_each
 
 FORMAT = 1
 FORMAT_LINE = f"safepoint {FORMAT}\n"
@@ -283,21 +283,25 @@ def _rows(content: dict[str, Any], row_type: type[Any]) -> dict[str, Any]:
     """The fields of a sealed file. It may come from elsewhere: what it names must lie in W."""
     del content["format"]
     columns = content.pop("columns")
-    content["files"] = tuple(row_type(**dict(zip(columns, row, strict=True))) for row in content["files"])
+    if columns == list(row_type._fields):
+        content["files"] = tuple(map(row_type._make, content["files"]))
+    else:
+        content["files"] = tuple(row_type(**dict(zip(columns, row, strict=True))) for row in content["files"])
     links = {file.path for file in content["files"] if getattr(file, "target", "")}
+    sound: set[str] = set()  # directories of paths that were looked at: a hundred thousand files may lie in one
     for file in content["files"]:
-        way = posixpath.join(posixpath.dirname(file.path), getattr(file, "target", ""))
+        directory, _, name = file.path.rpartition("/")
+        target = getattr(file, "target", "")
+        if not target and directory in sound and name not in ("", ".", "..", SIDE, NAME):
+            continue
+        way = posixpath.join(directory, target)
         for path in (file.path, posixpath.normpath(way)):
             if path.startswith(("/", "../")) or path == ".." or path.split("/")[0] in (SIDE, NAME):
                 raise Unsealed(f"it names {path}, which is not a file of the program's directory")
-        if posixpath.normpath(file.path) != file.path or links.intersection(_above(file.path)):
+        if posixpath.normpath(file.path) != file.path or not links.isdisjoint(above(file.path)):
             raise Unsealed(f"it names {file.path} by a detour")
+        sound.add(directory)
     return content
-
-
-def _above(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def label(number: int, step: int | None) -> str:

@@ -25,7 +25,7 @@ from safepoint import codec, save, store
 from safepoint.disk import Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.interrupts import end_if_asked
-from safepoint.manifest import Manifest
+from safepoint.manifest import Manifest, above
 from safepoint.record import (
     Item,
     Record,
@@ -208,12 +208,11 @@ def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
         if file.kept == "tar":
             bundled = max(bundled, file.offset + file.size)
             continue
-        path = root.where(record.number, file)
-        if not disk.exists(path):
+        info = disk.stat_or_none(root.where(record.number, file))
+        if info is None:
             raise Damaged(f"{file.path} is missing")
-        size = disk.stat(path).st_size
-        if size != file.stored_size:
-            raise Damaged(f"{file.path} has {size} bytes instead of {file.stored_size}")
+        if info.st_size != file.stored_size:
+            raise Damaged(f"{file.path} has {info.st_size} bytes instead of {file.stored_size}")
     if bundled:
         path = root.bundle(record.number)
         if not disk.exists(path):
@@ -270,9 +269,9 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
     """Raises `Damaged` unless the item is, in the set or still in W, exactly as it was when `hide` looked at it."""
     for path in (root.stored(number, item.path), os.path.join(root.work, item.path)):
         # Of a directory's files neither its time nor its inode tells anything: half a snapshot cannot be completed.
-        if not disk.exists(path) or (item.kind == "copy" and item.tree and path != root.stored(number, item.path)):
+        info = disk.stat_or_none(path)
+        if info is None or (item.kind == "copy" and item.tree and path != root.stored(number, item.path)):
             continue
-        info = disk.stat(path)
         same = (info.st_size, info.st_mtime_ns) == (item.size, item.mtime_ns)
         if item.kind == "append":
             whole = info.st_ino == item.inode and info.st_size >= item.size
@@ -612,8 +611,8 @@ def bring_in(disk: Disk, root: Root, record: Record) -> None:
 
 def _movable(record: Record) -> list[StoredFile]:
     """What moves into W by one rename each: files, and directories that were taken as a whole."""
-    trees = tuple(file.path + "/" for file in record.files if file.kind == "tree")
-    return [file for file in record.files if file.kind in ("file", "tree") and not file.path.startswith(trees)]
+    trees = {file.path for file in record.files if file.kind == "tree"}
+    return [file for file in record.files if file.kind in ("file", "tree") and trees.isdisjoint(above(file.path))]
 
 
 def _place(disk: Disk, root: Root, file: StoredFile) -> None:

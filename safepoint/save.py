@@ -21,6 +21,7 @@ import errno
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ from safepoint.store import (
     store,
 )
 
+MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
+
 
 class Found(NamedTuple):
     """What the manifest's entries of this rank mean at one moment."""
@@ -49,6 +52,7 @@ class Found(NamedTuple):
     opened: tuple[tuple[Entry, str], ...] = ()  # snapshotted only because they are still open for writing
     present: bool = False  # the program has written something that makes a set
     missing: str = ""  # it has not, and these are not optional
+    many: tuple[Entry, int] | None = None  # the glob that means very many files, and how many
 
 
 def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
@@ -76,7 +80,15 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
         for path, (entry, info) in found.items():
             kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
-    return Found(tuple(items), tuple((found[path].entry, path) for path in opened), written or not manifest.moves)
+    snapshots = tuple((found[path].entry, path) for path in opened)
+    return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
+
+
+def _many(manifest: Manifest, found: dict[str, Match]) -> tuple[Entry, int] | None:
+    if len(found) < MANY:
+        return None
+    counts = Counter(entry.line for entry, _ in found.values() if entry.kind != "append" and not entry.tree)
+    return next(((entry, counts[entry.line]) for entry in manifest.entries if counts[entry.line] >= MANY), None)
 
 
 def _opened(disk: Disk, root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
@@ -423,9 +435,8 @@ def _remove_second_copies(disk: Disk, root: Root, record: Record) -> None:
         if disk.exists(root.stored(record.number, "")):
             disk.remove_tree(root.stored(record.number, ""))
         return
-    for file in files:
-        if file.kept != "raw" and disk.exists(root.stored(record.number, file.path)):
-            disk.remove(root.stored(record.number, file.path))
+    copies = [root.stored(record.number, file.path) for file in files if file.kept != "raw"]
+    disk.remove_files([path for path in copies if disk.exists(path)])
 
 
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:

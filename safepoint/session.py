@@ -426,6 +426,7 @@ class Session:
                 find = save.find(self._disk, self._root, self._manifest)
             if find.items or (self._active and peers.size > 1 and not find.missing):
                 self._warn_of_open(find.opened)
+                self._warn_of_many(find.many)
                 self._how.check_kept(find.items)
                 self._number = number
                 wait = self._begun_anew(find.items) or wait  # no older set is whole: this one must be soon
@@ -528,6 +529,14 @@ class Session:
             if entry.text not in self._warned:  # once for an entry, however many files it means
                 self._warned.add(entry.text)
                 logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+
+    def _warn_of_many(self, many: tuple[Entry, int] | None) -> None:
+        if many and f"{many[0].text} means" not in self._warned:
+            text, count = many[0].text, many[1]
+            self._warned.add(f"{text} means")
+            top = os.path.dirname(text)
+            instead = f"list {top}/ instead" if top else "write them into a directory, and list that with a slash"
+            logger.warning("%s means %d files: one rename moves them all, if you %s", text, count, instead)
 
     def _begun_anew(self, items: Sequence[Item]) -> bool:
         """Whether a file of the last set that should only grow is gone, was cut, or is another one."""

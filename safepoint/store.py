@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
 from safepoint.errors import DamagedError, RefusedFileError, SaveError
+from safepoint.manifest import above
 from safepoint.record import Item, Record, Root, StoredFile, Taken, dump
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
@@ -225,9 +226,8 @@ def elsewhere(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
 
 def _refuse_open(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content]) -> None:
     """The files in a directory that was moved as a whole: whoever has one open could change it when it is committed."""
-    trees = [item.path for item in taken.files if item.tree and item.kind == "move"]
-    moved = tuple(root.stored(taken.number, path) + "/" for path in trees)
-    inside = [c.full for c in contents if moved and c.file.kind == "file" and c.full.startswith(moved)]
+    moved = {item.path for item in taken.files if item.tree and item.kind == "move"}
+    inside = [c.full for c in contents if moved and c.file.kind == "file" and not moved.isdisjoint(above(c.file.path))]
     for full in disk.open_for_writing(inside) if inside else ():
         raise RefusedFileError(still_open(disk, root.shown(full), full))
 
@@ -446,7 +446,7 @@ def ancestors(paths: Iterable[str]) -> list[str]:
 
 def make_parents(disk: Disk, path: str, base: str) -> None:
     """Make the directories between `base` and `path` that are not there."""
-    for name in ancestors({os.path.relpath(os.path.dirname(path), base)} - {"."}):
+    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
         if not disk.exists(os.path.join(base, name)):
             with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
                 disk.mkdir(os.path.join(base, name))
