@@ -12,7 +12,6 @@ import errno
 import functools
 import itertools
 import os
-import socket
 import stat
 import struct
 import sys
@@ -31,6 +30,7 @@ if sys.platform != "win32":
 FICLONE = 0x40049409  # linux/fs.h
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 SIGURG = 23  # the same number on every Linux, and ignored unless handled
 SIGKILL = 9
 PF_EXITING = 4  # linux/sched.h
@@ -142,16 +142,19 @@ class Disk:
         """The file itself, never what a symbolic link points to."""
         return os.lstat(path)
 
-    def exists(self, path: str) -> bool:
+    def stat_or_none(self, path: str) -> os.stat_result | None:
+        """As `stat`; None if there is nothing."""
         try:
-            self.stat(path)
+            return self.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            return None
         except OSError as error:
             if error.errno != errno.ELOOP:  # a link to itself leads nowhere
                 raise
-            return False
-        return True
+            return None
+
+    def exists(self, path: str) -> bool:
+        return self.stat_or_none(path) is not None
 
     def stat_of(self, file: BinaryIO) -> os.stat_result:
         """The file that is open, whatever has its name by now."""
@@ -262,6 +265,12 @@ class Disk:
             os.replace(source, target)
             os.chmod(target, mode)
 
+    def exchange(self, one: str, other: str) -> bool:
+        """Atomic: each of two files gets the other's name. False where that cannot be, and nothing was done."""
+        swap: Any = getattr(_libc(), "renameat2", None) if sys.platform == "linux" else None
+        names = os.fsencode(one), os.fsencode(other)
+        return swap is not None and swap(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0
+
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)
 
@@ -303,13 +312,20 @@ class Disk:
         while ahead:
             top = ahead.pop()
             emptied.append(top)
-            for name, is_directory in self._entries(top):
-                if is_directory:
-                    ahead.append(os.path.join(top, name))
-                else:
-                    self.remove(os.path.join(top, name))
+            found = [(f"{top}/{name}", is_directory) for name, is_directory in self._entries(top)]
+            self.remove_files([name for name, is_directory in found if not is_directory])
+            ahead += [name for name, is_directory in found if is_directory]
         for top in reversed(emptied):
             self.rmdir(top)
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Several at once: a disk that is told of the blocks that are free (`discard`) may be waited for with each."""
+
+        def remove(part: Sequence[str]) -> None:
+            for path in part:
+                self.remove(path)
+
+        self.each(remove, [paths[start : start + 100] for start in range(0, len(paths), 100)], 4)
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         try:
@@ -602,7 +618,7 @@ class Disk:
 
     def place(self, path: str) -> Place:
         """Which page cache holds `path`. Asked here so that tests that cut the power without a reboot can change it."""
-        return Place(socket.gethostname(), _boot_id(), _unique_mount(path))
+        return Place(host(), _boot_id(), _unique_mount(path))
 
 
 def _can_be_signalled(pid: int) -> bool:
@@ -714,6 +730,15 @@ def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def host() -> str:
+    """The name of this machine."""
+    if sys.platform != "win32":
+        return os.uname().nodename
+    import socket
+
+    return socket.gethostname()
+
+
 def _boot_id() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -726,8 +751,8 @@ def _statx_mount(path: str, which: int) -> int | None:
     import ctypes
 
     buffer = ctypes.create_string_buffer(256)
-    at_fdcwd, flags = -100, 0
-    if not hasattr(_libc(), "statx") or _libc().statx(at_fdcwd, os.fsencode(path), flags, which, buffer) != 0:
+    flags = 0
+    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), flags, which, buffer) != 0:
         return None
     mask, mount = struct.unpack_from("=I", buffer, 0)[0], struct.unpack_from("=Q", buffer, 0x90)[0]
     return int(mount) if mask & which else None

@@ -13,7 +13,6 @@ what lies in a listed directory is saved as part of it.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import functools
 import glob
@@ -21,9 +20,9 @@ import os
 import posixpath
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from stat import S_ISDIR, S_ISREG
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from safepoint.errors import ManifestError, RefusedFileError
@@ -108,8 +107,7 @@ SETTINGS: dict[str, tuple[Callable[[str], Any], Any]] = {
 _TIGHT_SETTING = re.compile(rf"^\s*({'|'.join(SETTINGS)})\s*=\s*")  # keep=2 is as good as keep = 2
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of the manifest: which files, and how they are saved."""
 
     line: int
@@ -146,13 +144,12 @@ class Match(NamedTuple):
     info: os.stat_result
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(NamedTuple):
     """All entries, or, after `owned_by`, those of one rank."""
 
     path: str
     entries: tuple[Entry, ...]
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = MappingProxyType({})
     others: tuple[Entry, ...] = ()  # the entries that are not this rank's
     shared: bool = False  # other ranks have their files in the same directory
 
@@ -171,12 +168,12 @@ class Manifest:
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns."""
         then = set(patterns)
-        return replace(self, entries=tuple(entry for entry in self.entries if entry.pattern in then))
+        return self._replace(entries=tuple(entry for entry in self.entries if entry.pattern in then))
 
     def in_place(self) -> Manifest:
         """The same files, none of which moves."""
-        entries = (replace(entry, kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
-        return replace(self, entries=tuple(entries))
+        entries = (entry._replace(kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
+        return self._replace(entries=tuple(entries))
 
     def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
         """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.
@@ -184,17 +181,16 @@ class Manifest:
         Raises `ManifestError` if ranks that share a directory could take one another's files for their own.
         """
         every = sorted((*self.entries, *self.others), key=lambda entry: entry.line)
-        each = [entry for entry in every if entry.of_each]
         if saver is not None and size > 1:
-            for entry in each:
-                _check_apart(self.path, entry, size, [e for e in every if e.tree and not e.of_each])
-        mine = [entry for entry in every if saver in (None, rank) or entry.of_each]
-        rest = [entry for entry in every if entry not in mine]
-        return replace(self, entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
-
-    def _claim(self, path: str, rank: int, size: int) -> tuple[int, Entry] | None:
-        """Another rank to which a file belongs, by its name, and the entry that says so."""
-        return _claimed(tuple(e for e in self.entries if e.of_each), path, rank, size) if self.shared else None
+            trees = [entry for entry in every if entry.tree and not entry.of_each]
+            for entry in every:
+                if entry.of_each:
+                    _check_apart(self.path, entry, size, trees)
+        mine: list[Entry] = []
+        rest: list[Entry] = []
+        for entry in every:
+            (mine if saver in (None, rank) or entry.of_each else rest).append(entry)
+        return self._replace(entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)
 
     def reach(
         self, work: str, stat: Stat, rank: int = 0, size: int = 1, *, listdir: Callable[[str], list[str]] = os.listdir
@@ -217,12 +213,13 @@ class Manifest:
         """
         found: dict[str, Match] = {}
         missing = []
+        each = tuple(entry for entry in self.entries if entry.of_each) if self.shared else ()
         for entry in self.entries:
             matches = _expand(entry, work, stat, listdir, rank, size)
             if not matches and not entry.optional:
                 missing.append(entry)
-            for path in list(matches):
-                claim = self._claim(path, rank, size)
+            for path in list(matches) if each else ():
+                claim = _claimed(each, path, rank, size)
                 if claim and entry.of_each:
                     raise RefusedFileError(
                         f"{self.path}:{entry.line}: {path} is a file of rank {rank} by {entry.text}, and of rank "
@@ -231,14 +228,15 @@ class Manifest:
                 if claim:
                     del matches[path]
             found.update(matches)
-        trees = [(path + "/", match.entry.kind) for path, match in found.items() if match.entry.tree]
-        for tree, kind in trees:
-            for path in [path for path in found if path.startswith(tree)]:
+        trees = {path: match.entry.kind for path, match in found.items() if match.entry.tree}
+        for path in list(found) if trees else ():
+            tree = next((way for way in above(path) if way in trees), None)
+            if tree is not None:
                 entry = found.pop(path).entry
-                if entry.kind not in ("move", kind) or entry.compress is not None:
+                if entry.kind not in ("move", trees[tree]) or entry.compress is not None:
                     raise RefusedFileError(
-                        f"{self.path}:{entry.line}: {path} lies in {tree}, which is listed too and saved as a whole: "
-                        f"give the attributes to {tree}, or list its files one by one"
+                        f"{self.path}:{entry.line}: {path} lies in {tree}/, which is listed too and saved as a whole: "
+                        f"give the attributes to {tree}/, or list its files one by one"
                     )
         return found, missing
 
@@ -249,12 +247,18 @@ class Manifest:
         texts = []
         for entry in missing:
             text = f"{entry.filled(rank, size)} (line {entry.line})"
-            other = replace(entry, tree=not entry.tree)
+            other = entry._replace(tree=not entry.tree)
             if entry.literal(rank, size) is None and (there := _expand(other, work, stat, listdir, rank, size)):
                 what = "is a file: leave out the slash" if entry.tree else "is a directory: add a slash"
                 text = f"{entry.filled(rank, size)}{'/' * entry.tree} (line {entry.line}; {next(iter(there))} {what})"
             texts.append(text)
         return ", ".join(texts)
+
+
+def above(path: str) -> Iterator[str]:
+    """The directories on the way to this path, the nearest first."""
+    while path := posixpath.dirname(path):
+        yield path
 
 
 @functools.cache
@@ -302,7 +306,7 @@ def _check_apart(path: str, entry: Entry, size: int, trees: list[Entry]) -> None
 @functools.lru_cache(maxsize=100_000)
 def _claimed(each: tuple[Entry, ...], path: str, rank: int, size: int) -> tuple[int, Entry] | None:
     for entry in each:
-        anyone = replace(entry, pattern=_with_rank(entry.pattern, "*"))
+        anyone = entry._replace(pattern=_with_rank(entry.pattern, "*"))
         if anyone.means(path, rank, size):
             for other in sorted(_numbers_in(path, size) - {rank}):
                 if entry.means(path, other, size):
@@ -351,15 +355,12 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:
     """What matches the components `parts` below `path`. (glob.glob takes a directory that it cannot read for empty.)"""
     part, rest = parts[0], parts[1:]
-
-    def fits(name: str) -> bool:
-        return part in ("**", name) or fnmatch.fnmatchcase(name, part)
-
     if not glob.has_magic(part):
         names = [part]
     else:
+        fits = re.compile(fnmatch.translate(part)).match  # "**" fits every name, as "*" does
         try:
-            names = [n for n in sorted(listdir(f"{work}/{path}")) if n[0] != "." or part[0] == "."]
+            names = [n for n in sorted(listdir(f"{work}/{path}")) if (n[0] != "." or part[0] == ".") and fits(n)]
         except (FileNotFoundError, NotADirectoryError):
             return
     if part == "**" and rest:
@@ -368,9 +369,9 @@ def _glob(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[
         below = f"{path}/{name}" if path else name
         if part == "**" and _is_directory(f"{work}/{below}", stat):
             yield from _glob(work, below, parts, stat, listdir)
-        if rest and part != "**" and fits(name):
+        if rest and part != "**":
             yield from _glob(work, below, rest, stat, listdir)
-        elif not rest and fits(name):
+        elif not rest:
             yield below
 
 
@@ -422,6 +423,7 @@ def parse(text: str, path: str = NAME) -> Manifest:
     """Entries and settings of a manifest's text; `path` is for messages. Raises `ManifestError`."""
     entries: dict[str, Entry] = {}
     settings: dict[str, Any] = {}
+    mark: Entry | None = None
     for number, line in enumerate(text.split("\n"), 1):
         try:
             tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
@@ -433,9 +435,9 @@ def parse(text: str, path: str = NAME) -> Manifest:
             elif tokens:
                 entry = _entry(number, tokens)
                 found = entry.tree and glob.has_magic(entry.pattern)  # run*/ and run* find different things
-                first = next((e for e in entries.values() if e.mark and entry.mark), None)
-                if first:
-                    raise ValueError(f"{first.text} (line {first.line}) is the mark already: only one file is the last")
+                if mark and entry.mark:
+                    raise ValueError(f"{mark.text} (line {mark.line}) is the mark already: only one file is the last")
+                mark = entry if entry.mark else mark
                 earlier = entries.setdefault(entry.pattern + "/" * found, entry)
                 if earlier is not entry:
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
@@ -471,6 +473,8 @@ def _setting(tokens: list[tuple[str, str]]) -> tuple[str, Any]:
 
 
 def _perhaps(word: str, known: Iterable[str]) -> str:
+    import difflib  # here: only a manifest with a mistake needs it
+
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(sorted(known))})"
 

@@ -12,14 +12,13 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from safepoint import manifest, restore
-from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place
+from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place, host
 from safepoint.errors import DamagedError, FormatError, LockedError, SaveError, UsageError
 from safepoint.interrupts import deliver, must_wait
 from safepoint.ranks import LARGEST, Ranks, Serial, launcher
@@ -310,7 +309,7 @@ def _say_owner(disk: Disk, root: Root) -> dict[str, Any]:
     if disk.exists(root.owner):
         disk.remove(root.owner)
     owner = {
-        "host": socket.gethostname(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
+        "host": host(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
         "kernel": disk.kernel(), "began": disk.began(os.getpid()) or 0,
     }  # fmt: skip
     disk.write(root.owner, json.dumps(owner).encode())
@@ -335,7 +334,7 @@ def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
     """Whether the process of this name may live, as far as can be seen from here; not if there is no name."""
     if who is None:
         return False
-    if who["host"] != socket.gethostname() or who["kernel"] not in ("", disk.kernel()):
+    if who["host"] != host() or who["kernel"] not in ("", disk.kernel()):
         return True
     began = disk.began(who["pid"])
     return began is not None and (began == who["began"] or 0 in (began, who["began"]))
@@ -343,7 +342,7 @@ def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
 
 def _holder(disk: Disk, root: Root, who: dict[str, Any] | None) -> str:
     if who and _may_be_at_work(disk, who):
-        mine = (who["host"], who["pid"]) == (socket.gethostname(), os.getpid())
+        mine = (who["host"], who["pid"]) == (host(), os.getpid())
         command = "this very process, by an earlier init: use that session, or close() it"
         return describe_owner({**who, "command": command} if mine else who)
     left = ", ".join(disk.holders(root.lock)) or "what cannot be seen from here"

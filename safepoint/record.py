@@ -26,14 +26,13 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from stat import S_ISDIR, S_ISLNK
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from safepoint.codec import checksum
 from safepoint.disk import Disk
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.manifest import LEVELS, NAME, SIDE, of_each
+from safepoint.manifest import LEVELS, NAME, SIDE, above, of_each
 
 FORMAT = 2  # 1 knew no lives: two sets of the same number were taken for one
 NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
@@ -55,7 +54,6 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-@dataclass
 class Root:
     """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
 
@@ -63,12 +61,8 @@ class Root:
     rank 0, whatever its number, so that a second program in W, of one process or many, meets its lock.
     """
 
-    work: str
-    rank: int = 0
-    ranks: int = 1
-    saver: int | None = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, work: str, rank: int = 0, ranks: int = 1, saver: int | None = 0) -> None:
+        self.work, self.rank, self.ranks, self.saver = work, rank, ranks, saver
         self.locked: tuple[int, int] | None = None  # device and inode of the lock that this run holds
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
@@ -547,8 +541,13 @@ def _check_paths(files: Sequence[Any]) -> None:
     # What is no directory has nothing below it. (A baseline does not say which these are.)
     leaves = {file.path for file in files if hasattr(file, "kind") and not _is_directory(file)}
     trees = {file.path for file in files if getattr(file, "kind", "") == "tree"}
+    sound: set[str] = set()  # directories of paths that were looked at: a hundred thousand files may lie in one
     for file in files:
-        if getattr(file, "kind", "") in ("dir", "link") and trees.isdisjoint(_above(file.path)):
+        directory, _, name = file.path.rpartition("/")
+        plain = getattr(file, "kind", "") not in ("dir", "link") and not getattr(file, "target", "")
+        if plain and directory in sound and name not in ("", ".", "..", SIDE, NAME) and len(file.path) <= PATH:
+            continue
+        if getattr(file, "kind", "") in ("dir", "link") and trees.isdisjoint(above(file.path)):
             raise Unsealed(f"it names {file.path} as part of a directory that it does not name")
         target = getattr(file, "target", "")
         no_link = hasattr(file, "target") and (file.kind == "link") != bool(target)
@@ -558,17 +557,13 @@ def _check_paths(files: Sequence[Any]) -> None:
         for path in (file.path, posixpath.normpath(way)):
             if path.startswith(("/", "../")) or path == ".." or path.split("/")[0] in (SIDE, NAME):
                 raise Unsealed(f"it names {path}, which is not a file of the program's directory")
-        if posixpath.normpath(file.path) != file.path or file.path == "." or not leaves.isdisjoint(_above(file.path)):
+        if posixpath.normpath(file.path) != file.path or file.path == "." or not leaves.isdisjoint(above(file.path)):
             raise Unsealed(f"it names {file.path} by a detour")
+        sound.add(directory)
 
 
 def _is_directory(file: Any) -> bool:
     return bool(file.kind in ("tree", "dir") or getattr(file, "tree", False))
-
-
-def _above(path: str) -> Iterator[str]:
-    while path := posixpath.dirname(path):
-        yield path
 
 
 def key(life: int, number: int) -> int:

@@ -22,15 +22,14 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, replace
 from stat import S_ISDIR, S_ISREG
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from safepoint import codec, save, store
 from safepoint.disk import NO_FILE, NO_ROOM, Disk, Place
 from safepoint.errors import DamagedError, OverwrittenError, RestoreError, SaveError, UsageError
 from safepoint.interrupts import end_if_asked
-from safepoint.manifest import Manifest
+from safepoint.manifest import Manifest, above
 from safepoint.record import (
     Item,
     Record,
@@ -69,8 +68,7 @@ class Damaged(Exception):
     """A set is not what was committed; the text says why. It makes `restore` fall back."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A set as found: with a record it can be tried; else the reason says why not. `key` orders the sets of all lives;
     of a set that cannot say its life it is that of the one before."""
 
@@ -153,7 +151,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
         for number in root.numbers(disk, "gone"):
             disk.remove_tree(root.state("gone", number))
         candidates = [
-            replace(c, record=None, reason="its fsync failed, or something wrote to it")
+            c._replace(record=None, reason="its fsync failed, or something wrote to it")
             if c.number in how.spoilt
             else c
             for c in survey(disk, root, after=finished)
@@ -170,7 +168,7 @@ def settle(disk: Disk, root: Root, place: Place, finished: int, how: How) -> lis
             except (Damaged, SaveError) as error:
                 if isinstance(error, SaveError) and error.errno not in (None, *_DAMAGE):
                     raise  # the disk's fault, not the set's: once there is room, say, it can still be completed
-                candidates[position] = replace(candidate, reason=str(error))
+                candidates[position] = candidate._replace(reason=str(error))
         return candidates
 
 
@@ -317,12 +315,11 @@ def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
         if file.kept == "tar":
             bundled = max(bundled, file.offset + file.size)
             continue
-        path = root.where(record.number, file)
-        if not disk.exists(path):
+        info = disk.stat_or_none(root.where(record.number, file))
+        if info is None:
             raise Damaged(f"{file.path} is missing")
-        size = disk.stat(path).st_size
-        if size != file.stored_size:
-            raise Damaged(f"{file.path} has {size} bytes instead of {file.stored_size}")
+        if info.st_size != file.stored_size:
+            raise Damaged(f"{file.path} has {info.st_size} bytes instead of {file.stored_size}")
     if bundled:
         path = root.bundle(record.number)
         if not disk.exists(path):
@@ -389,9 +386,9 @@ def _check_item(disk: Disk, root: Root, number: int, item: Item) -> None:
     """Raises `Damaged` unless the item is, in the set or still in W, exactly as it was when `hide` looked at it."""
     for path in (root.stored(number, item.path), os.path.join(root.work, item.path)):
         # Of a directory's files neither its time nor its inode tells anything: half a snapshot cannot be completed.
-        if not disk.exists(path) or (item.kind == "copy" and item.tree and path != root.stored(number, item.path)):
+        info = disk.stat_or_none(path)
+        if info is None or (item.kind == "copy" and item.tree and path != root.stored(number, item.path)):
             continue
-        info = disk.stat(path)
         same = (info.st_size, info.st_mtime_ns) == (item.size, item.mtime_ns)
         if item.kind == "append":
             whole = info.st_ino == item.inode and info.st_size >= item.size
@@ -917,17 +914,21 @@ def bring_in(disk: Disk, root: Root, record: Record) -> None:
 
 def _movable(record: Record) -> list[StoredFile]:
     """What moves into W by one rename each: files, and directories that were taken as a whole."""
-    trees = tuple(file.path + "/" for file in record.files if file.kind == "tree")
-    return [file for file in record.files if file.kind in ("file", "tree") and not file.path.startswith(trees)]
+    trees = {file.path for file in record.files if file.kind == "tree"}
+    return [file for file in record.files if file.kind in ("file", "tree") and trees.isdisjoint(above(file.path))]
 
 
 def _place(disk: Disk, root: Root, file: StoredFile) -> None:
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
     store.make_parents(disk, target, root.work)
-    if disk.exists(target) and (file.kind == "tree" or S_ISDIR(disk.stat(target).st_mode)):
+    there = disk.stat_or_none(target)
+    if there and (file.kind == "tree" or S_ISDIR(there.st_mode)):
         save.set_aside(disk, root, file.path)  # a directory cannot be replaced by a rename
-    # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all.
-    disk.rename(source, target)
+        there = None
+    # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all. Where
+    # that can be, the old file goes to `stage/`: a rename that replaces one makes ext4 write out the new one at once.
+    if not (there and disk.exchange(source, target)):
+        disk.rename(source, target)
 
 
 def clear_discarded(disk: Disk, root: Root) -> None:

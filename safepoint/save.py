@@ -21,8 +21,8 @@ import errno
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from safepoint import codec
@@ -58,6 +58,7 @@ from safepoint.store import (
 )
 
 Initial = Mapping[str, tuple[int, int]]  # size and time of each file that the first start found
+MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
 
 
 class Found(NamedTuple):
@@ -67,6 +68,7 @@ class Found(NamedTuple):
     opened: tuple[tuple[Entry, str], ...] = ()  # snapshotted only because they are still open for writing
     present: bool = False  # the program has written something that makes a set
     missing: str = ""  # it has not, and these are not optional
+    many: tuple[Entry, int] | None = None  # the glob that means very many files, and how many
 
 
 def find(disk: Disk, root: Root, manifest: Manifest, *, first: bool = False) -> Found:
@@ -96,7 +98,15 @@ def find(disk: Disk, root: Root, manifest: Manifest, *, first: bool = False) -> 
         for path, (entry, info) in found.items():
             kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
-    return Found(tuple(items), tuple((found[path].entry, path) for path in opened), written or not manifest.moves)
+    snapshots = tuple((found[path].entry, path) for path in opened)
+    return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
+
+
+def _many(manifest: Manifest, found: dict[str, Match]) -> tuple[Entry, int] | None:
+    if len(found) < MANY:
+        return None
+    counts = Counter(entry.line for entry, _ in found.values() if entry.kind != "append" and not entry.tree)
+    return next(((entry, counts[entry.line]) for entry in manifest.entries if counts[entry.line] >= MANY), None)
 
 
 def _has_file(disk: Disk, path: str) -> bool:
@@ -463,14 +473,14 @@ def confirm(disk: Disk, root: Root, number: int) -> None:
             raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
-@dataclass
 class Sets:
     """The sets below a root, as the last prune has left them, so that the next need not look for them. It does if a
     number was left out: then a save has failed."""
 
-    committed: list[int] = field(default_factory=list)
-    others: list[int] = field(default_factory=list)
-    known: bool = False
+    def __init__(self) -> None:
+        self.committed: list[int] = []
+        self.others: list[int] = []
+        self.known = False
 
     def look(self, disk: Disk, root: Root, newest: int) -> None:
         """Find those up to `newest`. The one after it may have been prepared."""
@@ -518,9 +528,8 @@ def _remove_second_copies(disk: Disk, root: Root, record: Record) -> None:
         if disk.exists(root.stored(record.number, "")):
             disk.remove_tree(root.stored(record.number, ""))
         return
-    for file in files:
-        if file.kept != "raw" and disk.exists(root.stored(record.number, file.path)):
-            disk.remove(root.stored(record.number, file.path))
+    copies = [root.stored(record.number, file.path) for file in files if file.kept != "raw"]
+    disk.remove_files([path for path in copies if disk.exists(path)])
 
 
 def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> None:

@@ -26,10 +26,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
-from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, NoReturn, SupportsIndex, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, SupportsIndex, TypeVar, cast
 
 from safepoint import codec, ledger, restore, save, store
 from safepoint.choose import choose
@@ -59,8 +58,7 @@ REAL = Disk()
 PATIENCE = 0.1  # seconds of waiting between two looks whether a signal has come
 
 
-@dataclass(frozen=True)
-class SavePoint:
+class SavePoint(NamedTuple):
     """One set of files, as `hide` took it or `restore` gave it back.
 
     `step` is the program's own label; `time` is when the set was taken, in seconds since the epoch; `files` are paths
@@ -257,7 +255,7 @@ class Session:
                 raise UsageError(f"{large[0]} cannot be agreed on: with several ranks a step must fit into 62 bits")
             self._newest_life = max([life_of(finished), *(life_of(c.key) for c in candidates)])
             candidates = [
-                replace(c, record=None, reason=foreign[c.number]) if c.number in foreign else c for c in candidates
+                c._replace(record=None, reason=foreign[c.number]) if c.number in foreign else c for c in candidates
             ]
             return candidates, restore.once_committed(disk, root, candidates), not disk.exists(root.stage)
 
@@ -446,6 +444,7 @@ class Session:
                 find = save.find(self._disk, self._root, self._manifest, first=first)
             if find.items or (self._active and peers.size > 1 and not find.missing):
                 self._warn_of_open(find.opened)
+                self._warn_of_many(find.many)
                 self._how.check_kept(find.items)
                 self._number = number
                 wait = self._begun_anew(find.items) or wait  # no older set is whole: this one must be soon
@@ -551,6 +550,14 @@ class Session:
             if entry.text not in self._warned:  # once for an entry, however many files it means
                 self._warned.add(entry.text)
                 logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+
+    def _warn_of_many(self, many: tuple[Entry, int] | None) -> None:
+        if many and f"{many[0].text} means" not in self._warned:
+            text, count = many[0].text, many[1]
+            self._warned.add(f"{text} means")
+            top = os.path.dirname(text)
+            instead = f"list {top}/ instead" if top else "write them into a directory, and list that with a slash"
+            logger.warning("%s means %d files: one rename moves them all, if you %s", text, count, instead)
 
     def _begun_anew(self, items: Sequence[Item]) -> bool:
         """Whether a file of the last set that should only grow is gone, was cut, or is another one."""

@@ -15,11 +15,9 @@ import operator
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -95,17 +93,17 @@ SCHEDULERS = (
 )  # fmt: skip
 
 
-@dataclass
 class Limit:
-    """Until when this process may run. `end`: seconds since the epoch, or infinite."""
+    """Until when this process may run. `end`: seconds since the epoch, or infinite. `told`: the end of the job, as the
+    scheduler told it at its start."""
 
-    source: str
-    end: float
-    scheduler: Scheduler | None = None
-    job: str = ""
-    told: str = ""  # the end of the job, as the scheduler told it at its start
-    asked: float = -math.inf  # when; seconds since the epoch
-    failed: bool = False
+    asked = -math.inf  # when; seconds since the epoch
+    failed = False
+
+    def __init__(
+        self, source: str, end: float, scheduler: Scheduler | None = None, job: str = "", told: str = ""
+    ) -> None:
+        self.source, self.end, self.scheduler, self.job, self.told = source, end, scheduler, job, told
 
     def ask(self, *, again: bool) -> None:
         """Bring the end up to date. What hinders it is said, once, and the end stays as it was."""
@@ -116,6 +114,8 @@ class Limit:
         if not again and self.told.isdecimal():
             self.end = float(self.told)
             return
+        import subprocess  # here: only a job that must ask its scheduler needs it
+
         command = (*scheduler.command, self.job)
         try:
             done = subprocess.run(

@@ -22,12 +22,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from safepoint import codec
 from safepoint.disk import NO_ROOM, Disk, SyncFailed, write_all
 from safepoint.errors import DamagedError, RefusedFileError, SaveError
+from safepoint.manifest import above
 from safepoint.record import Item, Record, Root, StoredFile, Taken, Unsealed, dump, rows_of
 
 SMALL = 64 << 10  # bytes: files up to this size go into the bundle, if there are many
@@ -41,18 +41,18 @@ AHEAD = 4 << 20  # bytes of a large file that are on their way to the disk befor
 Result = TypeVar("Result")
 
 
-@dataclass
 class How:
     """How a session stores its sets, and what it knows of files that stay in W."""
 
-    version: str = ""  # of the library
-    pack_threads: int = 1  # 0: one for each core
-    bundle_from: int = 100  # so many small files are worth a bundle
-    spoilt: set[int] = field(default_factory=set)  # sets that must not be completed, and could not be marked so
-    left: int = 0  # the set whose files a call could not put back, and which W may lack
-    prefixes: dict[str, codec.Prefix] = field(default_factory=dict)  # of the append files of the last set, by path
-    stored: dict[str, codec.Prefix] = field(default_factory=dict)  # of those of the set that is not yet committed
-    lost: dict[str, tuple[int, int | None]] = field(default_factory=dict)  # rule (4): inode, and time if that tells
+    def __init__(self, version: str = "", pack_threads: int = 1, bundle_from: int = 100) -> None:
+        self.version = version  # of the library
+        self.pack_threads = pack_threads  # 0: one for each core
+        self.bundle_from = bundle_from  # so many small files are worth a bundle
+        self.spoilt: set[int] = set()  # sets that must not be completed, and could not be marked so
+        self.left = 0  # the set whose files a call could not put back, and which W may lack
+        self.prefixes: dict[str, codec.Prefix] = {}  # of the append files of the last set, by path
+        self.stored: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
+        self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
 
     def check_kept(self, items: Iterable[Item]) -> None:
         """Raise `SaveError` if the disk may have lost what it shows of one of these files in W."""
@@ -234,9 +234,8 @@ def elsewhere(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
 
 def _refuse_open(disk: Disk, root: Root, taken: Taken, contents: Sequence[Content]) -> None:
     """The files in a directory that was moved as a whole: whoever has one open could change it when it is committed."""
-    trees = [item.path for item in taken.files if item.tree and item.kind == "move"]
-    moved = tuple(root.stored(taken.number, path) + "/" for path in trees)
-    inside = [c.full for c in contents if moved and c.file.kind == "file" and c.full.startswith(moved)]
+    moved = {item.path for item in taken.files if item.tree and item.kind == "move"}
+    inside = [c.full for c in contents if moved and c.file.kind == "file" and not moved.isdisjoint(above(c.file.path))]
     for full in disk.open_for_writing(inside) if inside else ():
         raise RefusedFileError(still_open(disk, root.shown(full), full))
 
@@ -456,7 +455,7 @@ def ancestors(paths: Iterable[str]) -> list[str]:
 
 def make_parents(disk: Disk, path: str, base: str) -> None:
     """Make the directories between `base` and `path` that are not there."""
-    for name in ancestors({os.path.relpath(os.path.dirname(path), base)} - {"."}):
+    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
         if not disk.exists(os.path.join(base, name)):
             with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
                 disk.mkdir(os.path.join(base, name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
 
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d):(\d\d)")
@@ -35,6 +34,8 @@ def duration(text: str) -> float:
 def moment(text: str, now: float) -> float:
     """Seconds since the epoch: `2026-11-21 18:00`, with or without an offset from UTC; `18:00`, the next time that a
     clock shows it; or the number itself. Raises `ValueError`."""
+    from datetime import datetime, timedelta  # here: few programs name a moment
+
     text = text.strip()
     if re.fullmatch(r"\d{9,}(\.\d*)?", text):
         return float(text)

@@ -67,6 +67,8 @@ class FaultDisk(Disk):
     """`kill_at`: die before this operation, half way through it if it writes. `fail_at`: it fails with `error`, once,
     or, with `from_then_on`, it and every later one that changes something, as on a full disk."""
 
+    exchanges = True  # False: a file system without RENAME_EXCHANGE
+
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
         from_then_on: bool = False, boot: str = "boot", mount: str | None = "mount",
@@ -235,6 +237,18 @@ class FaultDisk(Disk):
         super().rename(source, target)
         appears = self._name(op, target, inode)
         self._name(op, source, None, needs=appears)
+
+    def exchange(self, one: str, other: str) -> bool:
+        try:
+            op = self.step("exchange", other)
+        except OSError:  # as on a file system that has none: it is a rename that tells what is wrong
+            return False
+        inodes = self._inode(one), self._inode(other)
+        if not self.exchanges or not super().exchange(one, other):
+            return False
+        for path, inode in ((one, inodes[1]), (other, inodes[0])):
+            self._name(op, path, inode)
+        return True
 
     def link(self, points_to: str, path: str) -> None:
         op = self.step("link", path)

@@ -112,11 +112,19 @@ class Volume:
             ran("umount", "--lazy", self.path)  # then the loop device goes with its last user
             raise
 
+    @property
+    def _ext4(self) -> Path:
+        """What the kernel shows of this ext4."""
+        device = self.path.stat().st_dev
+        return Path("/sys/fs/ext4", Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name)
+
     def break_down(self) -> None:
         """ext4 finds an error in itself and makes itself read-only, as it does when a disk fails."""
-        device = self.path.stat().st_dev
-        block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
-        Path(f"/sys/fs/ext4/{block}/trigger_fs_error").write_text("1")
+        (self._ext4 / "trigger_fs_error").write_text("1")
+
+    def not_yet_placed(self) -> int:
+        """Bytes that ext4 has in its cache only, and for which it has not chosen a place on the disk."""
+        return int((self._ext4 / "delayed_allocation_blocks").read_text()) * os.statvfs(self.path).f_bsize
 
     def repair(self) -> None:
         """As an operator does then: check the file system, mount it again."""

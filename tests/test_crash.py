@@ -65,10 +65,14 @@ def test_killed_at_any_operation_it_goes_on_from_the_last_hide(
         shutil.rmtree(directory)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "exchanges"), [*((shape, True) for shape in SHAPES), ("plain", False)])
 @pytest.mark.parametrize("initial", [False, True])
-def test_killed_again_while_it_starts_again_it_still_goes_on(tmp_path: Path, shape: str, initial: bool) -> None:
-    """G3: die in a save, then at each operation of the start after it, until the first hide; then start in peace."""
+def test_killed_again_while_it_starts_again_it_still_goes_on(
+    tmp_path: Path, shape: str, exchanges: bool, initial: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G3: die in a save, then at each operation of the start after it, until the first hide; then start in peace. Also
+    where two files cannot exchange their names."""
+    monkeypatch.setattr(FaultDisk, "exchanges", exchanges)
     whole = recorded(tmp_path / "whole", shape, "now", initial)
     changing = whole.disk.record.changing
     for at in changing[:: max(len(changing) // (23 if ALL else 7 if LONG else 5), 1)]:

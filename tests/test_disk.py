@@ -61,6 +61,24 @@ def path(tmp_path: Path) -> str:
     return str(file)
 
 
+# Names.
+
+
+@needs_linux
+def test_two_files_exchange_their_names_at_once(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / os.fsdecode(b"\xffther")
+    one.write_text("1")
+    other.write_text("2")
+    assert disk.exchange(str(one), str(other))
+    assert (one.read_text(), other.read_text()) == ("2", "1")
+
+
+def test_what_cannot_be_exchanged_stays_as_it_is(path: str) -> None:
+    """Then it is the rename after it that says what is wrong."""
+    assert not disk.exchange(path, path + ".none")
+    assert os.listdir(os.path.dirname(path)) == ["u.npy"]
+
+
 # Open for writing.
 
 

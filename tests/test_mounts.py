@@ -193,6 +193,26 @@ def test_after_a_kill_and_a_new_mount_the_set_that_was_never_committed_is_not_cl
     assert (level, text.partition("; ")[2].partition("; ")[0]) == (logging.WARNING, reason)
 
 
+@on_ext4
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_is_given_back_over_a_file_that_exists_is_not_written_out_at_once(volume: Volume, by_hand: bool) -> None:
+    """A rename onto an existing name makes ext4 do that, and wait (auto_da_alloc): restore took four times as long."""
+    session = begin(volume, "u.dat\n")
+    for step in range(2):
+        (volume.work / "u.dat").write_bytes(os.urandom(8 << 20))
+        if step == 0:
+            session.hide(0, wait=True)
+    os.sync()
+    if by_hand:
+        session.close()
+        command = [sys.executable, "-m", "safepoint", "restore", "--yes", str(volume.work)]
+        subprocess.run(command, check=True, capture_output=True)
+    else:
+        session.restore()
+    assert volume.not_yet_placed() >= 7 << 20
+    assert not (volume.work / ".safepoint.d/rank-00000/stage").exists()
+
+
 @on_each
 def test_a_power_cut_costs_no_more_than_the_set_in_flight(volume: Volume) -> None:
     """G1, G2: the file system drops all that was not fsynced, over several lives."""

@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -849,7 +848,7 @@ def test_a_save_point_says_number_step_time_and_files(start: Start, work: Path) 
     restored = start(restore=False).restore()
     assert restored == SavePoint(1, 5, point.time, restored.files if restored else ())
     assert restored and set(restored.files) == set(point.files)
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         point.step = 6  # type: ignore[misc]
 
 

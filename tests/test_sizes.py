@@ -5,9 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
+import logging
 import os
 import stat
 import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +21,8 @@ import pytest
 from test_disk import child, says
 
 from safepoint import RefusedFileError, SafepointError, SaveError, Session, disk, store
+from safepoint.cli import overview
+from safepoint.cli.why import foresee
 from safepoint.disk import Disk
 from safepoint.record import StoredFile, parse_record
 
@@ -104,20 +111,141 @@ def test_holes_and_reflinks_on_a_real_file_system(kind: str, cold: bool) -> None
         session.close()
 
 
-def test_ten_thousand_files_of_a_glob_are_one_set(tmp_path: Path) -> None:
+def test_ten_thousand_files_of_a_glob_are_one_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And who lists them so is told, once, what would be quicker."""
     session = session_of(tmp_path, "run/*.dat\n")
     (tmp_path / "run").mkdir()
-    for number in range(10_000):
-        (tmp_path / f"run/{number}.dat").write_bytes(b"%d" % number)
-    session.hide(0)
+    for step in range(2):
+        for number in range(10_000):
+            (tmp_path / f"run/{number}.dat").write_bytes(b"%d" % number)
+        session.hide(step, wait=True)
     session.close()
+    hint = "run/*.dat means 10000 files: one rename moves them all, if you list run/ instead"
+    assert [text for _, level, text in caplog.record_tuples if level >= logging.WARNING] == [hint]
     assert not list((tmp_path / "run").iterdir())
-    assert set(kept(tmp_path, 1).values()) == {"tar"}
-    assert len(list((tmp_path / ".safepoint.d/rank-00000/set-00000001").rglob("*"))) == 3  # taken, record, bundle
+    for number in (1, 2):
+        assert set(kept(tmp_path, number).values()) == {"tar"}
+        there = (tmp_path / f".safepoint.d/rank-00000/set-{number:08}").rglob("*")
+        assert sorted(path.name for path in there) == ["bundle.tar", "record.json", "taken.json"]
     session = Session(tmp_path)
     session.restore()
     assert all((tmp_path / f"run/{number}.dat").read_bytes() == b"%d" % number for number in range(10_000))
     session.close()
+
+
+class Alone(Disk):
+    """All in one thread, each operation of which is counted."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def stat(self, path: str) -> os.stat_result:
+        self.looks += 1
+        return super().stat(path)
+
+    def each(self, work: Any, items: Any, at_once: int = 1) -> list[Any]:
+        return [work(item) for item in items]
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """How many instructions Python executes for it."""
+    count = 0
+
+    def trace(frame: types.FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+LISTED = {
+    "a glob": ("d/*\n", "d/{}"),
+    "a line each": ("", "d/{}"),
+    "a glob of directories": ("d*/\n", "d{}/x"),
+    "files in directories": ("**/x\nbundle_from = 100000\n", "d{}/x"),
+    "append files": ("d/* append\n", "d/{}"),
+}
+
+
+def life_with(work: Path, manifest: str, name: str, count: int) -> Iterator[tuple[str, int]]:
+    """What each call of a life with so many files takes."""
+    names = [name.format(f"{number:04}") for number in range(count)]
+    work.mkdir()
+    (work / ".safepoint").write_text(manifest or "".join(f"{each}\n" for each in names))
+
+    def write(step: int) -> None:
+        for each in names:
+            (work / each).parent.mkdir(exist_ok=True)
+            with (work / each).open("a") as file:
+                file.write(str(step))
+
+    session = Session(work, disk=Alone(), background=False)
+    session.restore()
+    for step in range(2):
+        write(step)
+        yield f"hide {step}", steps_of(functools.partial(session.hide, step))
+    write(2)
+    session.close()
+    yield "status", steps_of(lambda: overview.look(Alone(), str(work)))
+    seen = overview.look(Alone(), str(work))
+    yield "why", steps_of(lambda: foresee(seen, quick=True))
+    lives: list[Session] = []
+    yield "init", steps_of(lambda: lives.append(Session(work, disk=Alone(), background=False)))
+    yield "restore", steps_of(lives[0].restore)
+    yield "finish", steps_of(functools.partial(lives[0].finish, 2))
+
+
+@pytest.mark.parametrize("listed", LISTED)
+def test_twice_as_many_files_take_twice_the_work_and_no_more(listed: str, tmp_path: Path) -> None:
+    """A hundred thousand files, however they are listed: what looks at each pair of them would take hours."""
+    few, many = (dict(life_with(tmp_path / f"{count}", *LISTED[listed], count)) for count in (100, 200))
+    grown = {call: round(many[call] / few[call], 2) for call in few if many[call] > 2.2 * few[call]}
+    assert not grown, (grown, few, many)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_status_looks_once_at_each_file_of_a_set(committed: bool, tmp_path: Path) -> None:
+    """In files/, or, of a set whose commit a kill prevented, there or where it still is."""
+    for number in range(100):
+        (tmp_path / f"u{number}").write_text("1")
+    session = session_of(tmp_path, "u*\nbundle_from = 100000\n")
+    session.hide(1, wait=True)
+    session.close()
+    if not committed:
+        (tmp_path / ".safepoint.d/rank-00000/set-00000001/record.json").unlink()
+    disk = Alone()
+    (seen,) = overview.look(disk, str(tmp_path)).sets
+    assert seen.state == ("complete" if committed else "completable")
+    assert disk.looks < 140
+
+
+def test_files_are_removed_several_at_once(tmp_path: Path) -> None:
+    """A disk that is told which blocks are free may take a millisecond for each file, and is waited for."""
+    for number in range(1000):
+        (tmp_path / f"run/{number}").parent.mkdir(exist_ok=True)
+        (tmp_path / f"run/{number}").write_text("1")
+    others = threading.Barrier(4, timeout=30)
+
+    class Waiting(Disk):
+        def remove(self, path: str) -> None:
+            if path.endswith("00"):  # one of each hundred in which they are removed
+                others.wait()
+            super().remove(path)
+
+    disk = Waiting()
+    disk.remove_files([str(tmp_path / f"run/{number}") for number in range(600, 1000)])
+    others.reset()
+    disk.remove_tree(str(tmp_path / "run/0"))
+    disk.dismiss_helpers()
+    assert len(list((tmp_path / "run").iterdir())) == 599
 
 
 @pytest.mark.parametrize("bundle_from", [1, 1000])

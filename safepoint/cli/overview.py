@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from stat import S_ISDIR
 from typing import Any, TypeVar
 
 from safepoint import manifest
@@ -454,11 +455,10 @@ def _is_empty(disk: Disk, root: Root, number: int) -> bool:
 
 def _size(disk: Disk, path: str) -> int:
     """Bytes below `path`; what vanishes meanwhile has none."""
-    total = 0
+    info, total = disk.stat_or_none(path), 0
+    if info is None or not S_ISDIR(info.st_mode):
+        return info.st_size if info else 0
     with suppress(FileNotFoundError, NotADirectoryError):
-        info = disk.stat(path)
-        if not os.path.isdir(path) or os.path.islink(path):
-            return info.st_size
         for name in disk.listdir(path):
             total += _size(disk, os.path.join(path, name))
     return total

@@ -12,7 +12,7 @@ from safepoint.cli import terminal
 from safepoint.cli.overview import Overview, Set, look
 from safepoint.cli.verify import read_all
 from safepoint.errors import DamagedError, OverwrittenError, RefusedFileError, SafepointError
-from safepoint.manifest import Manifest
+from safepoint.manifest import Manifest, Match, above
 from safepoint.record import Item, Record, Root, StoredFile, Taken, label
 from safepoint.restore import begun_anew, changed_since, judge_baseline, refuse_outside
 
@@ -170,23 +170,31 @@ def fates(seen: Overview, each: Set) -> list[Fate]:
         if what is None or seen.manifest is None:
             continue
         root = seen.root(rank, each)
-        found += _of_the_set(root, what)
-        found += _beside_it(root, what, seen.manifest)
+        mine = seen.manifest.owned_by(root.rank, root.ranks, what.saver)
+        there = _find(root, mine)
+        found += _of_the_set(root, what, there)
+        found += _beside_it(root, what, mine, there)
     return sorted(found)
 
 
-def _of_the_set(root: Root, what: Record | Taken) -> list[Fate]:
+def _find(root: Root, listed: Manifest) -> dict[str, Match]:
+    return listed.find(root.work, terminal.DISK.stat, root.rank, root.ranks, listdir=terminal.DISK.listdir)[0]
+
+
+def _of_the_set(root: Root, what: Record | Taken, there: dict[str, Match]) -> list[Fate]:
     found = []
-    trees = tuple(f.path + "/" for f in what.files if (f.kind == "tree" if isinstance(what, Record) else f.tree))  # type: ignore[union-attr]
+    trees = {f.path for f in what.files if (f.kind == "tree" if isinstance(what, Record) else f.tree)}  # type: ignore[union-attr]
     for file in what.files:
-        if file.path.startswith(trees) or file.kind in ("dir", "link"):
+        if file.kind in ("dir", "link") or not trees.isdisjoint(above(file.path)):
             continue
-        path, tree = os.path.join(root.work, file.path), file.path + "/" in trees
+        tree = file.path in trees
         name = file.path + "/" * tree
-        if not terminal.DISK.exists(path):
+        listed = there.get(file.path)
+        info = listed.info if listed else terminal.DISK.stat_or_none(os.path.join(root.work, file.path))
+        if info is None:
             found.append(Fate(name, root.rank, "put back", "put back"))
         elif file.kind == "append":
-            found.append(_append(root, what.number, file, terminal.DISK.stat(path).st_size))
+            found.append(_append(root, what.number, file, info.st_size))
         elif tree:
             found.append(Fate(name, root.rank, "replaced", "replaced; the present one moves to discarded/"))
         else:
@@ -206,15 +214,13 @@ def _append(root: Root, number: int, file: StoredFile | Item, now: int) -> Fate:
     return Fate(path, root.rank, "untouched", f"untouched: it has the {then} bytes of the set")
 
 
-def _beside_it(root: Root, what: Record | Taken, listed: Manifest) -> list[Fate]:
+def _beside_it(root: Root, what: Record | Taken, mine: Manifest, there: dict[str, Match]) -> list[Fate]:
     """Files in W that are listed and not in the set."""
     theirs = {file.path for file in what.files}
-    mine = listed.owned_by(root.rank, root.ranks, what.saver)
     then = mine.as_of(what.patterns)
-    everything, _ = mine.find(root.work, terminal.DISK.stat, root.rank, root.ranks, listdir=terminal.DISK.listdir)
-    strays, _ = then.find(root.work, terminal.DISK.stat, root.rank, root.ranks, listdir=terminal.DISK.listdir)
+    strays = there if then.entries == mine.entries else _find(root, then)
     found = []
-    for path in everything:
+    for path in there:
         if path in theirs:
             continue
         if path in strays:

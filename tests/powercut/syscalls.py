@@ -105,6 +105,12 @@ class Replay:
         if source:
             self.disk.rename(source, target)
 
+    def _renameat2(self, arguments: list[str], _: int) -> None:
+        one, other = self._at(*arguments[:2]), self._at(*arguments[2:4])
+        assert arguments[4] == "RENAME_EXCHANGE" and bool(one) == bool(other), arguments
+        if one:
+            assert self.disk.exchange(one, other), "the copy is on another file system"
+
     def _unlink(self, arguments: list[str], _: int) -> None:
         if path := self._path(arguments[0]):
             self.disk.remove(path)
