@@ -87,9 +87,10 @@ class Opening:
     def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:
         ranks = self.ranks
         try:
-            work = os.path.realpath(os.fspath(directory))
-        except OSError as error:
-            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
+            work = os.path.realpath(os.fsdecode(directory))
+        except (OSError, TypeError, ValueError) as error:
+            cause, number = getattr(error, "strerror", error), getattr(error, "errno", None)
+            raise UsageError(f"cannot work in directory {directory!r}: {cause}", number) from error
         self.root = Root(work, ranks.rank, ranks.size, saver)
         return self.root
 

@@ -18,6 +18,7 @@ import functools
 import logging
 import operator
 import os
+import reprlib
 import sys
 import threading
 import time
@@ -63,8 +64,9 @@ PATIENCE = 0.1  # seconds of waiting between two looks whether a signal has come
 class SavePoint:
     """One set of files, as `hide` took it or `restore` gave it back.
 
-    `step` is the program's own label; `time` is when the set was taken, in seconds since the epoch; `files` are paths
-    relative to the working directory. `finished`: the run was finished, and the files in place are its result.
+    `step` is the program's own label, None if it gave none; `time` is when the set was taken, in seconds since the
+    epoch; `files` are paths relative to the working directory. `finished`: the run was finished, and the files in place
+    are its result.
     """
 
     number: int
@@ -103,7 +105,8 @@ def _verb(verb: Verb) -> Verb:
 
 
 class Session:
-    """One program at work in one directory. A context manager: it ends with `finish`, or, on an exception, `close`."""
+    """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`.
+    A block that knows its last step calls `finish(step)` itself, since files written after the last set have none."""
 
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
@@ -231,7 +234,8 @@ class Session:
         files, changed = after
         but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
         level = logging.WARNING if changed else logging.INFO
-        self._say(level, f"the run was finished at step {mark['step']}; its files are left alone{but}")
+        at = "" if mark["step"] is None else f" at step {mark['step']}"
+        self._say(level, f"the run was finished{at}; its files are left alone{but}")
         self._note("restored", set=finished, step=mark["step"], finished=True)
         return SavePoint(finished, mark["step"], mark["time"], files, True)
 
@@ -417,7 +421,7 @@ class Session:
         if peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            wait, at = bool(wait), self._as_step(step)
+            wait, at = bool(wait), self._as_step("hide", step)
             self._check("hide")
             self._collect()
             self._refuse_left()
@@ -454,8 +458,8 @@ class Session:
         when = taken.time if taken else time.time()
         return SavePoint(number, at, when, tuple(item.path for item in find.items))
 
-    def _as_step(self, step: SupportsIndex | None) -> int | None:
-        number = None if step is None else operator.index(step)
+    def _as_step(self, verb: str, step: SupportsIndex | None) -> int | None:
+        number = None if step is None else whole(f"{verb}: step", step)
         if self._too_large(number):
             raise UsageError(f"step {number} is too large: with several ranks it must fit into 62 bits")
         return number
@@ -649,7 +653,7 @@ class Session:
         """
         if self._ledger.level >= ledger.MODIFY:
             self._check("watch")
-            self._ledger.watch(operator.index(step), values)
+            self._ledger.watch(whole("watch: step", step), values)
 
     @property
     def saving(self) -> bool:
@@ -673,8 +677,10 @@ class Session:
     def finish(self, step: SupportsIndex | None = None) -> None:
         """Declare the files now in place the result of the run, and end the session.
 
-        If they were hidden and not written again, the last set is put back first. On return the files are durable, the
-        sets are gone, and a later `restore` leaves the files alone. On error files and sets are as they were.
+        If they were hidden and not written again, the last set is put back first, and without `step` its step is that
+        of the result; files written after it are a later state, and without `step` the result has none. On return the
+        files are durable, the sets are gone, and a later `restore` leaves the files alone. On error files and sets are
+        as they were.
         Killed inside: `restore` gives the last set, or says that the run is finished.
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
@@ -694,13 +700,16 @@ class Session:
         else:
             ranks.together(lambda: None)
         self._drop_sets()
-        self._say(logging.INFO, f"finished at step {at}: {len(rows)} files in place")
+        step_of = "" if at is None else f" at step {at}"
+        last = self._committed if at is None and not back else None
+        newer = f", newer than {last.label}, so the result has no step" if last and last.step is not None else ""
+        self._say(logging.INFO, f"finished{step_of}: {len(rows)} files in place{newer}")
         self._note("finished", set=-number, step=at)
         self._close("finish() was called")
         self._left = True
 
     def _before_finish(self, step: SupportsIndex | None) -> tuple[int | None, save.Found]:
-        at = self._as_step(step)
+        at = self._as_step("finish", step)
         self._check("finish")
         self._collect()
         self._refuse_left()
@@ -948,17 +957,33 @@ def _options(
     """The options of `init` that all ranks must give alike, checked."""
     if inflight not in ("warn", "error", "off"):
         raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
-    if saver is not None and not 0 <= operator.index(saver) < size:
+    saver = None if saver is None else whole("saver", saver)
+    if saver is not None and not 0 <= saver < size:
         raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
-    if keep is not None and operator.index(keep) < 1:
+    keep = None if keep is None else whole("keep", keep)
+    if keep is not None and keep < 1:
         raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
     return {
-        "saver": None if saver is None else operator.index(saver),
+        "saver": saver,
         "coordinate": None if coordinate is None else bool(coordinate),
-        "keep": None if keep is None else operator.index(keep),
+        "keep": keep,
         "background": bool(background),
         "inflight": str(inflight),
     }
+
+
+def whole(name: str, value: SupportsIndex) -> int:
+    """The integer that a caller gave, of Python or of numpy. Raises `UsageError` for anything else, a float too."""
+    try:
+        number = operator.index(value)
+        str(number)  # what is too long for that could be neither written down nor read again
+    except TypeError:
+        wrong = f"{reprlib.repr(value)} ({type(value).__name__})"
+    except ValueError as error:
+        wrong = f"a number so long ({error})"
+    else:
+        return number
+    raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
 def _sizes(files: Sequence[StoredFile]) -> dict[str, int]:

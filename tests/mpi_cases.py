@@ -249,8 +249,8 @@ def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> N
     write(directory, files_of(rank, 0))
     bad: Any = "seven"
     for call in (session.hide, session.finish):
-        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), TypeError)
-        assert text.startswith(f"rank 1 of {size}: "), text
+        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), UsageError)
+        assert text.startswith(f"rank 1 of {size}: {call.__name__}: step must be an integer, not 'seven' (str)"), text
     text = message_of(comm, lambda: session.hide(2**70), UsageError)
     assert "is too large" in text
     check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")

@@ -7,12 +7,14 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -118,6 +120,7 @@ def said() -> Iterator[Said]:
 def clean_slate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No default session goes from one test to the next."""
     monkeypatch.setattr(safepoint, "_default", None)
+    monkeypatch.setattr(safepoint, "_refused", "", raising=False)
     yield
     if safepoint._default is not None:
         with suppress(SafepointError):
@@ -214,6 +217,67 @@ def test_the_loop_of_the_documentation_goes_on_where_it_died(work: Path, dies_at
     assert contents(work) == {"u.dat": "4"}
     assert the_loop(work, 4) == 4
     assert contents(work) == {"u.dat": "4"}
+
+
+def written_loop(page: str) -> str:
+    """The program that README, or the docstring of the package, shows first."""
+    if page == "docstring":
+        text = textwrap.dedent((safepoint.__doc__ or "").partition("\n\n")[2].partition("Kill the program")[0])
+    else:
+        text = (Path(__file__).parents[1] / page).read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+    assert "safepoint.init()" in text and "range(saved.step if saved else 0, n)" in text
+    return text
+
+
+def in_a_block(text: str) -> str:
+    """The same program with a `with` block, which finishes by itself."""
+    lines = text.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("safepoint.init()"))
+    rest = [f"    {line}" for line in lines[begin + 1 :] if not line.startswith("safepoint.finish(")]
+    return "\n".join([*lines[:begin], "with safepoint.init():", *rest])
+
+
+@pytest.mark.parametrize("shape", ["plain", "block"])
+@pytest.mark.parametrize("page", ["README.md", "docstring"])
+def test_the_loop_of_the_page_can_be_started_again_whenever_it_ended(work: Path, page: str, shape: str) -> None:
+    """G4: killed in the middle, started again, finished, and started twice more: it is right, and has no error."""
+    (work / ".safepoint").write_text("u.dat\n")
+    text = written_loop(page) if shape == "plain" else in_a_block(written_loop(page))
+    prelude = """
+import os, signal, sys
+n, dies_at = 5, int(sys.argv[1])
+def initial(): return 0
+def read_files(): return int(open("u.dat").read())
+def advance(u):
+    if u == dies_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return u + 1
+def write_files(u):
+    with open("u.dat", "w") as file:
+        file.write(str(u))
+"""
+    statuses, results = [], []
+    for dies_at in (2, 4, -1, -1, -1):
+        command = [sys.executable, "-c", prelude + text, str(dies_at)]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=60)
+        statuses.append((done.returncode, done.stderr))
+        results.append(contents(work))
+    assert statuses == [(-signal.SIGKILL, ""), (-signal.SIGKILL, ""), (0, ""), (0, ""), (0, "")]
+    assert results[2:] == [{"u.dat": "5"}] * 3
+
+
+def test_files_written_after_the_last_set_are_no_result_of_its_step(start: Start, work: Path, said: Said) -> None:
+    """G4: a result that nobody gave a step has none; the files of the last set, put back, have its step."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(7)
+    write(work, u_dat="later")
+    session.finish()
+    assert said[-1] == ("INFO", "finished: 1 files in place, newer than set 1 (step 7), so the result has no step")
+    said.clear()
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished) == (None, True)
+    assert said == [("INFO", "the run was finished; its files are left alone")]
 
 
 @pytest.mark.parametrize("verb", [safepoint.restore, safepoint.hide, safepoint.wait, safepoint.finish])
@@ -786,7 +850,7 @@ def test_keeping_no_set_is_an_error(start: Start, work: Path) -> None:
     for keep in (0, -1):
         with pytest.raises(UsageError, match=f"^keep must be at least 1, not {keep}"):
             start(keep=keep)
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match="keep must be an integer"):
         start(keep=1.5)
     with pytest.raises(ManifestError, match="keep takes a whole number from 1, or all, not 0"):
         start("u.dat\nkeep = 0\n")
@@ -822,15 +886,35 @@ def test_a_step_is_any_integer_or_none(start: Start, work: Path, given: Any, ste
     assert finished and finished.finished and finished.step == step
 
 
-@pytest.mark.parametrize("step", [1.0, "1", b"1"])
-def test_a_step_that_is_no_integer_is_a_type_error_and_nothing_is_moved(start: Start, work: Path, step: Any) -> None:
-    session = start("u.dat\n")
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [(2.0, "2.0"), (float("nan"), "nan"), ("3", "'3'"), (b"1", "b'1'"), ([1], "[1]"), (10**5000, "a number")],
+    ids=["float", "nan", "text", "bytes", "list", "endless"],
+)
+def test_a_step_that_is_no_integer_is_named_and_nothing_is_changed(
+    start: Start, work: Path, step: Any, shown: str
+) -> None:
+    session = start("u.dat\nledger = modify\n")
     write(work, u_dat="u")
-    for verb in (session.hide, session.finish):
-        with pytest.raises(TypeError):
+    for verb in (session.hide, session.finish, lambda given: session.watch(given, u=1)):
+        with pytest.raises(UsageError, match=rf"^(hide|finish|watch): step must be an integer.*{re.escape(shown)}"):
             verb(step)
-    assert contents(work) == {"u.dat": "u"}
+    assert contents(work) == {"u.dat": "u"} and sets(work) == []
     assert session.hide(1) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"keep": 2.0}, "keep"), ({"keep": "3"}, "keep"), ({"saver": 0.0}, "saver"), ({"signals": 10}, "signals"),
+     ({"signals": [1.5]}, "signals"), ({"directory": 7}, "directory"), ({"directory": "a\0b"}, "directory")],
+    ids=repr,
+)  # fmt: skip
+def test_an_option_of_init_that_is_of_the_wrong_kind_is_named(work: Path, options: dict[str, Any], name: str) -> None:
+    """README: every error is one of safepoint, with a code."""
+    (work / ".safepoint").write_text("u.dat\n")
+    with pytest.raises(UsageError, match=name):
+        safepoint.init(**{"directory": work, **options})
+    assert [path.name for path in work.iterdir()] == [".safepoint"]
 
 
 def test_a_save_point_says_number_step_time_and_files(start: Start, work: Path) -> None:
@@ -1000,13 +1084,57 @@ def test_a_second_session_in_the_same_process_is_told_that_it_is_this_process(st
     start()
 
 
-def test_an_init_that_was_refused_leaves_the_default_session_in_charge(work: Path) -> None:
+def test_an_init_refused_in_its_own_directory_leaves_the_default_session_in_charge(work: Path) -> None:
+    """As when a notebook cell is run twice: the next `hide` goes where both wanted it."""
     (work / ".safepoint").write_text("u.dat\n")
     safepoint.init(work)
     with pytest.raises(LockedError):
         safepoint.init(work)
     write(work, u_dat="0")
     assert safepoint.hide(0) is not None
+    with pytest.raises(ManifestError):
+        safepoint.init(work.parent)
+    with pytest.raises(LockedError, match="by an earlier init: use that session"):
+        safepoint.init(os.path.relpath(work))  # the same one: as good as going back to it
+    write(work, u_dat="1")
+    assert safepoint.hide(1) is not None
+    safepoint.finish()
+    (work / ".safepoint").unlink()
+    with pytest.raises(ManifestError):
+        safepoint.init(work)
+    with pytest.raises(UsageError, match="hide after an init that failed"):
+        safepoint.hide(2)
+
+
+@pytest.mark.parametrize("verb", ["restore", "hide", "wait", "finish", "due", "should_stop", "stop", "watch"])
+def test_after_an_init_that_failed_no_verb_acts_in_another_directory(work: Path, tmp_path: Path, verb: str) -> None:
+    """Until an init succeeds; who holds the earlier session may go on with it."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (work / ".safepoint").write_text("u.dat\nledger = modify\n")
+    session = safepoint.init(work)
+    with pytest.raises(ManifestError):
+        safepoint.init(other)
+    write(work, u_dat="0")
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    call = getattr(safepoint, verb)
+    with pytest.raises(UsageError) as caught:
+        call(1, u=1) if verb == "watch" else call()
+    assert str(caught.value).startswith(f"{verb} after an init that failed, in {other} (no manifest {other}/.safepoint")
+    assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+    assert session.hide(0, wait=True) is not None and sets(work) == [1]
+    (other / ".safepoint").write_text("v.dat\n")
+    write(other, v_dat="0")
+    assert safepoint.init(other) is safepoint._default
+    assert safepoint.hide(0) is not None and sets(other) == [1]
+    session.close()
+
+
+def test_after_a_first_init_that_failed_that_init_is_named(work: Path) -> None:
+    with pytest.raises(UsageError):
+        safepoint.init(work, inflight="loud")
+    with pytest.raises(UsageError, match=rf"^hide after an init that failed, in {work} \(inflight must be"):
+        safepoint.hide(0)
 
 
 def test_two_sessions_in_different_directories_work_at_once(start: Start, work: Path, tmp_path: Path) -> None:
