@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from stat import S_ISDIR
 from typing import Any, NamedTuple
 
+from safepoint.disk import cause
 from safepoint.errors import ManifestError, RefusedFileError
 from safepoint.pace import Every, every
 from safepoint.times import duration
@@ -382,7 +383,7 @@ def read(directory: str) -> str:
     except FileNotFoundError:
         raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
     except OSError as error:
-        raise ManifestError(f"cannot read the manifest {path}: {error.strerror}", error.errno) from error
+        raise ManifestError(f"cannot read the manifest {path}: {cause(error)}", error.errno) from error
 
 
 def parse(text: str, path: str = NAME) -> Manifest:

@@ -15,14 +15,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from safepoint import manifest, restore
 from safepoint.disk import NO_LOCKS, Disk, Place
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.ranks import Ranks, Serial, launcher
-from safepoint.record import FORMAT, Root, write_durably
+from safepoint.record import FORMAT, Root, Unsealed, parse_record, write_durably
 
 logger = logging.getLogger("safepoint")
 
@@ -193,8 +193,23 @@ class Opening:
             if self.disk.exists(self.root.baseline):
                 self.disk.remove(self.root.baseline)
 
-    def _reporting(self) -> contextlib.AbstractContextManager[None]:
-        return self.root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched")
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            with self.root.reporting(
+                SaveError, f"cannot set up {manifest.SIDE}", f"{self._intact()}the listed files are untouched"
+            ):
+                raise
+
+    def _intact(self) -> str:
+        """The newest set of this root that has a good record, for a message; nothing if there is none."""
+        with contextlib.suppress(OSError):
+            for number in reversed(self.root.numbers(self.disk, "set")):
+                with contextlib.suppress(OSError, Unsealed):
+                    return f"{parse_record(self.disk.read(self.root.record(number))).label} is intact; "
+        return ""
 
 
 def read_owner(disk: Disk, root: Root) -> dict[str, Any] | None:

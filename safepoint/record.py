@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from safepoint.codec import checksum
-from safepoint.disk import Disk
+from safepoint.disk import Disk, cause
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.manifest import NAME, SIDE, of_each
 
@@ -122,7 +122,7 @@ class Root:
         try:
             yield
         except OSError as error:
-            raise kind(f"{what}: {self.shown(error.filename)}: {error.strerror}; {holds}", error.errno) from error
+            raise kind(f"{what}: {self.shown(error.filename)}: {cause(error)}; {holds}", error.errno) from error
 
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from safepoint import codec
-from safepoint.disk import Disk, Place, SyncFailed
+from safepoint.disk import Disk, Place, SyncFailed, cause
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest, Match
 from safepoint.record import Item, Record, Root, Taken, dump, label, seal, write_durably
@@ -116,12 +116,13 @@ def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
 
 def take(
     disk: Disk, root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: Place,
-    *, first: bool,
+    previous: Record | None,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
+    holds = f"{intact(previous)}; the files are where they were"
     whose = root.rank, root.ranks, root.saver
     taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items))
-    with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
+    with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
         # Before the first file moves: else a set could not say what belongs to it.
         try:
             disk.append(root.taken(number), dump(taken))
@@ -133,7 +134,7 @@ def take(
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
         for directory in directories:
             disk.mkdir(directory)
-        if first:
+        if previous is None:
             # The new directories before the files move into them: a file system that writes its directories in any
             # order could otherwise forget the way to files that exist nowhere else.
             for directory in (*reversed(directories), root.stored(number, ""), root.set(number), root.path):
@@ -148,12 +149,12 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)})")
+        put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)}); {intact(previous)}")
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
                 raise elsewhere(disk, path, os.path.join(root.work, path), root.work) from error
-            raise _save_error(root, number, step, error, "the files are where they were") from error
+            raise _save_error(root, number, step, error, holds) from error
         raise
     return taken
 
@@ -266,7 +267,7 @@ def secure(
     Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
     """
     number, step = taken.number, taken.step
-    holds = f"{previous.label} is intact" if previous else "there is no earlier set"
+    holds = intact(previous)
     try:
         record = store(disk, root, taken, how, begun=begun)
         commit(disk, root, number)
@@ -293,6 +294,11 @@ def secure(
             raise _save_error(root, number, step, error, f"{holds}; {kept}") from error
         raise
     return record
+
+
+def intact(previous: Record | None) -> str:
+    """What still holds when a set could not be saved."""
+    return f"{previous.label} is intact" if previous else "there is no earlier set"
 
 
 def fail(disk: Disk, root: Root, number: int) -> str:
@@ -345,7 +351,7 @@ def _save_error(root: Root, number: int, step: int | None, error: Exception, hol
 
 def _cause(root: Root, error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{root.shown(error.filename)}: {error.strerror}"
+        return f"{root.shown(error.filename)}: {cause(error)}"
     return str(error) or type(error).__name__
 
 
@@ -452,21 +458,26 @@ def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> 
         disk.remove_tree(path)
 
 
-def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
+def keep_result(
+    disk: Disk, root: Root, items: Sequence[Item], how: How, previous: Record | None
+) -> list[dict[str, Any]]:
     """Make the files in W durable; what the finish mark has to say of them."""
     how.check_kept(items)
-    with root.reporting(SaveError, "not finished", "files and sets are as they were"):
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
         return keep_in_place(disk, root, items, how)
 
 
-def finish(disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, version: str) -> None:
+def finish(
+    disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, version: str,
+    previous: Record | None,
+) -> None:  # fmt: skip
     """Declare the files in W the result: on return the finish mark is durable, as all of the files must be already,
     those of every rank: after the mark no set stands behind them.
 
     The commit point is the rename of the mark. Killed before it: the last set is restored. After it: W is left alone.
     `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark.
     """
-    with root.reporting(SaveError, "not finished", "files and sets are as they were"):
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
         mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks}
         try:
             write_durably(disk, root.finished, seal({**mark, "files": rows}))

@@ -485,8 +485,8 @@ class Session:
         return True
 
     def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
-        first = self._committed is None
-        return save.take(self._disk, self._root, self._manifest, items, number, step, self._place, first=first)
+        previous = self._committed
+        return save.take(self._disk, self._root, self._manifest, items, number, step, self._place, previous)
 
     def _crossing(self, message: str) -> UsageError | None:
         text = f"{message}, is in flight across this save point: a restart from it would lose the message"
@@ -696,7 +696,7 @@ class Session:
         at = ranks.share(at, self._lead)
         (number,) = ranks.least(-self._number)
         if ranks.rank == self._lead:
-            ranks.together(lambda: save.finish(disk, root, rows, -number, at, __version__))
+            ranks.together(lambda: save.finish(disk, root, rows, -number, at, __version__, self._committed))
         else:
             ranks.together(lambda: None)
         self._drop_sets()
@@ -744,7 +744,7 @@ class Session:
             raise MissingFilesError(
                 f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
             )
-        return save.keep_result(disk, root, find.items, self._how) if self._active else []
+        return save.keep_result(disk, root, find.items, self._how, self._committed) if self._active else []
 
     def close(self) -> None:
         """End the session and leave everything for the next start. Waits for the set in flight and raises its error.

@@ -772,6 +772,7 @@ def test_without_permission_the_file_and_the_cause_are_named(work: Path, command
         closed.chmod(0o755)
     assert result.exit_code == 17
     assert "rank-00000" in result.stderr and "Permission denied" in result.stderr
+    assert f"{closed} belongs to " in result.stderr and f"with mode 0000: chmod u+rwx {closed})" in result.stderr
 
 
 # For job scripts.

@@ -7,6 +7,7 @@ import errno
 import json
 import logging
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -1104,6 +1105,146 @@ def test_an_init_refused_in_its_own_directory_leaves_the_default_session_in_char
         safepoint.init(work)
     with pytest.raises(UsageError, match="hide after an init that failed"):
         safepoint.hide(2)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+
+
+def start_as_nobody(work: Path) -> str:
+    with ordinary_user(work), pytest.raises(SaveError) as caught:
+        Session(work)
+    assert caught.value.errno == errno.EACCES
+    return str(caught.value)
+
+
+@needs_root
+def test_what_another_user_has_made_is_named_with_its_owner_and_a_remedy(start: Start, work: Path) -> None:
+    """As after a start by `sudo`, or in a container: the lock is that user's, and so is all beside it."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(7)
+    session.close()
+    side = os.path.realpath(work / ".safepoint.d")
+    told = start_as_nobody(work)
+    me = pwd.getpwuid(NOBODY).pw_name
+    assert told == (
+        f"cannot set up .safepoint.d: .safepoint.d/rank-00000/lock: Permission denied ({side} belongs to root, with "
+        f"mode 0755, and this process to {me}: start it as root, or as root give it over by chown -R {me} {side}); "
+        f"set 1 (step 7) is intact; the listed files are untouched"
+    )
+    for path in [work, *work.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    (work / ROOT / "lock").chmod(0)
+    told = start_as_nobody(work)
+    lock = f"{side}/rank-00000/lock"
+    assert f"({lock} belongs to {me}, as this process does, with mode 0000: chmod u+rw {lock})" in told
+    (work / ROOT).chmod(0o600)
+    told = start_as_nobody(work)
+    assert f"({side}/rank-00000 belongs to {me}, as this process does, with mode 0600: chmod u+rwx " in told
+    (work / ROOT).chmod(0o755)
+    (work / ROOT / "lock").chmod(0o644)
+
+
+@needs_root
+@pytest.mark.parametrize("when", ["init", "hide"])
+def test_a_working_directory_of_another_user_is_named_with_its_owner(start: Start, work: Path, when: str) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    with ordinary_user(work):
+        if when == "hide":
+            session = start()
+            write(work, u_dat="0")
+            session.hide(0)
+            write(work, u_dat="1")
+        os.seteuid(0)
+        os.chown(work, 0, 0)
+        os.seteuid(NOBODY)
+        with pytest.raises(SaveError) as caught:
+            session.hide(1) if when == "hide" else Session(work)
+    me = pwd.getpwuid(NOBODY).pw_name
+    belongs = f"({os.path.realpath(work)} belongs to root, with mode 0755, and this process to {me}: "
+    assert f"Permission denied {belongs}start it as root, or where {me} may write)" in str(caught.value)
+    assert when == "init" or "set 1 (step 0) is intact; " in str(caught.value)
+    os.chown(work, NOBODY, NOBODY)
+
+
+class NoRoom(Disk):
+    """A disk that is full, once, for what is written or made under a name that ends so."""
+
+    full = ""
+
+    def _check(self, path: str) -> None:
+        if self.full and path.endswith(self.full):
+            self.full = ""
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def append(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().append(path, data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().write(path, data)
+
+    def mkdir(self, path: str) -> None:
+        self._check(path)
+        super().mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._check(source)
+        super().rename(source, target)
+
+    def duplicate(self, source: Any, target: Any) -> None:
+        self._check(source.name)
+        super().duplicate(source, target)
+
+    def sync_files(self, paths: Any, opened: Any = ()) -> None:
+        for path in paths:
+            self._check(path)
+        super().sync_files(paths, opened)
+
+
+NO_ROOM = {
+    "taken.json": ("hide", "set 2 (step 1) not taken: ", "set 1 (step 0) is intact; the files are where they were"),
+    "files/sub": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "params.db": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "u.dat": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "record.json.new": ("wait", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; its files are back in place"),
+    "finished.json.new": ("finish", "not finished: ", "set 1 (step 0) is intact; files and sets are as they were"),
+    "/sub/v.dat": ("finish", "not finished: ", "set 1 (step 0) is intact; files and sets are as they were"),
+    "owner.json": ("init", "cannot set up .safepoint.d: ", "set 1 (step 0) is intact; the listed files are untouched"),
+    "baseline.json.new": (
+        "first",
+        "cannot set up .safepoint.d: ",
+        "the listed files are untouched",
+    ),
+    ".safepoint.d": ("first", "cannot set up .safepoint.d: ", "the listed files are untouched"),
+}
+
+
+@pytest.mark.parametrize("full", NO_ROOM)
+def test_a_full_disk_says_which_set_is_intact(start: Start, work: Path, full: str) -> None:
+    """G7: whatever was being done, and the next try goes through."""
+    verb, begins, ends = NO_ROOM[full]
+    disk = NoRoom()
+    (work / ".safepoint").write_text("u.dat\nsub/v.dat\nparams.db copy\n")
+    do: dict[str, Callable[[], object]] = {"first": lambda: start(disk=disk), "init": lambda: start(disk=disk)}
+    if verb != "first":
+        session = start(disk=disk)
+        for step in (0, 1):
+            write(work, u_dat=str(step), sub__v_dat=str(step), params_db=str(step))
+            if step == 0:
+                session.hide(0)
+        if verb == "init":
+            session.close()
+        do |= {"hide": lambda: session.hide(1), "wait": lambda: session.hide(1, wait=True), "finish": session.finish}
+    before = contents(work)
+    disk.full = full
+    with pytest.raises(SaveError) as caught:
+        do[verb]()
+    text = str(caught.value)
+    assert text.startswith(begins) and text.endswith(f": No space left on device; {ends}"), text
+    assert contents(work) == before and sets(work) == [1] * (verb != "first")
+    do[verb]()
 
 
 @pytest.mark.parametrize("verb", ["restore", "hide", "wait", "finish", "due", "should_stop", "stop", "watch"])

@@ -140,28 +140,28 @@ def make(work: str, ranks: int, sets: int, *, size: int = 1000) -> None:
         with open(os.path.join(work, "history.csv"), "a", encoding="utf-8") as file:
             file.write(f"{number * 100}, {1 / number:.6f}\n")
         for rank in range(ranks):
-            taken = take(work, rank, ranks, number, size)
-            root, first = Root(work, rank, ranks), previous.get(rank)
-            previous[rank] = save.secure(DISK, root, taken, first, How("1"))
+            root, last = Root(work, rank, ranks), previous.get(rank)
+            taken = take(work, rank, ranks, number, last, size)
+            previous[rank] = save.secure(DISK, root, taken, last, How("1"))
             save.prune(DISK, root, previous[rank], sets, 0)
 
 
-def take(work: str, rank: int, ranks: int, number: int, size: int = 1000) -> Taken:
+def take(work: str, rank: int, ranks: int, number: int, previous: Record | None, size: int = 1000) -> Taken:
     """What one rank does of a save point before it is stored."""
     Path(work, f"u-{rank}.npy").write_bytes(bytes((rank + number + k) % 256 for k in range(256)) * (size // 256 + 1))
     Path(work, f"fields/v-{rank}.vtk").write_text(f"field {number}\n" * size, "utf-8")
     root = Root(work, rank, ranks)
     mine = load(work).owned_by(rank, ranks, 0)
     items = save.find(DISK, root, mine).items
-    return save.take(DISK, root, mine, items, number, number * 100, DISK.place(root.path), first=number == 1)
+    return save.take(DISK, root, mine, items, number, number * 100, DISK.place(root.path), previous)
 
 
 def example(work: str) -> None:
     """Four ranks: three sets; the newest is lacking on the rank whose node went down, and there is a torn new file."""
     make(work, 4, 2)
     for rank in range(4):
-        taken = take(work, rank, 4, 3)
         root = Root(work, rank, 4)
+        taken = take(work, rank, 4, 3, parse_record(DISK.read(root.record(2))))
         if rank != 2:
             save.secure(DISK, root, taken, None, How("1"))
         else:
