@@ -5,10 +5,10 @@
     part-{rank:04d}.h5         history.csv  append        keep = 2
 
 A name may be bare, in double quotes (where a backslash escapes: \\" \\\\ \\n \\t) or in single quotes (literal, nothing
-in it is special). `*`, `?`, `[…]` and `**` match as in the shell, hidden files only by a dot of their own. `{rank}` and
-`{size}` take a format as in Python, and make a file that of each rank; all others belong to one rank, the saver. A
-literal brace is doubled. If several lines match one file, the last decides, but a file of a rank is never another's;
-what lies in a listed directory is saved as part of it.
+in it is special); one with a comma or a semicolon is quoted. `*`, `?`, `[…]` and `**` match as in the shell, hidden
+files only by a dot of their own. `{rank}` and `{size}` take a format as in Python, and make a file that of each rank;
+all others belong to one rank, the saver. A literal brace is doubled. If several lines match one file, the last decides,
+but a file of a rank is never another's; what lies in a listed directory is saved as part of it.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ DEFAULT_LEVEL = 3
 Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
+_ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
 _GLYPH = re.compile(r"\[[^\]]+\]|.", re.S)  # of a glob: a class, or one character
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
@@ -392,7 +393,10 @@ def parse(text: str, path: str = NAME) -> Manifest:
     settings: dict[str, Any] = {}
     for number, line in enumerate(text.split("\n"), 1):
         try:
-            tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
+            line = _TIGHT_SETTING.sub(r"\1 = ", line)
+            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", _ASIDE.sub("", line)):
+                raise ValueError(f"{line.strip()}: one name a line, without commas; quote a name that has one")
+            tokens = list(_tokens(line))
             if len(tokens) >= 2 and tokens[1][0] == "equals":
                 name, value = _setting(tokens)
                 if name in settings:
@@ -449,7 +453,8 @@ def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
     for _, attribute in attributes:
         key, equals, value = attribute.partition("=")
         if key not in ATTRIBUTES or (equals and key != "compress"):
-            raise ValueError(f"unknown attribute {attribute}{_perhaps(key, ATTRIBUTES)}")
+            perhaps = _perhaps(key, ATTRIBUTES).replace(" (known: ", "; one name a line, then its attributes (")
+            raise ValueError(f"unknown attribute {attribute}{perhaps}")
         if key in given:
             raise ValueError(f"{key} is given twice")
         if equals and not (value.isdecimal() and int(value) in LEVELS):

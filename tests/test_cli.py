@@ -800,7 +800,7 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     (tmp_path / ".hidden").write_text("h")
     (tmp_path / "z.zarr").mkdir()
     (tmp_path / "z.zarr/0").write_text("0")
-    with (tmp_path / "big.bin").open("wb") as file:
+    with (tmp_path / "big,1.bin").open("wb") as file:
         file.truncate(200 << 20)
     (tmp_path / "old.dat").write_text("o")
     os.utime(tmp_path / "old.dat", (1e9, 1e9))
@@ -810,7 +810,7 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     entries = {e.text: (e.kind, e.compress) for e in load(str(tmp_path)).entries}
     assert entries == {
         "*.vtk": ("move", None), "run.log": ("append", None), "odd [[]name] {{1}}.dat": ("move", None),
-        "z.zarr/": ("move", None), "big.bin": ("move", 3),
+        "z.zarr/": ("move", None), "big,1.bin": ("move", 3),
     }  # fmt: skip
     found, missing = load(str(tmp_path)).find(str(tmp_path), os.lstat)
     assert not missing and "odd [name] {1}.dat" in found and "old.dat" not in found
