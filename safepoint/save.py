@@ -42,6 +42,8 @@ from safepoint.store import (
     store,
 )
 
+LOOKS, NAMED = 2000, 5  # files that are looked at, and named, in a message
+
 
 class Found(NamedTuple):
     """What the manifest's entries of this rank mean at one moment."""
@@ -78,6 +80,27 @@ def find(disk: Disk, root: Root, manifest: Manifest) -> Found:
             kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
     return Found(tuple(items), tuple((found[path].entry, path) for path in opened), written or not manifest.moves)
+
+
+def changed(disk: Disk, root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
+    """The first few files in W that are not listed and were changed after these were written, for a message. The look
+    is bounded: W may hold a million."""
+    found: list[str] = []
+    listed = manifest.entries + manifest.others
+    with contextlib.suppress(OSError):  # a file or directory that is gone, or not ours to read: it is only a hint
+        since = max((disk.stat(mark).st_mtime_ns for mark in marks if disk.exists(mark)), default=0)
+        looks, waiting = 0, [""]
+        while waiting and looks < LOOKS and len(found) <= NAMED:
+            below = waiting.pop(0)
+            for name, is_directory in disk.entries(os.path.join(root.work, below))[: LOOKS - looks]:
+                looks, path = looks + 1, f"{below}/{name}" if below else name
+                if name.startswith((".", "__")) or any(e.means(path, root.rank, root.ranks) for e in listed):
+                    continue
+                if is_directory:
+                    waiting.append(path)
+                elif disk.stat(os.path.join(root.work, path)).st_ctime_ns >= since:
+                    found.append(path)
+    return ", ".join(found[:NAMED]) + " and more" * (len(found) > NAMED)
 
 
 def _opened(disk: Disk, root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:

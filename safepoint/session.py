@@ -45,7 +45,7 @@ from safepoint.errors import (
 )
 from safepoint.interrupts import deliver, undisturbed
 from safepoint.ledger import Ledger
-from safepoint.manifest import EVERY, Entry
+from safepoint.manifest import EVERY, NAME, Entry
 from safepoint.opening import Opening, check_same
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
 from safepoint.record import Item, Record, StoredFile, Taken, label
@@ -125,6 +125,7 @@ class Session:
         self._agreed = 0  # the newest set that all peers are known to have committed
         self._hidden = 0  # the newest set whose files are not in W
         self._warned: set[str] = set()
+        self._in_vain = 0  # calls of hide in a row that found nothing
         self._closed, self._left = "", False
         self._adopted = False
         self._sets = save.Sets()
@@ -522,12 +523,29 @@ class Session:
             peers.fail_together(failure)
         if least == -most:  # else one lags behind: what it has not is no set of all
             self._agreed = max(self._agreed, least)
+        self._in_vain = 0 if present else self._in_vain + 1
         if not present:
-            # Once is a first start. More often it is a manifest that does not name what the program writes.
-            level = logging.WARNING if "" in self._warned or self._committed else logging.INFO
-            self._say(level, f"nothing to hide: none of these files exists: {self._listed}")
-            self._warned.add("")
+            self._say_nothing(self._in_vain)
         return bool(present), bool(wait_)
+
+    def _say_nothing(self, times: int) -> None:
+        """Once is a first start. More often it is a manifest that does not name what the program writes: that is said
+        ever more loudly, though in few lines, and what did change is named. Each line comes once in a session."""
+        if f"{times} times" in self._warned or (times > 2 and str(times).strip("0") != "1"):  # 1, 2, 10, 100, …
+            return
+        self._warned.add(f"{times} times")
+        loud = (times > 1) + (times > 2) + (self._committed is not None or self._adopted)
+        row = f", {times} times in a row" if times > 2 else ""
+        text = f"nothing to hide{row}: none of these files exists: {self._listed}"
+        if loud and self._active and (self._ranks.rank == self._lead or self._peers.size == 1):
+            since = self._committed.label if self._committed else "the start"
+            marks = [self._root.taken(self._committed.number) if self._committed else self._root.baseline]
+            names = save.changed(
+                self._disk, self._root, self._manifest, [*marks, *[self._root.owner] * (not self._adopted)]
+            )
+            if names:
+                text += f"; changed since {since}: {names}: list in {NAME} what is to be saved"
+        self._say((logging.INFO, logging.WARNING, logging.ERROR)[min(2, loud)], text)
 
     def _warn_of_open(self, opened: Sequence[tuple[Entry, str]]) -> None:
         for entry, path in opened:

@@ -784,11 +784,25 @@ def test_a_job_script_saves_and_finishes_with_commands(tmp_path: Path) -> None:
         (tmp_path / "u.dat").write_text(f"step {step}")
         done = process("hide", "--step", step, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, f"saved set {step} (step {step}): 1 file\n"), done.stderr
-    assert cli("hide", tmp_path).stdout == "nothing to hide\n"
+    (tmp_path / "v.dat").write_text("new")
+    said = process("hide", cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (0, "nothing to hide\n")
+    assert "none of these files exists: u.dat; changed since set 3 (step 3): v.dat: list in" in said.stderr
     (tmp_path / "u.dat").write_text("torn")
     assert cli("restore", tmp_path).exit_code == 0 and (tmp_path / "u.dat").read_text() == "step 3"
     assert cli("finish", tmp_path, "--step", 3).exit_code == 0
     assert answer("status", tmp_path)["finished"]["step"] == 3
+
+
+def test_a_job_script_whose_manifest_lists_another_file_is_told_so_by_its_first_hide(tmp_path: Path) -> None:
+    """Each hide is a process of its own: none could count."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    assert process("restore", cwd=tmp_path).returncode == 20
+    for changed in ("", "; changed since the start: v.dat: list in .safepoint what is to be saved"):
+        (tmp_path / "v.dat").write_text("new")
+        said = process("hide", cwd=tmp_path)
+        assert (said.returncode, said.stdout) == (0, "nothing to hide\n")
+        assert said.stderr == f"safepoint: nothing to hide: none of these files exists: u.dat{changed}\n"
 
 
 def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> None:

@@ -306,6 +306,63 @@ def test_nothing_to_hide_is_suspicious_at_once_when_a_set_was_saved(start: Start
     assert said == [("WARNING", "nothing to hide: none of these files exists: u.dat")]
 
 
+def test_nothing_to_hide_again_and_again_grows_loud_in_few_lines(start: Start, work: Path, said: Said) -> None:
+    """What is wrong is the manifest, most often: the files that did change are named."""
+    write(work, old_dat="before the start")
+    os.utime(work / "old.dat", ns=(0, 0))
+    time.sleep(0.02)  # a file system counts time in ticks
+    session = start("u.dat\nnotes.txt append\n")
+    said.clear()
+    for step in range(1000):
+        assert session.hide(step) is None
+        if step == 0:
+            write(
+                work, v_dat="0", notes_txt="n", out__w_h5="0", out__x_h5="0", **{f"field{k}_vtk": "0" for k in range(5)}
+            )
+            (work / ".hidden").write_text("h")
+    text = "nothing to hide: none of these files exists: u.dat, notes.txt"
+    changed = "changed since the start: field0.vtk, field1.vtk, field2.vtk, field3.vtk, field4.vtk and more"
+    remedy = "list in .safepoint what is to be saved"
+    row = [
+        ("ERROR", text.replace(":", f", {n} times in a row:", 1) + f"; {changed}: {remedy}") for n in (10, 100, 1000)
+    ]
+    assert said == [("INFO", text), ("WARNING", f"{text}; {changed}: {remedy}"), *row]
+
+
+def test_a_program_that_hides_more_often_than_it_writes_is_told_so_once(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat\n")
+    for step in range(60):
+        if step % 3 == 0:
+            write(work, u_dat=str(step))
+        session.hide(step)
+    told = [level for level, text in said if text.startswith("nothing to hide")]
+    assert told == ["WARNING", "ERROR"]
+    said.clear()
+    for step in range(60, 75):
+        write(work, v_dat=str(step))
+        session.hide(step)
+    (text,) = [text for level, text in said if level == "ERROR"]
+    assert "10 times in a row" in text and "changed since set 20 (step 57): v.dat: list in" in text
+
+
+def test_the_look_for_what_did_change_is_bounded(start: Start, work: Path, said: Said) -> None:
+    class Counting(Disk):
+        looks = 0
+
+        def stat(self, path: str) -> os.stat_result:
+            self.looks += 1
+            return super().stat(path)
+
+    disk = Counting()
+    session = start("u.dat\n", disk=disk)
+    for name in range(5000):
+        (work / f"{name}.vtk").touch()
+    session.hide(0)
+    disk.looks = 0
+    session.hide(1)
+    assert disk.looks <= 2100 and "changed since the start: " in said[-1][1]
+
+
 def test_all_missing_files_are_named_and_nothing_is_moved(start: Start, work: Path) -> None:
     session = start("a.dat\nb.dat\nc/*.vtk\nd.dat optional\ne.dat\n")
     write(work, a_dat="a", e_dat="e")
