@@ -205,7 +205,8 @@ def test_without_its_packages_the_tool_says_in_one_line_what_to_install(package:
     code += "from safepoint.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr == "the command line needs more packages: pip install 'safepoint[cli]'\n"
+    assert done.stderr.startswith("the command line needs click and rich") and done.stderr.count("\n") == 1
+    assert "pip install '.[cli]' in the directory of safepoint's source" in done.stderr
 
 
 def test_it_says_its_version_and_completes_its_commands() -> None:
@@ -322,13 +323,30 @@ def test_status_of_a_copy_without_a_manifest_shows_the_sets_and_ends_with_11(wor
     assert result.stdout.count("complete") == 3
 
 
-def test_status_where_nothing_was_ever_done_ends_with_11_or_20(tmp_path: Path) -> None:
-    assert cli("status", tmp_path).exit_code == 11
+def test_where_nothing_is_kept_status_and_why_fail_on_stderr_alone(tmp_path: Path) -> None:
+    """docs/cli.md: where a command fails, stdout is empty; with --json the object has the error."""
+    for command in ("status", "why"):
+        result = cli(command, tmp_path)
+        assert (result.exit_code, result.stdout) == (11, "") and result.stderr.startswith("safepoint: no manifest ")
+        assert answer(command, tmp_path, code=11)["error"]["code"] == 11
     (tmp_path / ".safepoint").write_text("u.npy\n")
-    result = cli("status", tmp_path)
-    assert result.exit_code == 20 and "nothing is saved here" in result.stderr
-    safepoint.Session(tmp_path).close()
-    assert cli("status", tmp_path).exit_code == 20
+    for begin in (lambda: None, lambda: safepoint.Session(tmp_path).close()):
+        begin()
+        result = cli("status", tmp_path)
+        assert (result.exit_code, result.stdout) == (20, "") and "nothing is saved here" in result.stderr
+        assert answer("status", tmp_path, code=20)["error"]["code"] == 20
+        result = cli("why", tmp_path)
+        assert (result.exit_code, result.stderr) == (0, "") and "There is no set" in result.stdout
+    with a_run(tmp_path) as running:
+        result = cli("status", tmp_path)
+        assert result.exit_code == 20 and f"running: process {running.pid}" in result.stdout
+
+
+def test_what_a_copy_without_a_manifest_keeps_is_shown_and_foretold(work: Path) -> None:
+    (work / ".safepoint").unlink()
+    result = cli("why", work)
+    assert result.exit_code == 11 and result.stderr.startswith("safepoint: no manifest ")
+    assert "With one:\nRestore gives back set 3 (step 20)" in result.stdout
 
 
 def test_status_of_a_finished_run_says_so(tmp_path: Path) -> None:
@@ -588,7 +606,7 @@ def test_why_of_a_first_start_and_of_a_finished_run(tmp_path: Path) -> None:
     assert [(fate["path"], fate["action"]) for fate in said["files"]] == [("u.npy", "discarded")]
     (work / "given.dat").write_bytes(b"over")
     result = cli("why", work)
-    assert result.exit_code == 19 and "given.dat was there at the first start" in result.stderr
+    assert (result.exit_code, result.stdout) == (19, "") and "given.dat was there at the first start" in result.stderr
     finished = make(tmp_path / "finished", finish=True)
     assert answer("why", finished)["outcome"] == "finished"
     (finished / "u.npy").unlink()
