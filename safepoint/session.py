@@ -658,7 +658,7 @@ class Session:
         self.wait()
         status = (self._when.stop.status if self._when else 0) or REQUEUE
         # Together, as some launchers end all ranks when the first one leaves with a status.
-        self._peers.together(lambda: self._end(None))
+        self._peers.together(lambda: self._end(None, "stop() was called"))
         raise SystemExit(status)
 
     def watch(self, step: SupportsIndex, /, **values: Any) -> None:
@@ -771,7 +771,7 @@ class Session:
         """
         self._end(None)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None, stopped: str = "") -> None:
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         self._remember_failed()
@@ -780,7 +780,7 @@ class Session:
                 try:
                     self._collect()
                 finally:
-                    self._note_end(error)
+                    self._note_end(error, stopped)
                     self._close("it was closed")
         finally:
             self._caught.remove()
@@ -919,12 +919,13 @@ class Session:
             what["sums"] = what.pop("sums")
         self._ledger.note(event, **what)
 
-    def _note_end(self, error: BaseException | None) -> None:
-        """The life ends without a result, but not by a kill: that leaves no such line."""
+    def _note_end(self, error: BaseException | None, stopped: str = "") -> None:
+        """The life ends without a result, but not by a kill: that leaves no such line. `stopped`: why, if by `stop`."""
         if isinstance(error, SystemExit) and error.code in (None, 0):
             error = None
-        if self._when and self._when.stop.why and (error is None or isinstance(error, SystemExit)):
-            self._note("stopped", why=self._when.stop.why)
+        why = (self._when and self._when.stop.why) or stopped
+        if why and (error is None or isinstance(error, SystemExit)):
+            self._note("stopped", why=why)
         else:
             self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
 
