@@ -25,6 +25,7 @@ from mpi4py import MPI
 from program import LateSaver
 from ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
 
+import safepoint
 from safepoint import (
     DamagedError,
     LockedError,
@@ -238,6 +239,19 @@ def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: 
     text = message_of(comm, lambda: session.finish(1 if rank else 2), UsageError)
     assert "finish was called with different steps: step 1 on " in text, text
     session.finish()
+
+
+@sizes(2, 4)
+def case_after_an_init_that_failed_all_ranks_refuse(comm: Any, where: str) -> None:
+    """Also where only some of them named another directory: one that refused alone would leave the others waiting."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = safepoint.init(directory, comm=comm)
+    other = directory if rank == 0 else f"{where}-not-there"
+    message_of(comm, lambda: safepoint.init(other, comm=comm), LockedError)
+    text = message_of(comm, lambda: safepoint.hide(0), UsageError)
+    assert f"hide after an init that failed, in {other} (" in text, text
+    session.close()
 
 
 @sizes(2, 4, 8)
