@@ -4,6 +4,8 @@
 
     safepoint.init()                          # reads ./.safepoint, the list of files
     saved = safepoint.restore()               # puts the last complete set back into place
+    if saved and saved.finished:
+        raise SystemExit                      # with status 0: the files in place are the result
     u = read_files() if saved else initial()
     for step in range(saved.step if saved else 0, n):
         safepoint.hide(step=step)             # the files hold `step`; they move away in microseconds
@@ -12,7 +14,8 @@
     safepoint.finish(step=n)                  # the files now in place are the result
 
 Kill the program at any instant and start it again: `restore` gives back all listed files of one save point, byte for
-byte, never torn and never mixed. The functions act on the session that the last `init` made and returned.
+byte, never torn and never mixed. The functions act on the session that the last `init` made and returned; after an
+`init` that failed they refuse, until one succeeds.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ __all__ = [
 ]  # fmt: skip
 
 _default: Session | None = None
+_refused = ""  # where the last init failed, and why: then the default session is not the one that is meant
 
 
 def init(
@@ -70,11 +74,18 @@ def init(
     seconds since the epoch or a text; `stop_after`: seconds from now, or a text such as "11h 50min". The limit that a
     job scheduler has set counts without being named.
     """
-    global _default
-    _default = Session(
-        directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background, inflight=inflight,
-        signals=signals, stop_at=stop_at, stop_after=stop_after,
-    )  # fmt: skip
+    global _default, _refused
+    try:
+        _default = Session(
+            directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background,
+            inflight=inflight, signals=signals, stop_at=stop_at, stop_after=stop_after,
+        )  # fmt: skip
+    except BaseException as error:
+        # A session at work in that very directory is the one that is meant. (With ranks: perhaps not on all of them.)
+        why = (str(error) or type(error).__name__).partition("\n")[0]
+        _refused = "" if comm is None and _works_in(directory) else f"in {directory} ({why})"
+        raise
+    _refused = ""
     return _default
 
 
@@ -107,13 +118,22 @@ def stop() -> NoReturn:
 
 
 def watch(step: SupportsIndex, /, **values: Any) -> None:
-    if _default is None:
+    if _default is None or _refused:
         _session("watch")
     elif _default._ledger.level >= MODIFY:
         _default.watch(step, **values)
 
 
+def _works_in(directory: str | os.PathLike[str]) -> bool:
+    try:
+        return bool(_default and not _default._closed and _default._root.work == os.path.realpath(directory))
+    except (OSError, TypeError, ValueError):  # it is none
+        return False
+
+
 def _session(verb: str) -> Session:
+    if _refused:
+        raise UsageError(f"{verb} after an init that failed, {_refused}: call init again; nothing was changed")
     if _default is None:
         raise UsageError(f"{verb} before init: call safepoint.init() first")
     return _default

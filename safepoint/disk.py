@@ -770,3 +770,55 @@ def _unique_mount(path: str) -> str | None:
             if line.split(maxsplit=1)[0] == str(listed) and line.partition(" - ")[2].split()[0] in LOCAL_FILE_SYSTEMS:
                 return str(unique)
     return None
+
+
+def cause(error: OSError) -> str:
+    """The system's cause in words; of a permission that is lacking also where, to whom that belongs, and a remedy."""
+    text, path = error.strerror or str(error), error.filename
+    if sys.platform == "win32" or error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(path, (str, bytes)):
+        return text
+    with contextlib.suppress(OSError):  # gone meanwhile, or more than we may see
+        place, needed = _closed(os.path.abspath(os.fsdecode(path)))
+        if place:
+            text += f" ({_whose(place, needed)})"
+    return text
+
+
+def _closed(path: str) -> tuple[str, str]:
+    """What is closed to this process on the way to `path`, and the permissions that it needs there; "": nothing."""
+
+    def lacks(place: str, rights: int) -> bool:
+        return not os.access(place, rights, effective_ids=os.access in os.supports_effective_ids)
+
+    way = path.split(os.sep)
+    for place in (os.sep.join(way[:end]) or os.sep for end in range(1, len(way))):
+        if lacks(place, os.X_OK):
+            return place, "rwx"
+    if os.path.lexists(path):
+        directory = os.path.isdir(path)
+        if lacks(path, os.R_OK | os.W_OK | (os.X_OK if directory else 0)):
+            return path, "rwx" if directory else "rw"
+    parent = os.path.dirname(path)
+    return (parent, "rwx") if lacks(parent, os.W_OK) else ("", "")
+
+
+def _whose(place: str, needed: str) -> str:
+    """To whom a place that is closed belongs, and what to do about it. In the side directory all of it goes over."""
+    owner, ours = os.lstat(place).st_uid, ".safepoint.d" in place.split(os.sep)
+    above = os.path.dirname(place)
+    while ".safepoint.d" in above.split(os.sep) and os.lstat(above).st_uid == owner != os.geteuid():
+        place, above = above, os.path.dirname(above)
+    me, name, mode = _user(os.geteuid()), _user(owner), f"with mode {stat.S_IMODE(os.lstat(place).st_mode):04o}"
+    if owner == os.geteuid():
+        return f"{place} belongs to {me}, as this process does, {mode}: chmod u+{needed} {place}"
+    what = f"as root give it over by chown -R {me} {place}" if ours else f"where {me} may write"
+    return f"{place} belongs to {name}, {mode}, and this process to {me}: start it as {name}, or {what}"
+
+
+def _user(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"

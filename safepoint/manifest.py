@@ -5,10 +5,10 @@
     part-{rank:04d}.h5         history.csv  append        keep = 2
 
 A name may be bare, in double quotes (where a backslash escapes: \\" \\\\ \\n \\t) or in single quotes (literal, nothing
-in it is special). `*`, `?`, `[…]` and `**` match as in the shell, hidden files only by a dot of their own. `{rank}` and
-`{size}` take a format as in Python, and make a file that of each rank; all others belong to one rank, the saver. A
-literal brace is doubled. If several lines match one file, the last decides, but a file of a rank is never another's;
-what lies in a listed directory is saved as part of it.
+in it is special); one with a comma or a semicolon is quoted. `*`, `?`, `[…]` and `**` match as in the shell, hidden
+files only by a dot of their own. `{rank}` and `{size}` take a format as in Python, and make a file that of each rank;
+all others belong to one rank, the saver. A literal brace is doubled. If several lines match one file, the last decides,
+but a file of a rank is never another's; what lies in a listed directory is saved as part of it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from stat import S_ISDIR, S_ISREG
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from safepoint.disk import cause
 from safepoint.errors import ManifestError, RefusedFileError
 from safepoint.pace import Every, every
 from safepoint.times import duration
@@ -46,6 +47,7 @@ LONGEST = 64 << 20  # bytes of a manifest: a million names
 Stat = Callable[[str], os.stat_result]
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
+_ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
 _GLYPH = re.compile(r"\[[^\]]+\]|.", re.S)  # of a glob: a class, or one character
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
@@ -416,7 +418,7 @@ def read(directory: str) -> str:
     except FileNotFoundError:
         raise ManifestError(f"no manifest {path}: list your files in it, for example\n{EXAMPLE}") from None
     except OSError as error:
-        raise ManifestError(f"cannot read the manifest {path}: {error.strerror}", error.errno) from error
+        raise ManifestError(f"cannot read the manifest {path}: {cause(error)}", error.errno) from error
 
 
 def parse(text: str, path: str = NAME) -> Manifest:
@@ -426,7 +428,10 @@ def parse(text: str, path: str = NAME) -> Manifest:
     mark: Entry | None = None
     for number, line in enumerate(text.split("\n"), 1):
         try:
-            tokens = list(_tokens(_TIGHT_SETTING.sub(r"\1 = ", line)))
+            line = _TIGHT_SETTING.sub(r"\1 = ", line)
+            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", _ASIDE.sub("", line)):
+                raise ValueError(f"{line.strip()}: one name a line, without commas; quote a name that has one")
+            tokens = list(_tokens(line))
             if len(tokens) >= 2 and tokens[1][0] == "equals":
                 name, value = _setting(tokens)
                 if name in settings:
@@ -485,7 +490,8 @@ def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
     for _, attribute in attributes:
         key, equals, value = attribute.partition("=")
         if key not in ATTRIBUTES or (equals and key != "compress"):
-            raise ValueError(f"unknown attribute {attribute}{_perhaps(key, ATTRIBUTES)}")
+            perhaps = _perhaps(key, ATTRIBUTES).replace(" (known: ", "; one name a line, then its attributes (")
+            raise ValueError(f"unknown attribute {attribute}{perhaps}")
         if key in given:
             raise ValueError(f"{key} is given twice")
         if equals and not (value.isdecimal() and int(value) in LEVELS):

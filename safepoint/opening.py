@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from safepoint import manifest, restore
@@ -116,9 +116,10 @@ class Opening:
     def _find_root(self, directory: str | os.PathLike[str], saver: int | None) -> Root:
         ranks = self.ranks
         try:
-            work = os.path.realpath(os.fspath(directory))
-        except OSError as error:
-            raise UsageError(f"cannot work in {directory}: {error.strerror}", error.errno) from error
+            work = os.path.realpath(os.fsdecode(directory))
+        except (OSError, TypeError, ValueError) as error:
+            cause, number = getattr(error, "strerror", error), getattr(error, "errno", None)
+            raise UsageError(f"cannot work in directory {directory!r}: {cause}", number) from error
         self.root = Root(work, ranks.rank, ranks.size, saver)
         return self.root
 
@@ -209,8 +210,23 @@ class Opening:
             if self.disk.exists(self.root.baseline):
                 self.disk.remove(self.root.baseline)
 
-    def _reporting(self) -> contextlib.AbstractContextManager[None]:
-        return self.root.reporting(SaveError, f"cannot set up {manifest.SIDE}", "the listed files are untouched")
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            with self.root.reporting(
+                SaveError, f"cannot set up {manifest.SIDE}", f"{self._intact()}the listed files are untouched"
+            ):
+                raise
+
+    def _intact(self) -> str:
+        """The newest set of this root that has a good record, for a message; nothing if there is none."""
+        with contextlib.suppress(OSError):
+            for number in reversed(self.root.numbers(self.disk, "set")):
+                with contextlib.suppress(OSError, Unsealed):
+                    return f"{parse_record(self.disk.read(self.root.record(number))).label} is intact; "
+        return ""
 
 
 class Owner(NamedTuple):

@@ -102,7 +102,7 @@ def past(log: bytes, *, present: bool) -> Past:
         if event in (b"finished", b"stopped") or (event == b"ended" and b'"error"' not in rest):
             life[2] = 0
         elif event == b"ended":
-            life[2] = 2
+            life[2] = 0 if began else 2  # a start that was refused has nothing else to tell
         elif event == b"saved":
             life[2:] = [1, life[4], time]
             if found := _NUMBER["cost"].search(rest):

@@ -116,7 +116,7 @@ class Ranks:
         kind, errno, text = reports[failed[0]]
         lines = [f"{names}: {text}"]
         lines += [f"rank {rank}: {other}" for rank, (_, _, other) in reports.items() if other != text]
-        if failure is not None and not isinstance(failure, SafepointError) and type(failure) is not TypeError:
+        if failure is not None and not isinstance(failure, SafepointError):
             raise failure  # an interrupt, or a fault of ours: as it is
         error = kind("\n  ".join(lines))
         error.errno = errno
@@ -196,8 +196,8 @@ def launcher(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _report(failure: BaseException | None) -> tuple[type[Exception], int | None, str]:
-    if isinstance(failure, SafepointError) or type(failure) is TypeError:
-        return type(failure), getattr(failure, "errno", None), str(failure)
+    if isinstance(failure, SafepointError):
+        return type(failure), failure.errno, str(failure)
     try:
         text = str(failure)
     except Exception:

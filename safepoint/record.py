@@ -30,7 +30,7 @@ from stat import S_ISDIR, S_ISLNK
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from safepoint.codec import checksum
-from safepoint.disk import Disk
+from safepoint.disk import Disk, cause
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.manifest import LEVELS, NAME, SIDE, above, of_each
 
@@ -165,7 +165,7 @@ class Root:
         try:
             yield
         except OSError as error:
-            raise kind(f"{what}: {self.shown(error.filename)}: {error.strerror}; {holds}", error.errno) from error
+            raise kind(f"{what}: {self.shown(error.filename)}: {cause(error)}; {holds}", error.errno) from error
 
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""

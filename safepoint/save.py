@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from safepoint import codec
-from safepoint.disk import Disk, Place, SyncFailed
+from safepoint.disk import Disk, Place, SyncFailed, cause
 from safepoint.errors import MissingFilesError, RefusedFileError, SafepointError, SaveError
 from safepoint.manifest import Entry, Manifest, Match
 from safepoint.record import (
@@ -59,6 +59,7 @@ from safepoint.store import (
 
 Initial = Mapping[str, tuple[int, int]]  # size and time of each file that the first start found
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
+LOOKS, NAMED = 2000, 5  # files that are looked at, and named, in a message
 
 
 class Found(NamedTuple):
@@ -117,6 +118,27 @@ def _has_file(disk: Disk, path: str) -> bool:
     return any(not directory or _has_file(disk, name) for directory, name in sorted(inside))
 
 
+def changed(disk: Disk, root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
+    """The first few files in W that are not listed and were changed after these were written, for a message. The look
+    is bounded: W may hold a million."""
+    found: list[str] = []
+    listed = manifest.entries + manifest.others
+    with contextlib.suppress(OSError):  # a file or directory that is gone, or not ours to read: it is only a hint
+        since = max((disk.stat(mark).st_mtime_ns for mark in marks if disk.exists(mark)), default=0)
+        looks, waiting = 0, [""]
+        while waiting and looks < LOOKS and len(found) <= NAMED:
+            below = waiting.pop(0)
+            for name, is_directory in disk.entries(os.path.join(root.work, below))[: LOOKS - looks]:
+                looks, path = looks + 1, f"{below}/{name}" if below else name
+                if name.startswith((".", "__")) or any(e.means(path, root.rank, root.ranks) for e in listed):
+                    continue
+                if is_directory:
+                    waiting.append(path)
+                elif disk.stat(os.path.join(root.work, path)).st_ctime_ns >= since:
+                    found.append(path)
+    return ", ".join(found[:NAMED]) + " and more" * (len(found) > NAMED)
+
+
 def _opened(disk: Disk, root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
     """Those of the files to be moved that somebody could still write to; small enough to be snapshotted instead."""
     moving = [path for path, (entry, _) in found.items() if entry.kind == "move" and not entry.tree]
@@ -153,12 +175,13 @@ def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
 
 def take(
     disk: Disk, root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: Place,
-    life: Life, *, first: bool,
+    life: Life, previous: Record | None,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
+    holds = f"{intact(previous)}; the files are where they were"
     whose = root.rank, root.ranks, root.saver
     taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
-    with root.reporting(SaveError, f"{label(number, step)} not taken", "the files are where they were"):
+    with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
         # Before the first file moves: else a set could not say what belongs to it.
         try:
             disk.append(root.taken(number), dump(taken))
@@ -170,7 +193,7 @@ def take(
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
         for directory in directories:
             disk.mkdir(directory)
-        if first:
+        if previous is None:
             # The new directories before the files move into them: a file system that writes its directories in any
             # order could otherwise forget the way to files that exist nowhere else.
             for directory in (*reversed(directories), root.stored(number, ""), root.set(number), root.path):
@@ -185,12 +208,13 @@ def take(
                 # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
                 disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
     except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
-        back = put_back(disk, root, number, f"{label(number, step)} not taken ({_cause(root, error)})")
+        what = f"{label(number, step)} not taken ({_cause(root, error)}); {intact(previous)}"
+        back = put_back(disk, root, number, what)
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
                 raise elsewhere(disk, path, os.path.join(root.work, path), root.work) from error
-            raise _save_error(root, number, step, error, f"the files are where they were{back}") from error
+            raise _save_error(root, number, step, error, f"{holds}{back}") from error
         raise
     return taken
 
@@ -362,7 +386,7 @@ def secure(
     Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
     """
     number, step = taken.number, taken.step
-    holds = f"{previous.label} is intact" if previous else "there is no earlier set"
+    holds = intact(previous)
     try:
         check_ours(disk, root, taken)
         record = store(disk, root, taken, how, begun=begun)
@@ -396,6 +420,11 @@ def secure(
 
 def check_ours(disk: Disk, root: Root, taken: Taken) -> None:
     root.refuse_other(disk, SaveError, f"{taken.label} not stored", "so are the files of this set")
+
+
+def intact(previous: Record | None) -> str:
+    """What still holds when a set could not be saved."""
+    return f"{previous.label} is intact" if previous else "there is no earlier set"
 
 
 def fail(disk: Disk, root: Root, number: int) -> str:
@@ -449,7 +478,7 @@ def _save_error(root: Root, number: int, step: int | None, error: Exception, hol
 
 def _cause(root: Root, error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{root.shown(error.filename)}: {error.strerror}"
+        return f"{root.shown(error.filename)}: {cause(error)}"
     return str(error) or type(error).__name__
 
 
@@ -555,16 +584,19 @@ def drop(disk: Disk, root: Root, numbers: Sequence[int], state: str = "set") -> 
         disk.remove_tree(path)
 
 
-def keep_result(disk: Disk, root: Root, items: Sequence[Item], how: How) -> list[dict[str, Any]]:
+def keep_result(
+    disk: Disk, root: Root, items: Sequence[Item], how: How, previous: Record | None
+) -> list[dict[str, Any]]:
     """Make the files in W durable; what the finish mark has to say of them."""
     how.check_kept(items)
-    with root.reporting(SaveError, "not finished", "files and sets are as they were"):
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
         return keep_in_place(disk, root, items, how)
 
 
 def finish(
-    disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, life: Life, version: str
-) -> None:
+    disk: Disk, root: Root, rows: list[dict[str, Any]], number: int, step: int | None, life: Life, version: str,
+    previous: Record | None,
+) -> None:  # fmt: skip
     """Declare the files in W the result: on return the finish mark is durable, as all of the files must be already,
     those of every rank: after the mark no set stands behind them.
 
@@ -572,7 +604,7 @@ def finish(
     `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark; and
     `life` is the newest, so that no set of a node that was away does.
     """
-    with root.reporting(SaveError, "not finished", "files and sets are as they were"):
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
         mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks,
                 "life": life.number, "history": life.history}  # fmt: skip
         try:

@@ -18,6 +18,7 @@ import functools
 import logging
 import operator
 import os
+import reprlib
 import sys
 import threading
 import time
@@ -43,7 +44,7 @@ from safepoint.errors import (
 )
 from safepoint.interrupts import deliver, undisturbed
 from safepoint.ledger import Ledger
-from safepoint.manifest import EVERY, Entry
+from safepoint.manifest import EVERY, NAME, Entry
 from safepoint.opening import Opening, check_same, new_life
 from safepoint.ranks import LARGEST, Serial, code, groups, join, span
 from safepoint.record import Item, Record, StoredFile, Taken, label, life_of, mark_key
@@ -61,8 +62,9 @@ PATIENCE = 0.1  # seconds of waiting between two looks whether a signal has come
 class SavePoint(NamedTuple):
     """One set of files, as `hide` took it or `restore` gave it back.
 
-    `step` is the program's own label; `time` is when the set was taken, in seconds since the epoch; `files` are paths
-    relative to the working directory. `finished`: the run was finished, and the files in place are its result.
+    `step` is the program's own label, None if it gave none; `time` is when the set was taken, in seconds since the
+    epoch; `files` are paths relative to the working directory. `finished`: the run was finished, and the files in place
+    are its result.
     """
 
     number: int
@@ -101,7 +103,8 @@ def _verb(verb: Verb) -> Verb:
 
 
 class Session:
-    """One program at work in one directory. A context manager: it ends with `finish`, or, on an exception, `close`."""
+    """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`.
+    A block that knows its last step calls `finish(step)` itself, since files written after the last set have none."""
 
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
@@ -120,6 +123,7 @@ class Session:
         self._agreed = 0  # the newest set that all peers are known to have committed
         self._hidden = 0  # the newest set whose files are not in W
         self._warned: set[str] = set()
+        self._in_vain = 0  # calls of hide in a row that found nothing
         self._closed, self._left = "", False
         self._adopted = False
         self._sets = save.Sets()
@@ -231,7 +235,8 @@ class Session:
         files, changed = after
         but = f", but these are no longer what they were: {', '.join(changed)}" if changed else ""
         level = logging.WARNING if changed else logging.INFO
-        self._say(level, f"the run was finished at step {mark['step']}; its files are left alone{but}")
+        at = "" if mark["step"] is None else f" at step {mark['step']}"
+        self._say(level, f"the run was finished{at}; its files are left alone{but}")
         self._note("restored", set=mark["number"], step=mark["step"], finished=True)
         return SavePoint(mark["number"], mark["step"], mark["time"], files, True)
 
@@ -431,7 +436,7 @@ class Session:
         if peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            wait, at = bool(wait), self._as_step(step)
+            wait, at = bool(wait), self._as_step("hide", step)
             self._check("hide")
             self._collect()
             self._refuse_other(SaveError, f"{label(number, at)} not taken", "the files are where they were")
@@ -471,8 +476,8 @@ class Session:
         when = taken.time if taken else time.time()
         return SavePoint(number, at, when, tuple(item.path for item in find.items))
 
-    def _as_step(self, step: SupportsIndex | None) -> int | None:
-        number = None if step is None else operator.index(step)
+    def _as_step(self, verb: str, step: SupportsIndex | None) -> int | None:
+        number = None if step is None else whole(f"{verb}: step", step)
         if self._too_large(number):
             raise UsageError(f"step {number} is too large: with several ranks it must fit into 62 bits")
         return number
@@ -498,9 +503,8 @@ class Session:
         return True
 
     def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
-        first = self._committed is None
-        where = self._place, self._life
-        return save.take(self._disk, self._root, self._manifest, items, number, step, *where, first=first)
+        previous, where = self._committed, (self._place, self._life)
+        return save.take(self._disk, self._root, self._manifest, items, number, step, *where, previous)
 
     def _crossing(self, message: str) -> UsageError | None:
         text = f"{message}, is in flight across this save point: a restart from it would lose the message"
@@ -538,12 +542,29 @@ class Session:
             peers.fail_together(failure)
         if least == -most:  # else one lags behind: what it has not is no set of all
             self._agreed = max(self._agreed, least)
+        self._in_vain = 0 if present else self._in_vain + 1
         if not present:
-            # Once is a first start. More often it is a manifest that does not name what the program writes.
-            level = logging.WARNING if "" in self._warned or self._committed else logging.INFO
-            self._say(level, f"nothing to hide: none of these files exists: {self._listed}")
-            self._warned.add("")
+            self._say_nothing(self._in_vain)
         return bool(present), bool(wait_)
+
+    def _say_nothing(self, times: int) -> None:
+        """Once is a first start. More often it is a manifest that does not name what the program writes: that is said
+        ever more loudly, though in few lines, and what did change is named. Each line comes once in a session."""
+        if f"{times} times" in self._warned or (times > 2 and str(times).strip("0") != "1"):  # 1, 2, 10, 100, …
+            return
+        self._warned.add(f"{times} times")
+        loud = (times > 1) + (times > 2) + (self._committed is not None or self._adopted)
+        row = f", {times} times in a row" if times > 2 else ""
+        text = f"nothing to hide{row}: none of these files exists: {self._listed}"
+        if loud and self._active and (self._ranks.rank == self._lead or self._peers.size == 1):
+            since = self._committed.label if self._committed else "the start"
+            marks = [self._root.taken(self._committed.number) if self._committed else self._root.baseline]
+            names = save.changed(
+                self._disk, self._root, self._manifest, [*marks, *[self._root.owner] * (not self._adopted)]
+            )
+            if names:
+                text += f"; changed since {since}: {names}: list in {NAME} what is to be saved"
+        self._say((logging.INFO, logging.WARNING, logging.ERROR)[min(2, loud)], text)
 
     def _warn_of_open(self, opened: Sequence[tuple[Entry, str]]) -> None:
         for entry, path in opened:
@@ -666,7 +687,7 @@ class Session:
         self.wait()
         status = (self._when.stop.status if self._when else 0) or REQUEUE
         # Together, as some launchers end all ranks when the first one leaves with a status.
-        self._peers.together(lambda: self._end(None))
+        self._peers.together(lambda: self._end(None, "stop() was called"))
         raise SystemExit(status)
 
     def watch(self, step: SupportsIndex, /, **values: Any) -> None:
@@ -679,7 +700,7 @@ class Session:
         """
         if self._ledger.level >= ledger.MODIFY:
             self._check("watch")
-            self._ledger.watch(operator.index(step), values)
+            self._ledger.watch(whole("watch: step", step), values)
 
     @property
     def saving(self) -> bool:
@@ -704,8 +725,10 @@ class Session:
     def finish(self, step: SupportsIndex | None = None) -> None:
         """Declare the files now in place the result of the run, and end the session.
 
-        If they were hidden and not written again, the last set is put back first. On return the files are durable, the
-        sets are gone, and a later `restore` leaves the files alone. On error files and sets are as they were.
+        If they were hidden and not written again, the last set is put back first, and without `step` its step is that
+        of the result; files written after it are a later state, and without `step` the result has none. On return the
+        files are durable, the sets are gone, and a later `restore` leaves the files alone. On error files and sets are
+        as they were.
         Killed inside: `restore` gives the last set, or says that the run is finished.
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
@@ -721,17 +744,21 @@ class Session:
         at = ranks.share(at, self._lead)
         (number,) = ranks.least(-self._number)
         if ranks.rank == self._lead:
-            ranks.together(lambda: save.finish(disk, root, rows, -number, at, self._life, __version__))
+            life, before = self._life, self._committed
+            ranks.together(lambda: save.finish(disk, root, rows, -number, at, life, __version__, before))
         else:
             ranks.together(lambda: None)
         self._drop_sets()
-        self._say(logging.INFO, f"finished at step {at}: {len(rows)} files in place")
+        step_of = "" if at is None else f" at step {at}"
+        last = self._committed if at is None and not back else None
+        newer = f", newer than {last.label}, so the result has no step" if last and last.step is not None else ""
+        self._say(logging.INFO, f"finished{step_of}: {len(rows)} files in place{newer}")
         self._note("finished", set=-number, step=at)
         self._close("finish() was called")
         self._left = True
 
     def _before_finish(self, step: SupportsIndex | None) -> tuple[int | None, save.Found]:
-        at = self._as_step(step)
+        at = self._as_step("finish", step)
         self._check("finish")
         self._collect()
         self._refuse_other(SaveError, "not finished", "the listed files are untouched")
@@ -767,7 +794,7 @@ class Session:
             raise MissingFilesError(
                 f"nothing to finish: there is no set, and none of these files exists: {self._listed}"
             )
-        return save.keep_result(disk, root, find.items, self._how) if self._active else []
+        return save.keep_result(disk, root, find.items, self._how, self._committed) if self._active else []
 
     def close(self) -> None:
         """End the session and leave everything for the next start. Waits for the set in flight and raises its error.
@@ -776,7 +803,7 @@ class Session:
         """
         self._end(None)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None, stopped: str = "") -> None:
         if self._closed or os.getpid() != self._pid:  # a forked child has neither the set in flight nor the lock
             return
         self._remember_failed()
@@ -785,7 +812,7 @@ class Session:
                 try:
                     self._collect()
                 finally:
-                    self._note_end(error)
+                    self._note_end(error, stopped)
                     self._close("it was closed")
         finally:
             self._caught.remove()
@@ -930,12 +957,13 @@ class Session:
             what["sums"] = what.pop("sums")
         self._ledger.note(event, **what)
 
-    def _note_end(self, error: BaseException | None) -> None:
-        """The life ends without a result, but not by a kill: that leaves no such line."""
+    def _note_end(self, error: BaseException | None, stopped: str = "") -> None:
+        """The life ends without a result, but not by a kill: that leaves no such line. `stopped`: why, if by `stop`."""
         if isinstance(error, SystemExit) and error.code in (None, 0):
             error = None
-        if self._when and self._when.stop.why and (error is None or isinstance(error, SystemExit)):
-            self._note("stopped", why=self._when.stop.why)
+        why = (self._when and self._when.stop.why) or stopped
+        if why and (error is None or isinstance(error, SystemExit)):
+            self._note("stopped", why=why)
         else:
             self._note("ended", **({"error": f"{type(error).__name__}: {error}"} if error else {}))
 
@@ -986,17 +1014,33 @@ def _options(
     """The options of `init` that all ranks must give alike, checked."""
     if inflight not in ("warn", "error", "off"):
         raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
-    if saver is not None and not 0 <= operator.index(saver) < size:
+    saver = None if saver is None else whole("saver", saver)
+    if saver is not None and not 0 <= saver < size:
         raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
-    if keep is not None and operator.index(keep) < 1:
+    keep = None if keep is None else whole("keep", keep)
+    if keep is not None and keep < 1:
         raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
     return {
-        "saver": None if saver is None else operator.index(saver),
+        "saver": saver,
         "coordinate": None if coordinate is None else bool(coordinate),
-        "keep": None if keep is None else operator.index(keep),
+        "keep": keep,
         "background": bool(background),
         "inflight": str(inflight),
     }
+
+
+def whole(name: str, value: SupportsIndex) -> int:
+    """The integer that a caller gave, of Python or of numpy. Raises `UsageError` for anything else, a float too."""
+    try:
+        number = operator.index(value)
+        str(number)  # what is too long for that could be neither written down nor read again
+    except TypeError:
+        wrong = f"{reprlib.repr(value)} ({type(value).__name__})"
+    except ValueError as error:
+        wrong = f"a number so long ({error})"
+    else:
+        return number
+    raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
 def _sizes(files: Sequence[StoredFile]) -> dict[str, int]:

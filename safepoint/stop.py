@@ -202,7 +202,10 @@ class Signals:
 
 def numbers(names: Sequence[str | int]) -> tuple[int, ...]:
     """Of signals by name or number. Raises `UsageError` for what cannot be caught, or not from here."""
-    found = tuple(dict.fromkeys(_number(name) for name in names))
+    try:
+        found = tuple(dict.fromkeys(_number(name) for name in ((names,) if isinstance(names, str) else names)))
+    except TypeError as error:
+        raise UsageError(f"signals takes names or numbers, such as ('USR1', 'TERM'), not {names!r}") from error
     if found and threading.current_thread() is not threading.main_thread():
         raise UsageError("signals can only be caught by the main thread: call init there")
     for number in found:

@@ -28,6 +28,7 @@ from mpi4py import MPI
 from program import LateSaver
 from ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
 
+import safepoint
 from safepoint import (
     DamagedError,
     LockedError,
@@ -246,6 +247,23 @@ def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: 
     session.finish()
 
 
+@sizes(2, 4)
+def case_after_an_init_that_failed_all_ranks_refuse(comm: Any, where: str) -> None:
+    """Also where only some of them named another directory: one that refused alone would leave the others waiting."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = safepoint.init(directory, comm=comm)
+    other = directory if rank == 0 else f"{where}-not-there"
+    message_of(comm, lambda: safepoint.init(other, comm=comm), LockedError)
+    text = ""
+    try:
+        safepoint.hide(0)
+    except UsageError as error:
+        text = str(error)
+    check(comm, text.startswith(f"hide after an init that failed, in {other} ("), text)
+    session.close()
+
+
 @sizes(2, 4, 8)
 def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
     """Whatever the class: the others wait in an agreement already."""
@@ -255,8 +273,8 @@ def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> N
     write(directory, files_of(rank, 0))
     bad: Any = "seven"
     for call in (session.hide, session.finish):
-        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), TypeError)
-        assert text.startswith(f"rank 1 of {size}: "), text
+        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), UsageError)
+        assert text.startswith(f"rank 1 of {size}: {call.__name__}: step must be an integer, not 'seven' (str)"), text
     text = message_of(comm, lambda: session.hide(2**70), UsageError)
     assert "is too large" in text
     check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")

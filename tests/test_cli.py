@@ -206,7 +206,8 @@ def test_without_its_packages_the_tool_says_in_one_line_what_to_install(package:
     code += "from safepoint.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr == "the command line needs more packages: pip install 'safepoint[cli]'\n"
+    assert done.stderr.startswith("the command line needs click and rich") and done.stderr.count("\n") == 1
+    assert "pip install '.[cli]' in the directory of safepoint's source" in done.stderr
 
 
 def test_it_says_its_version_and_completes_its_commands() -> None:
@@ -325,13 +326,30 @@ def test_status_of_a_copy_without_a_manifest_shows_the_sets_and_ends_with_11(wor
     assert result.stdout.count("complete") == 3
 
 
-def test_status_where_nothing_was_ever_done_ends_with_11_or_20(tmp_path: Path) -> None:
-    assert cli("status", tmp_path).exit_code == 11
+def test_where_nothing_is_kept_status_and_why_fail_on_stderr_alone(tmp_path: Path) -> None:
+    """docs/cli.md: where a command fails, stdout is empty; with --json the object has the error."""
+    for command in ("status", "why"):
+        result = cli(command, tmp_path)
+        assert (result.exit_code, result.stdout) == (11, "") and result.stderr.startswith("safepoint: no manifest ")
+        assert answer(command, tmp_path, code=11)["error"]["code"] == 11
     (tmp_path / ".safepoint").write_text("u.npy\n")
-    result = cli("status", tmp_path)
-    assert result.exit_code == 20 and "nothing is saved here" in result.stderr
-    safepoint.Session(tmp_path).close()
-    assert cli("status", tmp_path).exit_code == 20
+    for begin in (lambda: None, lambda: safepoint.Session(tmp_path).close()):
+        begin()
+        result = cli("status", tmp_path)
+        assert (result.exit_code, result.stdout) == (20, "") and "nothing is saved here" in result.stderr
+        assert answer("status", tmp_path, code=20)["error"]["code"] == 20
+        result = cli("why", tmp_path)
+        assert (result.exit_code, result.stderr) == (0, "") and "There is no set" in result.stdout
+    with a_run(tmp_path) as running:
+        result = cli("status", tmp_path)
+        assert result.exit_code == 20 and f"running: process {running.pid}" in result.stdout
+
+
+def test_what_a_copy_without_a_manifest_keeps_is_shown_and_foretold(work: Path) -> None:
+    (work / ".safepoint").unlink()
+    result = cli("why", work)
+    assert result.exit_code == 11 and result.stderr.startswith("safepoint: no manifest ")
+    assert "With one:\nRestore gives back set 3 (step 20)" in result.stdout
 
 
 def test_status_of_a_finished_run_says_so(tmp_path: Path) -> None:
@@ -611,7 +629,7 @@ def test_why_of_a_first_start_and_of_a_finished_run(tmp_path: Path) -> None:
     assert [(fate["path"], fate["action"]) for fate in said["files"]] == [("u.npy", "discarded")]
     (work / "given.dat").write_bytes(b"over")
     result = cli("why", work)
-    assert result.exit_code == 19 and "given.dat was there at the first start" in result.stderr
+    assert (result.exit_code, result.stdout) == (19, "") and "given.dat was there at the first start" in result.stderr
     finished = make(tmp_path / "finished", finish=True)
     assert answer("why", finished)["outcome"] == "finished"
     (finished / "u.npy").unlink()
@@ -794,6 +812,7 @@ def test_without_permission_the_file_and_the_cause_are_named(work: Path, command
         closed.chmod(0o755)
     assert result.exit_code == 17
     assert "rank-00000" in result.stderr and "Permission denied" in result.stderr
+    assert f"{closed} belongs to " in result.stderr and f"with mode 0000: chmod u+rwx {closed})" in result.stderr
 
 
 # For job scripts.
@@ -805,11 +824,25 @@ def test_a_job_script_saves_and_finishes_with_commands(tmp_path: Path) -> None:
         (tmp_path / "u.dat").write_text(f"step {step}")
         done = process("hide", "--step", step, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, f"saved set {step} (step {step}): 1 file\n"), done.stderr
-    assert cli("hide", tmp_path).stdout == "nothing to hide\n"
+    (tmp_path / "v.dat").write_text("new")
+    said = process("hide", cwd=tmp_path)
+    assert (said.returncode, said.stdout) == (0, "nothing to hide\n")
+    assert "none of these files exists: u.dat; changed since set 3 (step 3): v.dat: list in" in said.stderr
     (tmp_path / "u.dat").write_text("torn")
     assert cli("restore", tmp_path).exit_code == 0 and (tmp_path / "u.dat").read_text() == "step 3"
     assert cli("finish", tmp_path, "--step", 3).exit_code == 0
     assert answer("status", tmp_path)["finished"]["step"] == 3
+
+
+def test_a_job_script_whose_manifest_lists_another_file_is_told_so_by_its_first_hide(tmp_path: Path) -> None:
+    """Each hide is a process of its own: none could count."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    assert process("restore", cwd=tmp_path).returncode == 20
+    for changed in ("", "; changed since the start: v.dat: list in .safepoint what is to be saved"):
+        (tmp_path / "v.dat").write_text("new")
+        said = process("hide", cwd=tmp_path)
+        assert (said.returncode, said.stdout) == (0, "nothing to hide\n")
+        assert said.stderr == f"safepoint: nothing to hide: none of these files exists: u.dat{changed}\n"
 
 
 def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> None:
@@ -821,7 +854,7 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     (tmp_path / ".hidden").write_text("h")
     (tmp_path / "z.zarr").mkdir()
     (tmp_path / "z.zarr/0").write_text("0")
-    with (tmp_path / "big.bin").open("wb") as file:
+    with (tmp_path / "big,1.bin").open("wb") as file:
         file.truncate(200 << 20)
     (tmp_path / "old.dat").write_text("o")
     os.utime(tmp_path / "old.dat", (1e9, 1e9))
@@ -831,7 +864,7 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     entries = {e.text: (e.kind, e.compress) for e in load(str(tmp_path)).entries}
     assert entries == {
         "*.vtk": ("move", None), "run.log": ("append", None), "odd [[]name] {{1}}.dat": ("move", None),
-        "z.zarr/": ("move", None), "big.bin": ("move", 3),
+        "z.zarr/": ("move", None), "big,1.bin": ("move", 3),
     }  # fmt: skip
     found, missing = load(str(tmp_path)).find(str(tmp_path), os.lstat)
     assert not missing and "odd [name] {1}.dat" in found and "old.dat" not in found

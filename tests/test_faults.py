@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -60,9 +61,9 @@ def after_a_failed_fsync_nothing_was_committed(program: Program, after: Program)
         return
     if not program.errors:
         raise Violation("fsync failed, and nobody was told")
-    step = str(program.errors[0]).partition("(step ")[2].partition(")")[0]
-    if step and after.restored == int(step) and not program.initial:
-        raise Violation(f"the set of step {step}, whose fsync failed, was restored")
+    failed = re.match(r"set \d+ \(step (\d+)\) not ", str(program.errors[0]))
+    if failed and after.restored == int(failed[1]) and not program.initial:
+        raise Violation(f"the set of step {failed[1]}, whose fsync failed, was restored")
 
 
 def previous_set_stays(program: Program, directory: Path) -> Program:

@@ -276,6 +276,13 @@ def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
     assert not found, "\n".join(found)
 
 
+def test_nobody_is_told_to_install_safepoint_by_that_name() -> None:
+    """On PyPI it is somebody else's: what works is `pip install .` in this directory."""
+    named = re.compile(r"pip3? install (-\S+ )*['\"]?safepoint\b")
+    texts = [path for path in repository() if path.suffix in (".py", ".md", ".sh") and path.stem != "CHANGELOG"]
+    assert [path for path in texts if named.search(path.read_text("utf-8"))] == []
+
+
 def test_no_file_is_both_ignored_and_kept() -> None:
     """What a build makes does not belong into the repository."""
     repository()

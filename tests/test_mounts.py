@@ -320,7 +320,10 @@ def test_no_room_for_a_snapshot_is_an_error_that_names_the_file(volume: Volume, 
     with pytest.raises(SaveError) as caught:
         session.hide(1)
     cause = "params.db: No space left on device"
-    assert str(caught.value) == f"set 2 (step 1) not stored: {cause}; the files are where they were"
+    assert (
+        str(caught.value)
+        == f"set 2 (step 1) not stored: {cause}; set 1 (step 0) is intact; the files are where they were"
+    )
     assert listed(volume.work) == before
     ballast.unlink()
     session.restore()

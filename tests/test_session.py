@@ -7,12 +7,15 @@ import errno
 import json
 import logging
 import os
+import pwd
+import re
 import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -119,6 +122,7 @@ def said() -> Iterator[Said]:
 def clean_slate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No default session goes from one test to the next."""
     monkeypatch.setattr(safepoint, "_default", None)
+    monkeypatch.setattr(safepoint, "_refused", "", raising=False)
     yield
     if safepoint._default is not None:
         with suppress(SafepointError):
@@ -217,6 +221,67 @@ def test_the_loop_of_the_documentation_goes_on_where_it_died(work: Path, dies_at
     assert contents(work) == {"u.dat": "4"}
 
 
+def written_loop(page: str) -> str:
+    """The program that README, or the docstring of the package, shows first."""
+    if page == "docstring":
+        text = textwrap.dedent((safepoint.__doc__ or "").partition("\n\n")[2].partition("Kill the program")[0])
+    else:
+        text = (Path(__file__).parents[1] / page).read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+    assert "safepoint.init()" in text and "range(saved.step if saved else 0, n)" in text
+    return text
+
+
+def in_a_block(text: str) -> str:
+    """The same program with a `with` block, which finishes by itself."""
+    lines = text.splitlines()
+    begin = next(number for number, line in enumerate(lines) if line.startswith("safepoint.init()"))
+    rest = [f"    {line}" for line in lines[begin + 1 :] if not line.startswith("safepoint.finish(")]
+    return "\n".join([*lines[:begin], "with safepoint.init():", *rest])
+
+
+@pytest.mark.parametrize("shape", ["plain", "block"])
+@pytest.mark.parametrize("page", ["README.md", "docstring"])
+def test_the_loop_of_the_page_can_be_started_again_whenever_it_ended(work: Path, page: str, shape: str) -> None:
+    """G4: killed in the middle, started again, finished, and started twice more: it is right, and has no error."""
+    (work / ".safepoint").write_text("u.dat\n")
+    text = written_loop(page) if shape == "plain" else in_a_block(written_loop(page))
+    prelude = """
+import os, signal, sys
+n, dies_at = 5, int(sys.argv[1])
+def initial(): return 0
+def read_files(): return int(open("u.dat").read())
+def advance(u):
+    if u == dies_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return u + 1
+def write_files(u):
+    with open("u.dat", "w") as file:
+        file.write(str(u))
+"""
+    statuses, results = [], []
+    for dies_at in (2, 4, -1, -1, -1):
+        command = [sys.executable, "-c", prelude + text, str(dies_at)]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=60)
+        statuses.append((done.returncode, done.stderr))
+        results.append(contents(work))
+    assert statuses == [(-signal.SIGKILL, ""), (-signal.SIGKILL, ""), (0, ""), (0, ""), (0, "")]
+    assert results[2:] == [{"u.dat": "5"}] * 3
+
+
+def test_files_written_after_the_last_set_are_no_result_of_its_step(start: Start, work: Path, said: Said) -> None:
+    """G4: a result that nobody gave a step has none; the files of the last set, put back, have its step."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(7)
+    write(work, u_dat="later")
+    session.finish()
+    assert said[-1] == ("INFO", "finished: 1 files in place, newer than set 1 (step 7), so the result has no step")
+    said.clear()
+    point = start(restore=False).restore()
+    assert point and (point.step, point.finished) == (None, True)
+    assert said == [("INFO", "the run was finished; its files are left alone")]
+
+
 @pytest.mark.parametrize("verb", [safepoint.restore, safepoint.hide, safepoint.wait, safepoint.finish])
 def test_a_verb_before_init_says_what_to_call(verb: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match=rf"{verb.__name__} before init: call safepoint.init\(\) first"):
@@ -240,6 +305,63 @@ def test_nothing_to_hide_is_suspicious_at_once_when_a_set_was_saved(start: Start
     said.clear()
     assert session.hide(1) is None
     assert said == [("WARNING", "nothing to hide: none of these files exists: u.dat")]
+
+
+def test_nothing_to_hide_again_and_again_grows_loud_in_few_lines(start: Start, work: Path, said: Said) -> None:
+    """What is wrong is the manifest, most often: the files that did change are named."""
+    write(work, old_dat="before the start")
+    os.utime(work / "old.dat", ns=(0, 0))
+    time.sleep(0.02)  # a file system counts time in ticks
+    session = start("u.dat\nnotes.txt append\n")
+    said.clear()
+    for step in range(1000):
+        assert session.hide(step) is None
+        if step == 0:
+            write(
+                work, v_dat="0", notes_txt="n", out__w_h5="0", out__x_h5="0", **{f"field{k}_vtk": "0" for k in range(5)}
+            )
+            (work / ".hidden").write_text("h")
+    text = "nothing to hide: none of these files exists: u.dat, notes.txt"
+    changed = "changed since the start: field0.vtk, field1.vtk, field2.vtk, field3.vtk, field4.vtk and more"
+    remedy = "list in .safepoint what is to be saved"
+    row = [
+        ("ERROR", text.replace(":", f", {n} times in a row:", 1) + f"; {changed}: {remedy}") for n in (10, 100, 1000)
+    ]
+    assert said == [("INFO", text), ("WARNING", f"{text}; {changed}: {remedy}"), *row]
+
+
+def test_a_program_that_hides_more_often_than_it_writes_is_told_so_once(start: Start, work: Path, said: Said) -> None:
+    session = start("u.dat\n")
+    for step in range(60):
+        if step % 3 == 0:
+            write(work, u_dat=str(step))
+        session.hide(step)
+    told = [level for level, text in said if text.startswith("nothing to hide")]
+    assert told == ["WARNING", "ERROR"]
+    said.clear()
+    for step in range(60, 75):
+        write(work, v_dat=str(step))
+        session.hide(step)
+    (text,) = [text for level, text in said if level == "ERROR"]
+    assert "10 times in a row" in text and "changed since set 20 (step 57): v.dat: list in" in text
+
+
+def test_the_look_for_what_did_change_is_bounded(start: Start, work: Path, said: Said) -> None:
+    class Counting(Disk):
+        looks = 0
+
+        def stat(self, path: str) -> os.stat_result:
+            self.looks += 1
+            return super().stat(path)
+
+    disk = Counting()
+    session = start("u.dat\n", disk=disk)
+    for name in range(5000):
+        (work / f"{name}.vtk").touch()
+    session.hide(0)
+    disk.looks = 0
+    session.hide(1)
+    assert disk.looks <= 2100 and "changed since the start: " in said[-1][1]
 
 
 def test_all_missing_files_are_named_and_nothing_is_moved(start: Start, work: Path) -> None:
@@ -788,7 +910,7 @@ def test_keeping_no_set_is_an_error(start: Start, work: Path) -> None:
     for keep in (0, -1):
         with pytest.raises(UsageError, match=f"^keep must be at least 1, not {keep}"):
             start(keep=keep)
-    with pytest.raises(TypeError):
+    with pytest.raises(UsageError, match="keep must be an integer"):
         start(keep=1.5)
     with pytest.raises(ManifestError, match="keep takes a whole number from 1, or all, not 0"):
         start("u.dat\nkeep = 0\n")
@@ -824,15 +946,35 @@ def test_a_step_is_any_integer_or_none(start: Start, work: Path, given: Any, ste
     assert finished and finished.finished and finished.step == step
 
 
-@pytest.mark.parametrize("step", [1.0, "1", b"1"])
-def test_a_step_that_is_no_integer_is_a_type_error_and_nothing_is_moved(start: Start, work: Path, step: Any) -> None:
-    session = start("u.dat\n")
+@pytest.mark.parametrize(
+    ("step", "shown"),
+    [(2.0, "2.0"), (float("nan"), "nan"), ("3", "'3'"), (b"1", "b'1'"), ([1], "[1]"), (10**5000, "a number")],
+    ids=["float", "nan", "text", "bytes", "list", "endless"],
+)
+def test_a_step_that_is_no_integer_is_named_and_nothing_is_changed(
+    start: Start, work: Path, step: Any, shown: str
+) -> None:
+    session = start("u.dat\nledger = modify\n")
     write(work, u_dat="u")
-    for verb in (session.hide, session.finish):
-        with pytest.raises(TypeError):
+    for verb in (session.hide, session.finish, lambda given: session.watch(given, u=1)):
+        with pytest.raises(UsageError, match=rf"^(hide|finish|watch): step must be an integer.*{re.escape(shown)}"):
             verb(step)
-    assert contents(work) == {"u.dat": "u"}
+    assert contents(work) == {"u.dat": "u"} and sets(work) == []
     assert session.hide(1) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"keep": 2.0}, "keep"), ({"keep": "3"}, "keep"), ({"saver": 0.0}, "saver"), ({"signals": 10}, "signals"),
+     ({"signals": [1.5]}, "signals"), ({"directory": 7}, "directory"), ({"directory": "a\0b"}, "directory")],
+    ids=repr,
+)  # fmt: skip
+def test_an_option_of_init_that_is_of_the_wrong_kind_is_named(work: Path, options: dict[str, Any], name: str) -> None:
+    """README: every error is one of safepoint, with a code."""
+    (work / ".safepoint").write_text("u.dat\n")
+    with pytest.raises(UsageError, match=name):
+        safepoint.init(**{"directory": work, **options})
+    assert [path.name for path in work.iterdir()] == [".safepoint"]
 
 
 def test_a_save_point_says_number_step_time_and_files(start: Start, work: Path) -> None:
@@ -1002,13 +1144,197 @@ def test_a_second_session_in_the_same_process_is_told_that_it_is_this_process(st
     start()
 
 
-def test_an_init_that_was_refused_leaves_the_default_session_in_charge(work: Path) -> None:
+def test_an_init_refused_in_its_own_directory_leaves_the_default_session_in_charge(work: Path) -> None:
+    """As when a notebook cell is run twice: the next `hide` goes where both wanted it."""
     (work / ".safepoint").write_text("u.dat\n")
     safepoint.init(work)
     with pytest.raises(LockedError):
         safepoint.init(work)
     write(work, u_dat="0")
     assert safepoint.hide(0) is not None
+    with pytest.raises(ManifestError):
+        safepoint.init(work.parent)
+    with pytest.raises(LockedError, match="by an earlier init: use that session"):
+        safepoint.init(os.path.relpath(work))  # the same one: as good as going back to it
+    write(work, u_dat="1")
+    assert safepoint.hide(1) is not None
+    safepoint.finish()
+    (work / ".safepoint").unlink()
+    with pytest.raises(ManifestError):
+        safepoint.init(work)
+    with pytest.raises(UsageError, match="hide after an init that failed"):
+        safepoint.hide(2)
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to another user")
+
+
+def start_as_nobody(work: Path) -> str:
+    with ordinary_user(work), pytest.raises(SaveError) as caught:
+        Session(work)
+    assert caught.value.errno == errno.EACCES
+    return str(caught.value)
+
+
+@needs_root
+def test_what_another_user_has_made_is_named_with_its_owner_and_a_remedy(start: Start, work: Path) -> None:
+    """As after a start by `sudo`, or in a container: the lock is that user's, and so is all beside it."""
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    session.hide(7)
+    session.close()
+    side = os.path.realpath(work / ".safepoint.d")
+    told = start_as_nobody(work)
+    me = pwd.getpwuid(NOBODY).pw_name
+    assert told == (
+        f"cannot set up .safepoint.d: .safepoint.d/rank-00000/lock: Permission denied ({side} belongs to root, with "
+        f"mode 0755, and this process to {me}: start it as root, or as root give it over by chown -R {me} {side}); "
+        f"set 1 (step 7) is intact; the listed files are untouched"
+    )
+    for path in [work, *work.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    (work / ROOT / "lock").chmod(0)
+    told = start_as_nobody(work)
+    lock = f"{side}/rank-00000/lock"
+    assert f"({lock} belongs to {me}, as this process does, with mode 0000: chmod u+rw {lock})" in told
+    (work / ROOT).chmod(0o600)
+    told = start_as_nobody(work)
+    assert f"({side}/rank-00000 belongs to {me}, as this process does, with mode 0600: chmod u+rwx " in told
+    (work / ROOT).chmod(0o755)
+    (work / ROOT / "lock").chmod(0o644)
+
+
+@needs_root
+@pytest.mark.parametrize("when", ["init", "hide"])
+def test_a_working_directory_of_another_user_is_named_with_its_owner(start: Start, work: Path, when: str) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    with ordinary_user(work):
+        if when == "hide":
+            session = start()
+            write(work, u_dat="0")
+            session.hide(0)
+            write(work, u_dat="1")
+        os.seteuid(0)
+        os.chown(work, 0, 0)
+        os.seteuid(NOBODY)
+        with pytest.raises(SaveError) as caught:
+            session.hide(1) if when == "hide" else Session(work)
+    me = pwd.getpwuid(NOBODY).pw_name
+    belongs = f"({os.path.realpath(work)} belongs to root, with mode 0755, and this process to {me}: "
+    assert f"Permission denied {belongs}start it as root, or where {me} may write)" in str(caught.value)
+    assert when == "init" or "set 1 (step 0) is intact; " in str(caught.value)
+    os.chown(work, NOBODY, NOBODY)
+
+
+class NoRoom(Disk):
+    """A disk that is full, once, for what is written or made under a name that ends so."""
+
+    full = ""
+
+    def _check(self, path: str) -> None:
+        if self.full and path.endswith(self.full):
+            self.full = ""
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def append(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().append(path, data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().write(path, data)
+
+    def mkdir(self, path: str) -> None:
+        self._check(path)
+        super().mkdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._check(source)
+        super().rename(source, target)
+
+    def duplicate(self, source: Any, target: Any) -> None:
+        self._check(source.name)
+        super().duplicate(source, target)
+
+    def sync_files(self, paths: Any, opened: Any = ()) -> None:
+        for path in paths:
+            self._check(path)
+        super().sync_files(paths, opened)
+
+
+NO_ROOM = {
+    "taken.json": ("hide", "set 2 (step 1) not taken: ", "set 1 (step 0) is intact; the files are where they were"),
+    "files/sub": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "params.db": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "u.dat": ("hide", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; the files are where they were"),
+    "record.json.new": ("wait", "set 2 (step 1) not stored: ", "set 1 (step 0) is intact; its files are back in place"),
+    "finished.json.new": ("finish", "not finished: ", "set 1 (step 0) is intact; files and sets are as they were"),
+    "/sub/v.dat": ("finish", "not finished: ", "set 1 (step 0) is intact; files and sets are as they were"),
+    "owner.json": ("init", "cannot set up .safepoint.d: ", "set 1 (step 0) is intact; the listed files are untouched"),
+    "baseline.json.new": (
+        "first",
+        "cannot set up .safepoint.d: ",
+        "the listed files are untouched",
+    ),
+    ".safepoint.d": ("first", "cannot set up .safepoint.d: ", "the listed files are untouched"),
+}
+
+
+@pytest.mark.parametrize("full", NO_ROOM)
+def test_a_full_disk_says_which_set_is_intact(start: Start, work: Path, full: str) -> None:
+    """G7: whatever was being done, and the next try goes through."""
+    verb, begins, ends = NO_ROOM[full]
+    disk = NoRoom()
+    (work / ".safepoint").write_text("u.dat\nsub/v.dat\nparams.db copy\n")
+    do: dict[str, Callable[[], object]] = {"first": lambda: start(disk=disk), "init": lambda: start(disk=disk)}
+    if verb != "first":
+        session = start(disk=disk)
+        for step in (0, 1):
+            write(work, u_dat=str(step), sub__v_dat=str(step), params_db=str(step))
+            if step == 0:
+                session.hide(0)
+        if verb == "init":
+            session.close()
+        do |= {"hide": lambda: session.hide(1), "wait": lambda: session.hide(1, wait=True), "finish": session.finish}
+    before = contents(work)
+    disk.full = full
+    with pytest.raises(SaveError) as caught:
+        do[verb]()
+    text = str(caught.value)
+    assert text.startswith(begins) and text.endswith(f": No space left on device; {ends}"), text
+    assert contents(work) == before and sets(work) == [1] * (verb != "first")
+    do[verb]()
+
+
+@pytest.mark.parametrize("verb", ["restore", "hide", "wait", "finish", "due", "should_stop", "stop", "watch"])
+def test_after_an_init_that_failed_no_verb_acts_in_another_directory(work: Path, tmp_path: Path, verb: str) -> None:
+    """Until an init succeeds; who holds the earlier session may go on with it."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (work / ".safepoint").write_text("u.dat\nledger = modify\n")
+    session = safepoint.init(work)
+    with pytest.raises(ManifestError):
+        safepoint.init(other)
+    write(work, u_dat="0")
+    before = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
+    call = getattr(safepoint, verb)
+    with pytest.raises(UsageError) as caught:
+        call(1, u=1) if verb == "watch" else call()
+    assert str(caught.value).startswith(f"{verb} after an init that failed, in {other} (no manifest {other}/.safepoint")
+    assert {path: path.read_bytes() for path in work.rglob("*") if path.is_file()} == before
+    assert session.hide(0, wait=True) is not None and sets(work) == [1]
+    (other / ".safepoint").write_text("v.dat\n")
+    write(other, v_dat="0")
+    assert safepoint.init(other) is safepoint._default
+    assert safepoint.hide(0) is not None and sets(other) == [1]
+    session.close()
+
+
+def test_after_a_first_init_that_failed_that_init_is_named(work: Path) -> None:
+    with pytest.raises(UsageError):
+        safepoint.init(work, inflight="loud")
+    with pytest.raises(UsageError, match=rf"^hide after an init that failed, in {work} \(inflight must be"):
+        safepoint.hide(0)
 
 
 def test_two_sessions_in_different_directories_work_at_once(start: Start, work: Path, tmp_path: Path) -> None:

@@ -216,6 +216,13 @@ def test_the_log_tells_failures_time_at_work_and_costs() -> None:
     assert past(b"", present=False) == past(b"torn\n{", present=True) == Past()
 
 
+def test_a_start_that_was_refused_is_no_failure() -> None:
+    """Else a job that meets a mistake of its script ten times would save ten times as often."""
+    log = line(10.0, "start", began=9.0) + line(20.0, "saved", set=1) + line(24.0, "ended")
+    log += line(30.0, "ended", began=29.0, error="UsageError: hide before restore")
+    assert past(log, present=False).failures == 0
+
+
 def test_a_roll_back_is_a_failure_of_the_life_at_work() -> None:
     log = line(10.0, "start", began=9.0) + line(20.0, "saved", set=1) + line(30.0, "restored", set=1)
     assert past(log, present=True).failures == 1

@@ -21,4 +21,5 @@ def main() -> None:
 
 def missing() -> str:
     """What to say where the packages of the command line are not installed."""
-    return "the command line needs more packages: pip install 'safepoint[cli]'"
+    needed = "the command line needs click and rich, on Linux inotify_simple too"
+    return f"{needed}: pip install '.[cli]' in the directory of safepoint's source"

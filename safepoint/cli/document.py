@@ -34,9 +34,10 @@ INTRO = """\
 
 This page is made by `python -m safepoint.cli.document`; a test checks that it is up to date.
 
-`pip install 'safepoint[cli]'` brings the command `safepoint`; `python -m safepoint` is the same. It looks at what a
-directory keeps, and acts on it by hand. What only looks takes no lock: it may be used while a run is at work, and on a
-copy that was brought elsewhere. What changes something takes the locks of all ranks, and refuses if a run has one.
+`pip install '.[cli]'`, in the directory of safepoint's source, brings the command `safepoint`; `python -m safepoint` is
+the same. It looks at what a directory keeps, and acts on it by hand. What only looks takes no lock: it may be used
+while a run is at work, and on a copy that was brought elsewhere. What changes something takes the locks of all ranks,
+and refuses if a run has one.
 
 With several ranks a set counts as a restart would count it, one that coordinates and has as many ranks as the newest
 set. (Of a run with `coordinate=False` each rank restores its own newest set: the table shows which ranks have it.)
@@ -44,6 +45,11 @@ set. (Of a run with `coordinate=False` each rank restores its own newest set: th
 In a pipe lines are not cut to the width of a terminal; `COLUMNS` sets a width. `--json` prints one JSON object, and
 nothing else, on stdout; the exit code is the same as without. Where a command fails, stdout is empty, and the reason on
 stderr.
+
+`status` and `why` foretell how a restart would fail: that error is on stderr, and its code is the exit code. They
+show on stdout what is here all the same, if a set is, the mark of a finished run, or a run at work; else stdout is
+empty. With `--json` the object always comes, and its `error` has code and text. The answer of `verify`, `diff` and
+`compare` is on stdout too when the exit code says that something is damaged, or differs.
 """
 
 ABSOLUTE = "absolute path"
@@ -140,13 +146,13 @@ def make(work: str, ranks: int, sets: int, *, size: int = 1000) -> None:
         with open(os.path.join(work, "history.csv"), "a", encoding="utf-8") as file:
             file.write(f"{number * 100}, {1 / number:.6f}\n")
         for rank in range(ranks):
-            taken = take(work, rank, ranks, number, size)
-            root, first = Root(work, rank, ranks), previous.get(rank)
-            previous[rank] = save.secure(DISK, root, taken, first, How("1"))
+            root, last = Root(work, rank, ranks), previous.get(rank)
+            taken = take(work, rank, ranks, number, last, size)
+            previous[rank] = save.secure(DISK, root, taken, last, How("1"))
             save.prune(DISK, root, previous[rank], sets, 0)
 
 
-def take(work: str, rank: int, ranks: int, number: int, size: int = 1000) -> Taken:
+def take(work: str, rank: int, ranks: int, number: int, previous: Record | None, size: int = 1000) -> Taken:
     """What one rank does of a save point before it is stored."""
     Path(work, f"u-{rank}.npy").write_bytes(bytes((rank + number + k) % 256 for k in range(256)) * (size // 256 + 1))
     Path(work, f"fields/v-{rank}.vtk").write_text(f"field {number}\n" * size, "utf-8")
@@ -154,15 +160,15 @@ def take(work: str, rank: int, ranks: int, number: int, size: int = 1000) -> Tak
     mine = load(work).owned_by(rank, ranks, 0)
     items = save.find(DISK, root, mine).items
     where = DISK.place(root.path), Life(1, "2f6a91c04d8e37b5")
-    return save.take(DISK, root, mine, items, number, number * 100, *where, first=number == 1)
+    return save.take(DISK, root, mine, items, number, number * 100, *where, previous)
 
 
 def example(work: str) -> None:
     """Four ranks: three sets; the newest is lacking on the rank whose node went down, and there is a torn new file."""
     make(work, 4, 2)
     for rank in range(4):
-        taken = take(work, rank, 4, 3)
         root = Root(work, rank, 4)
+        taken = take(work, rank, 4, 3, parse_record(DISK.read(root.record(2))))
         if rank != 2:
             save.secure(DISK, root, taken, None, How("1"))
         else:
@@ -225,7 +231,7 @@ def codes() -> dict[int, tuple[str, str]]:
     found = {
         REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
         HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
-        0: ("", "done; of `status`: a restart would find what it needs; of `diff`: all is equal"),
+        0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
         1: ("", "`diff`: something differs; a question was not answered; packages of the command line are missing"),
         2: ("", "the command was called wrongly: click's usage error"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),

@@ -228,8 +228,8 @@ def _row(life: Life, after: Life | None, axis: TimeAxis, y: float, near: float, 
     left, right, bar = axis(life.begin), axis(life.end), 20
     words = (
         f"start {number}: {duration(life.alive)} at work, {duration(life.computing)} computing, "
-        f"{duration(life.blocked)} blocked in hide, {duration(life.restoring)} restoring, "
-        f"{duration(life.lost)} lost"
+        f"{duration(life.blocked)} blocked in hide, {duration(life.restoring)} restoring"
+        + (f", {duration(life.lost)} lost" if life.lost else "")
     )
     marks = [
         tag("rect", title(words), x=left, y=y, width=max(1.5, right - left), height=bar, class_="compute"),

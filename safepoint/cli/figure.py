@@ -1,4 +1,4 @@
-"""The time line and the sets of a report as a picture, drawn by matplotlib. `pip install 'safepoint[report]'`."""
+"""The time line and the sets of a report as a picture, drawn by matplotlib."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def draw(run: Run, path: str) -> None:
     try:
         figures = importlib.import_module("matplotlib.figure")
     except ImportError as error:
-        raise UsageError(f"a picture needs matplotlib ({error}): pip install 'safepoint[report]'") from error
+        raise UsageError(f"a picture needs matplotlib ({error}): pip install matplotlib") from error
     lives = shown(run)
     high = 0.42 * len(lives) + 1.3
     figure = figures.Figure(figsize=(11, high + 3.4), layout="constrained")

@@ -13,7 +13,9 @@ from safepoint.session import Session
 
 @click.command()
 @terminal.directory
-@click.option("--step", type=int, metavar="N", help="The last step; by default that of the last set.")
+@click.option(
+    "--step", type=int, metavar="N", help="The last step; by default that of the last set, if its files are the result."
+)
 @terminal.as_json
 def finish(directory: str, step: int | None, as_json: bool) -> None:
     """Declare the files in place the result, from a job script.

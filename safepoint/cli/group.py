@@ -15,6 +15,7 @@ import click
 
 from safepoint import SafepointError, __version__
 from safepoint.cli import NEEDED, missing
+from safepoint.disk import cause
 
 COMMANDS = {  # the first sentence of each command's help, so that the list of them needs none of the modules
     "status": "What is kept here, and what a restart would take.",
@@ -78,7 +79,7 @@ class Group(click.Group):
             if error.errno == errno.EPIPE:  # whoever reads our output has seen enough; click ends quietly
                 raise
             file = "" if error.filename is None else f"{error.filename}: "
-            _end(ctx, f"{file}{error.strerror or error}", SYSTEM)
+            _end(ctx, f"{file}{cause(error)}", SYSTEM)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
 

@@ -23,8 +23,10 @@ from safepoint.restore import Damaged, read_record, refuse_links
 ENDINGS = {
     "finished": "finished", "running": "still running", "killed": "killed", "error": "ended by an error",
     "rolled back": "rolled back", "ended": "ended before the result", "stopped": "stopped in order",
+    "not begun": "ended before it had begun",
 }  # fmt: skip
 FAILURES = ("killed", "error", "rolled back")
+AT_ONCE = 0.5  # seconds: a program that ends so soon after its last set was durable has computed nothing more
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Life:
     marked: bool = False  # its beginning is in the log
     many: bool = False  # of many processes, as a job script makes them
     taken: float | None = None  # when the set that it began from was taken
+    asked: float = -1.0  # when it was asked to stop; before all if it was not
     waits: list[tuple[int, float]] = field(default_factory=list)
 
     @property
@@ -135,6 +138,11 @@ class Run:
         return [save for life in self.lives for save in life.saves]
 
     @property
+    def last(self) -> Life:
+        """The last life that had begun; if none had, the last."""
+        return next((life for life in reversed(self.lives) if life.ending != "not begun"), self.lives[-1])
+
+    @property
     def wall(self) -> float:
         return max(life.end for life in self.lives)
 
@@ -148,7 +156,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        return self.lives[-1].ending
+        return self.last.ending
 
     @property
     def interval(self) -> float | None:
@@ -186,9 +194,11 @@ def read(disk: Disk, work: str) -> Run:
             life.ending = "finished"  # it found the run finished, and had nothing to do
     run = Run(work, rank, len(logs), lives, events, sum(log[1] for log in logs.values()), jumped)
     _attribute_losses(run)
+    first = logs[rank][0][0]
+    begin = min(first["time"], first.get("began", math.inf))
     for other in sorted(set(logs) - {rank}):
-        _add(run, *_lives(logs[other][0], other)[:2])
-    run.events.sort(key=lambda event: event.at)
+        _add(run, *_lives(logs[other][0], other, begin)[:2])
+    run.events.sort(key=lambda event: (event.at, event.life))
     return run
 
 
@@ -233,9 +243,11 @@ class _Clock:
         return self.last
 
 
-def _lives(lines: list[dict[str, Any]], rank: int) -> tuple[list[Life], list[Happening], float]:
+def _lives(
+    lines: list[dict[str, Any]], rank: int, begin_of_run: float = math.inf
+) -> tuple[list[Life], list[Happening], float]:
     """The lives in the log of one rank, the events in words, and how far its clock went back."""
-    clock = _Clock(min(lines[0]["time"], lines[0].get("began", math.inf)))
+    clock = _Clock(min(begin_of_run, lines[0]["time"], lines[0].get("began", math.inf)))
     lives: list[Life] = []
     events = []
     for line in lines:
@@ -291,6 +303,8 @@ def _ended(life: Life, ending: str, rank: int) -> None:
     if life.many and life.ending == "ended" and ending == "killed":
         life.ending = ""  # each of its processes ended in order; the job did not
     life.ending = life.ending or ending
+    if life.ready < 0 and not life.many and life.ending in ("error", "ended", "stopped"):
+        life.ending, life.ready = "not begun", life.end  # as when `restore` refused; it took nothing up
     if life.ready < 0:
         life.ready = life.begin
     by_number = {save.number: save for save in life.saves}
@@ -326,6 +340,10 @@ def _take_up(life: Life, line: dict[str, Any], now: float) -> None:
         life.passed_over = [str(reason) for reason in line.get("passed_over", ())]
     elif event == "start":
         life.ready = now
+    elif event == "watch":
+        life.ready = life.ready if life.ready >= 0 else life.begin
+    elif event == "stopping":
+        life.asked = now
     elif event == "adopted":
         life.many, life.pid, life.ending = True, line["pid"], ""
     elif event == "finished":
@@ -362,11 +380,13 @@ def _words(line: dict[str, Any], subject: str) -> str:
 
 def _attribute_losses(run: Run) -> None:
     """What each restart gave up: the time since the set that it began from, and the steps."""
-    lives, interval = run.lives, run.interval or 0.0
+    lives, interval = [life for life in run.lives if life.ending != "not begun"], run.interval or 0.0
     for position, (life, after) in enumerate(pairwise(lives)):
         if life.ending == "finished" or after.again or (life.again and not life.saves):
             continue
         since = _taken(lives[: position + 1], after)
+        if _all_saved(life, since):
+            continue
         if since > life.end:  # completed by the restore: a sign of life after the last line
             life.end = min(since, after.begin)
         for earlier in reversed(lives[: position + 1]):
@@ -374,9 +394,20 @@ def _attribute_losses(run: Run) -> None:
                 break
             earlier.kept = min(earlier.kept, max(since, earlier.ready))
         if life.ending == "killed":
-            life.unseen = min(after.begin - life.end, interval / 2)
+            following = run.lives[run.lives.index(life) + 1]
+            life.unseen = min(following.begin - life.end, interval / 2)
         if life.reached is not None and after.step is not None:
             life.repeated = max(0, life.reached - after.step)
+
+
+def _all_saved(life: Life, since: float) -> bool:
+    """Whether a life that ended in order had put all that it computed into the set that was taken at `since`."""
+    newest = next((save for save in reversed(life.saves) if not save.error), None)
+    if newest is None or since < newest.hide[1]:
+        return False
+    return (
+        since >= life.asked if life.ending == "stopped" else life.ending == "ended" and life.end - newest.at < AT_ONCE
+    )
 
 
 def _taken(lives: list[Life], after: Life) -> float:
@@ -396,6 +427,8 @@ def _add(run: Run, lives: list[Life], events: list[Happening]) -> None:
     for save in run.saves:
         by_number.setdefault(save.number, []).append(save)
     own_rank = events[0].rank
+    for event in events:  # its lives may be fewer than those of the time line
+        event.life = max(1, sum(life.begin <= event.at for life in run.lives))
     for life in lives:
         for part in life.saves:
             whole = min(by_number.get(part.number, ()), key=lambda save: abs(save.wall - part.wall), default=None)

@@ -131,7 +131,7 @@ def _escaped(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    if not any(c in name for c in " \t\n\"'#\\") and name[:1] != "=":
+    if not any(c in name for c in " \t\n\"'#\\,;") and name[:1] != "=":
         return name
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
     return '"' + "".join(escapes.get(c, c) for c in name) + '"'

@@ -155,6 +155,11 @@ class Overview:
         return next((s for s in self.sets if s.usable), None)
 
     @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show: then a command that finds an error has no answer beside it."""
+        return not (self.sets or self.mark or self.mark_error or self.running)
+
+    @property
     def newer(self) -> list[Set]:
         """The sets that a restart would pass over."""
         takes = self.takes

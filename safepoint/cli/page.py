@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from safepoint import pace
 from safepoint.cli import interval
 from safepoint.cli.drawing import bars, binned, duration, percent, plural, shown, tag, text, time_line
@@ -73,15 +71,19 @@ def page(run: Run, advice: Advice | None, version: str) -> str:
 
 def headline(run: Run) -> list[str]:
     """What matters most, in sentences."""
-    last = run.lives[-1]
+    last = run.last
     reached = [life.reached for life in run.lives if life.reached is not None]
-    at = f"step {last.reached}" if last.reached is not None else plural(len(run.saves), "set")
+    count = sum(not save.error for save in run.saves)
+    at, done = f"at step {last.reached}", f"step {last.reached} was reached"
+    if last.reached is None:  # the program gives its sets no steps
+        at, done = f"after {plural(count, 'set')}", plural(count, "set was saved", "sets were saved")
     first = {
-        "finished": f"Finished, at {at}.",
-        "running": f"Still running: {at} was reached.",
-        "killed": f"Not finished: {at} was reached, then the program was killed.",
-        "error": f"Not finished: {at} was reached, then the program ended by an error.",
-    }.get(run.state, f"Not finished: {at} was reached, then the program ended.")
+        "finished": f"Finished, {at}.",
+        "running": f"Still running: {done}.",
+        "killed": f"Not finished: {done}, then the program was killed.",
+        "error": f"Not finished: {done}, then the program ended by an error.",
+        "stopped": f"Not finished: {done}, then the program was stopped in order.",
+    }.get(run.state, f"Not finished: {done}, then the program ended.")
     if last.reached is not None and reached and max(reached) > last.reached:
         first += f" Step {max(reached)} had been reached before."
     starts = [life for life in run.lives if life.how != "roll-back"]
@@ -127,7 +129,7 @@ def _headline(run: Run, name: str) -> list[str]:
 def _time_line(run: Run) -> list[str]:
     names = (
         ("compute", "computing"), ("blocked", "blocked in hide"), ("store", "storing in the background"),
-        ("restore", "restoring"), ("lost", "lost, computed again"),
+        ("restore", "restoring"), *[("lost", "lost, computed again")] * any(life.kept < life.end for life in run.lives),
     )  # fmt: skip
     legend = [tag("li", tag("i", class_=kind), words) for kind, words in names]
     signs = [("good", "M2,6 l4,5 l7,-10", "finished"), ("bad", "M2,1 l10,10 m0,-10 l-10,10", "killed or failed")]
@@ -287,10 +289,9 @@ def _events(run: Run) -> list[str]:
         pending.clear()
 
     life = 1
-    for event in run.events:
-        if event.life != life and event.rank == run.rank:
+    for event in sorted([*run.events, *_kills(run)], key=lambda event: (event.at, event.life)):
+        if event.life != life:
             flush()
-            rows.extend(_dead(run, life))
             life = event.life
         if event.event == "saved" and event.rank == run.rank:
             pending.append(event)
@@ -301,7 +302,6 @@ def _events(run: Run) -> list[str]:
         flush()
         rows.append(_row(run, event))
     flush()
-    rows.extend(_dead(run, len(run.lives)))
     if len(rows) > TABLE:
         left_out = len(rows) - TABLE
         words = tag("td", f"… {left_out} rows left out; log.jsonl has them all", colspan=4, class_="soft")
@@ -315,23 +315,22 @@ def _row(run: Run, event: Happening, last: Happening | None = None, count: int =
     words = f"{count} sets saved, {event.subject} to {last.subject}" if last else event.text
     if event.rank != run.rank:
         words = f"rank {event.rank}: {words}"
-    when = moment(event.wall)
+    when = moment(event.wall) if event.event != "killed" else ""
     return tag(
         "tr", tag("td", when, class_="when"), tag("td", duration(event.at), class_="when"), tag("td", str(event.life)),
         tag("td", text(words), class_="say bad-text" if event.bad else "say"),
     )  # fmt: skip
 
 
-def _dead(run: Run, number: int) -> Sequence[str]:
-    """A row for what a killed life could not write."""
-    life = run.lives[number - 1]
-    if life.ending != "killed":
-        return []
-    what = "no further line: killed" + (f"; {plural(life.repeated, 'step')} computed again" if life.repeated else "")
-    return [
-        tag("tr", tag("td"), tag("td", duration(life.end), class_="when"), tag("td", str(number)),
-            tag("td", what, class_="bad-text"))
-    ]  # fmt: skip
+def _kills(run: Run) -> list[Happening]:
+    """What the killed lives could not write, each at its last sign of life."""
+    found = []
+    for number, life in enumerate(run.lives, 1):
+        if life.ending == "killed":
+            again = f"; {plural(life.repeated, 'step')} computed again" if life.repeated else ""
+            what = f"no further line: killed{again}"
+            found.append(Happening(life.end, 0.0, number, run.rank, "killed", what, "", bad=True))
+    return found
 
 
 def _small_print(run: Run, version: str) -> str:

@@ -73,7 +73,7 @@ def numbers(run: Run, advice: Advice | None) -> dict[str, Any]:
     return {
         "directory": run.work,
         "state": run.state,
-        "reached_step": run.lives[-1].reached,
+        "reached_step": run.last.reached,
         "starts": sum(life.how != "roll-back" for life in run.lives),
         "roll_backs": sum(life.how == "roll-back" for life in run.lives),
         "ends": {kind: sum(life.ending == kind for life in run.lives) for kind in ENDINGS},

@@ -40,7 +40,7 @@ def status(directory: str, as_json: bool) -> None:
     verdict = judge(seen)
     if as_json:
         terminal.put(content(seen, verdict))
-    else:
+    elif not (verdict and seen.empty):
         for name, text in _head(seen):
             terminal.prose(f"{name + ':' * bool(name):<11}{text}", " " * 11)
         if seen.sets:

@@ -53,9 +53,10 @@ def why(directory: str, quick: bool, every: bool, as_json: bool) -> None:
     """
     seen = look(terminal.DISK, directory, read=not quick)
     forecast = foresee(seen, quick=quick)
+    forecast.error = forecast.error or seen.manifest_error
     if as_json:
         terminal.put(_content(seen, forecast))
-    else:
+    elif not (forecast.error and seen.empty):
         for sentence in _sentences(seen, forecast, quick):
             terminal.prose(sentence)
         shown = forecast.fates if every else forecast.fates[:MANY]
@@ -233,7 +234,6 @@ def _beside_it(root: Root, what: Record | Taken, mine: Manifest, there: dict[str
 def _sentences(seen: Overview, forecast: Forecast, quick: bool) -> list[str]:
     found = []
     if seen.manifest_error:
-        forecast.error = forecast.error or seen.manifest_error
         found.append("A program cannot start here, as there is no good manifest. With one:")
     if seen.running:
         found.append(f"A run is at work here, so no other can start ({seen.who}). If it were killed now:")
@@ -249,13 +249,12 @@ def _sentences(seen: Overview, forecast: Forecast, quick: bool) -> list[str]:
             found.append(f"Restore then removes {'set' if len(newer) == 1 else 'sets'} {', '.join(reversed(newer))}.")
         if older:
             found.append(f"Behind it {'is' if len(older) == 1 else 'are'} {', '.join(label(n, None) for n in older)}.")
-    elif not forecast.error:
+    elif forecast.outcome != "error":
         found += [f"Not {each.label}: {reason}." for each, reason in forecast.passed]
     return found
 
 
 def _content(seen: Overview, forecast: Forecast) -> dict[str, Any]:
-    forecast.error = forecast.error or seen.manifest_error
     chosen = forecast.chosen
     return {
         "directory": seen.work,

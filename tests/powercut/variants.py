@@ -194,8 +194,9 @@ def first_directories_not_flushed(put: Set) -> None:
     """Before the files of a first set move into them: those exist nowhere else."""
     take = save.take
 
-    def hasty(*arguments: Any, first: bool, **options: Any) -> Any:
-        return take(*arguments, first=False, **options)
+    def hasty(*arguments: Any) -> Any:
+        *others, previous = arguments
+        return take(*others, previous or record.Record(0, None, 0.0, 0.0, "", "", 0, 1, 0, (), ()))
 
     put(save, "take", hasty)
 
