@@ -21,7 +21,7 @@ from typing import Any
 from safepoint import manifest, restore
 from safepoint.disk import NO_LOCKS, Disk, Place
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
-from safepoint.ranks import Ranks, Serial, launcher
+from safepoint.ranks import Ranks, Serial, launcher, misfit
 from safepoint.record import FORMAT, Root, write_durably
 
 logger = logging.getLogger("safepoint")
@@ -114,6 +114,8 @@ class Opening:
     def _hint(self) -> str:
         if self.root.saver is None and self.ranks.size > 1:
             return ". With saver=None every rank needs a directory of its own"
+        if self.ranks.size == 1 and (wrong := misfit()):
+            return f". This may be another rank of the same program: {wrong}"
         if self.ranks.size == 1 and launcher():
             return (
                 f". This process was started by a parallel launcher ({launcher()} is set): if it is one rank of a "
