@@ -3,7 +3,8 @@
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make test     all tests
 #     make check    style, types and layers (seconds)
-#     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones)
+#     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
+#                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
 #     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (ten minutes)
 #     make bench-more  all other benchmarks (half an hour)

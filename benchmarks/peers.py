@@ -42,9 +42,11 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import end_to_end
 import mounts
+from launcher import mpiexec
 from protagonists import WAYS
 from throughput import restored
 
@@ -167,12 +169,11 @@ def measure(case: Case, workers: list[Worker], where: Path, rounds: int) -> dict
 def of_ranks(ways: list[str], where: Path, rounds: int) -> dict[int, dict[str, Times]]:
     """64 MB on each rank, by their number and the way; the slowest rank of each round."""
     command: list[object]
-    mpiexec = Path(sys.executable).with_name("mpiexec")
     found: dict[int, dict[str, Times]] = {number: {} for number in RANKS}
     for way in ways:
         ready(RANKS[-1] << 26)
         directory = where / "ranks"
-        command = [mpiexec, "-n", RANKS[-1], sys.executable, HERE / "of_ranks.py"]
+        command = [mpiexec(), "-n", RANKS[-1], sys.executable, HERE / "of_ranks.py"]
         command += [way, directory, 64 << 20, rounds, *RANKS]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600)
         if done.returncode:

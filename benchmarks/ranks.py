@@ -21,6 +21,10 @@ import time
 from array import array
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+from launcher import mpiexec
+
 RANKS = (1, 2, 4, 8, 16, 32)
 NAMES = ("a", "b", "c")
 SIZE = 65536  # bytes a file
@@ -83,15 +87,11 @@ def measure(rounds: int) -> None:
 
 def main() -> None:
     rounds, *ranks = map(int, sys.argv[1:] or [100])
-    beside = Path(sys.executable).with_name("mpiexec")  # the mpich wheel brings it
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        sys.exit("no mpiexec found: pip install mpi4py mpich")
     print(f"{os.cpu_count()} cores; the slowest rank, medians of {rounds} rounds, in µs; ratios to the first column")
     print(f"{'ranks':>5} {'bare':>12} {'hide, no look':>14} {'':8} {'hide':>14}", flush=True)
     for number in ranks or RANKS:
         with tempfile.TemporaryDirectory(dir=".") as directory:
-            command = [mpiexec, "-n", str(number), sys.executable, os.path.abspath(__file__), "--rank", str(rounds)]
+            command = [mpiexec(), "-n", str(number), sys.executable, os.path.abspath(__file__), "--rank", str(rounds)]
             subprocess.run(command, cwd=directory, check=True)
 
 

@@ -16,8 +16,10 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import calls
+from launcher import mpiexec
 
 FILES, RANKS = (10, 100, 1000, 10_000), (1, 2, 4, 8, 16, 32, 64)
 PROGRAM = """
@@ -83,12 +85,11 @@ def main() -> None:
             found = calls.of_a_save(work, files, listed)
         saved, removed = found.saved.total(), found.removed.total()
         print(f"{files:12} {saved:8} {5 * files + 21:9} {removed:8} {files + 15:8} {found.fsyncs:8}", flush=True)
-    mpiexec = Path(sys.executable).with_name("mpiexec")
     print(f"{'ranks':>12} {'operations':>11} {'Allreduce':>10} {'Ibarrier':>9} {'all calls of MPI':>17}")
     for ranks in RANKS[: -2 if options.quick else None]:
         with tempfile.TemporaryDirectory(dir=".") as directory:
             Path(directory, ".safepoint").write_text("u-{rank}-*.dat\n")
-            command = [str(mpiexec), "-n", str(ranks), sys.executable, "-c", PROGRAM, directory]
+            command = [mpiexec(), "-n", str(ranks), sys.executable, "-c", PROGRAM, directory]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(done.stderr)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from launcher import MisfitError, mpiexec
 
 RANKS = 4
 PLACE = Path(__file__).resolve().parents[1] / "demo"
@@ -157,15 +158,11 @@ def report(lives: list[Life]) -> None:
 
 def launch(title: str, directory: Path, options: argparse.Namespace, kill: Kill | None, victims: list[int]) -> int:
     """Start the program on many ranks, and kill these, or let it finish. The last step of which it wrote the files."""
-    beside = Path(sys.executable).with_name("mpiexec")  # the mpich wheel brings it
-    mpiexec = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        sys.exit("no mpiexec found: pip install mpi4py mpich")
     program = [sys.executable, str(Path(__file__).with_name("landscape_mpi.py")), "--directory", str(directory)]
     program += ["--steps", str(options.steps), "--every", str(options.every)]
     output = directory.with_suffix(".txt")
     with output.open("wb") as said, progress(title, options.steps) as show:
-        job = subprocess.Popen([mpiexec, "-n", str(RANKS), *program], stdout=said, stderr=said)
+        job = subprocess.Popen([mpiexec(), "-n", str(RANKS), *program], stdout=said, stderr=said)
         try:
             deadline = time.monotonic() + PATIENCE
             while job.poll() is None and not (kill and newest(directory) >= kill.step):
@@ -253,6 +250,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--every", type=int, default=40, help="steps from save point to save point")
     options = parser.parse_args()
+    try:
+        mpiexec()  # before minutes of work on one rank
+    except MisfitError as error:
+        sys.exit(f"no ranks: {error}")
     chance = random.Random(options.seed)
     kills = [
         Kill(options.steps * chance.uniform(*span), chance.uniform(0, 0.05)) for span in ((0.05, 0.45), (0.5, 0.9))

@@ -21,7 +21,7 @@ from safepoint import manifest, restore
 from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place, host
 from safepoint.errors import DamagedError, FormatError, LockedError, SaveError, UsageError
 from safepoint.interrupts import deliver, must_wait
-from safepoint.ranks import LARGEST, Ranks, Serial, launcher
+from safepoint.ranks import LARGEST, Ranks, Serial, launcher, misfit
 from safepoint.record import (
     FORMAT,
     LIVES,
@@ -139,6 +139,8 @@ class Opening:
     def _hint(self) -> str:
         if self.root.saver is None and self.ranks.size > 1:
             return ". With saver=None every rank needs a directory of its own"
+        if self.ranks.size == 1 and (wrong := misfit()):
+            return f". This may be another rank of the same program: {wrong}"
         if self.ranks.size == 1 and launcher():
             return (
                 f". This process was started by a parallel launcher ({launcher()} is set): if it is one rank of a "

@@ -2,7 +2,7 @@
 
 `Serial` is a program of one rank: it agrees with itself. `Ranks` speaks for many and answers the same calls, over a
 duplicate of the communicator that the program gave, so that none of our messages meets one of its. All calls are
-collective, but for `launcher`.
+collective, but for `launcher` and `misfit`.
 
 (1) Every rank makes the same calls in the same order, whatever fails on it: it brings its failure along to the next
     agreement, and all raise there. A rank that raised alone would leave the others waiting for ever.
@@ -30,6 +30,12 @@ T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
 NAMED = 8  # so many ranks are named in a message; the others are counted
 LAUNCHERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PALS_RANKID", "FLUX_TASK_RANK")
+# Where a launcher says how many it started. Not SLURM_NTASKS, which the one process of a batch script sees too.
+COUNTS = {
+    "OMPI_COMM_WORLD_SIZE": "Open MPI's mpiexec",
+    "PMI_SIZE": "a launcher of MPICH's kind",
+    "SLURM_STEP_NUM_TASKS": "srun",
+}
 
 
 class Serial:
@@ -187,12 +193,37 @@ def join(comm: Any) -> Serial | Ranks:
         raise UsageError(
             f"comm must be an intracommunicator of mpi4py, such as MPI.COMM_WORLD, not a {type(comm).__name__}"
         )
-    return Serial() if comm.Get_size() == 1 else Ranks(comm, mpi)
+    if comm.Get_size() > 1:
+        return Ranks(comm, mpi)
+    if wrong := misfit():  # or the first of them would work as if the others were not there
+        raise UsageError(
+            f"these processes are no ranks of one program: {wrong}. If each is to be alone, in a directory of its own, "
+            f"call init without comm; nothing was changed"
+        )
+    return Serial()
 
 
 def launcher(environment: Mapping[str, str] = os.environ) -> str:
     """The variable by which this process knows that a launcher of parallel programs started it, or nothing. Local."""
     return next((name for name in LAUNCHERS if name in environment), "")
+
+
+def misfit() -> str:
+    """What is wrong if a launcher started several, and the MPI library of this process knows of one. Local."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() > 1:
+        return ""
+    said = {name: os.environ[name] for name in COUNTS if os.environ.get(name, "").isdecimal()}
+    if os.environ.get("SLURM_TASK_PID") != str(os.getpid()):  # what a task of srun starts is not one of its tasks
+        said.pop("SLURM_STEP_NUM_TASKS", None)
+    if not said or "1" in said.values():  # launchers may be nested, and one that started one is right
+        return ""
+    (name, count), (vendor, version) = next(iter(said.items())), mpi.get_vendor()
+    where = "see srun --mpi" if name.startswith("SLURM") else "that of a wheel is beside python"
+    return (
+        f"{COUNTS[name]} started {count} processes ({name}), but mpi4py works with {vendor} "
+        f"{'.'.join(map(str, version))}, which takes each for the only one. Use the launcher of that library ({where})"
+    )
 
 
 def _report(failure: BaseException | None) -> tuple[type[Exception], int | None, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import filelock  # noqa: F401
 import pytest
 import zstandard  # noqa: F401
+from outcomes import pytest_addoption, pytest_configure  # noqa: F401
 
 from safepoint.disk import Disk
 from safepoint.record import Root

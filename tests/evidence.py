@@ -3,28 +3,35 @@
     python tests/evidence.py [long|all]
 
 The numbers come from the tests themselves (`tally.count`), the failures and the tests that were left out from pytest.
-A violation is written down like a success. Where tests had to be left out, for want of root or of a program, the
-outcome is printed, and the file stays as it is. The exit status is that of the tests.
+A violation is written down like a success; its name is printed at once. What has ended is in a directory of `build`
+from then on, and stays there if the run fails, is interrupted, or killed. docs/evidence.md is written only when all
+tests have ended, and none was left out for want of root or of a program. The exit status is that of the tests.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import datetime
 import json
 import os
 import platform
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as Xml
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import outcomes
+from outcomes import Outcomes
+
 HERE = Path(__file__).parent
 TARGET = HERE.parent / "docs" / "evidence.md"
+ASIDE = HERE.parent / "build"
 TESTS = (
     "test_mpi.py", "powercut", "test_crash.py", "test_gaps.py", "test_strace.py", "test_kill.py", "test_machine.py",
     "test_kinds.py", "test_append.py", "test_format.py", "test_faults.py", "test_damage.py", "test_mounts.py",
@@ -63,30 +70,35 @@ PROMISES = (
 )  # fmt: skip
 
 
-def run(level: str, directory: Path) -> tuple[int, float]:
+def run(level: str, directory: Path) -> tuple[int, int, float]:
+    """Pytest's status, the signal that ended it before its time or 0, and the seconds that it took."""
     environment = {**os.environ, "SAFEPOINT_CRASH": level, "SAFEPOINT_TALLY": str(directory / "tally")}
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", f"--junitxml={directory / 'xml'}"]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", f"--outcomes={directory / 'outcomes'}"]
+    command += [str(HERE / name) for name in TESTS]
+    received: list[int] = []
+    tests: subprocess.Popen[bytes] | None = None
+
+    def end(number: int, _frame: object) -> None:
+        received.append(number)
+        with contextlib.suppress(ProcessLookupError):
+            if tests and len(received) == 1:
+                tests.send_signal(signal.SIGINT)  # then pytest ends its workers, and says what failed
+            elif tests:
+                os.killpg(tests.pid, signal.SIGKILL)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, end)
     begin = time.monotonic()
-    done = subprocess.run([*command, *(str(HERE / name) for name in TESTS)], env=environment, cwd=HERE.parent)
-    return done.returncode, time.monotonic() - begin
+    # A session of its own, or a Ctrl-C would reach pytest twice, and the second one cuts short what the first began.
+    tests = subprocess.Popen(command, env=environment, cwd=HERE.parent, start_new_session=True)
+    if received:
+        tests.send_signal(signal.SIGINT)
+    return tests.wait(), (received or [0])[0], time.monotonic() - begin
 
 
 def read_tally(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def outcomes(path: Path) -> tuple[int, list[str], collections.Counter[str]]:
-    """How many tests passed; the names of those that failed; why others were left out."""
-    passed, failed, left_out = 0, [], collections.Counter()
-    for case in Xml.parse(path).iter("testcase"):
-        name = f"{case.get('classname', '')}::{case.get('name')}"
-        if case.find("failure") is not None or case.find("error") is not None:
-            failed.append(name)
-        elif (skipped := case.find("skipped")) is not None:
-            left_out[str(skipped.get("message"))] += 1
-        else:
-            passed += 1
-    return passed, failed, left_out
 
 
 def tool(*command: str) -> str:
@@ -126,8 +138,8 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float, xml: Path) -> str:
-    passed, failed, left_out = outcomes(xml)
+def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float, found: Outcomes) -> str:
+    left_out = found.left_out
     variants = sorted((row["where"].split(" | "), row["said"]) for row in rows if row["what"] == "broken variants")
     caught = [f"| {name} | {by} | {said.replace('|', '/')[:160]} |" for (name, by), said in variants]
     command = "make crash" if level == "long" else "make crash-all"
@@ -138,9 +150,10 @@ def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float,
         "",
         *versions(),
         "",
-        f"**Violations: {len(failed)}.** {passed} tests passed, {sum(left_out.values())} were left out"
-        + (f"; the run did not end well: pytest's status is {status}." if status > 1 else "."),
-        *(f"\n- failed: `{name}`" for name in failed),
+        f"**Violations: {len(found.failed)}.** {found.passed} tests passed, {sum(left_out.values())} were left out"
+        + (f", of {found.collected}: the run was interrupted." if status not in (0, 1) else "."),
+        *(f"\n- failed: `{name}`" for name in found.failed),
+        *(f"\n- under way when it ended: `{name}`" for name in found.under_way),
         *(f"\n- left out, {number} tests: {reason}" for reason, number in left_out.items()),
         "",
         "Every case below ends with the program started again: what it gets back must be one whole step, byte for "
@@ -168,19 +181,22 @@ def written(level: str, status: int, rows: list[dict[str, Any]], seconds: float,
 
 def main() -> int:
     level = sys.argv[1] if len(sys.argv) > 1 else "long"
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        status, seconds = run(level, directory)
-        if not (directory / "xml").exists():
-            print("the tests did not run; docs/evidence.md is as it was", file=sys.stderr)
-            return status or 1
-        text = written(level, status, read_tally(directory / "tally"), seconds, directory / "xml")
-        if outcomes(directory / "xml")[2]:
-            print(f"{text}\ntests were left out: docs/evidence.md is as it was", file=sys.stderr)
-        else:
-            TARGET.write_text(text)
-            print(f"{TARGET.relative_to(HERE.parent)} written")
-    return status
+    ASIDE.mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f"crash-{datetime.date.today()}-", dir=ASIDE))
+    print(f"what became of each test so far: {directory / 'outcomes'}", flush=True)
+    status, ended_by, seconds = run(level, directory)
+    found = outcomes.read(directory / "outcomes")
+    whole = status in (0, 1) and not ended_by
+    page = TARGET if whole and not found.left_out else directory / "evidence.md"
+    page.write_text(written(level, status, read_tally(directory / "tally"), seconds, found))
+    if page == TARGET:
+        print(f"{os.path.relpath(TARGET)} written")
+    else:
+        why = "tests were left out" if whole else "the tests were interrupted"
+        print(f"{why}: {os.path.relpath(TARGET)} is as it was; {page} has what they did", file=sys.stderr)
+    if page == TARGET and not found.failed:
+        shutil.rmtree(directory)
+    return 128 + ended_by if ended_by else status
 
 
 if __name__ == "__main__":

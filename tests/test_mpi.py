@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import launcher
 import pytest
 import tally
 from lives import ALL, LONG, Violation
@@ -26,14 +27,12 @@ from safepoint.disk import Disk
 
 pytestmark = pytest.mark.xdist_group("mpi")  # one after the other: waiting ranks keep all cores busy
 HERE = Path(__file__).parent
-MPIEXEC = Path(sys.executable).with_name("mpiexec")
 RANKS = 4
 PATIENCE = 60  # seconds for one job, many times what it takes
 
 
 def mpiexec(ranks: int, *command: object) -> list[str]:
-    assert MPIEXEC.exists(), "the mpich wheel brings mpiexec: install the development group of pyproject.toml"
-    return [str(MPIEXEC), "-n", str(ranks), sys.executable, "-W", "error", *map(str, command)]
+    return [launcher.mpiexec(), "-n", str(ranks), sys.executable, "-W", "error", *map(str, command)]
 
 
 @pytest.mark.timeout(7200 if LONG else 600)

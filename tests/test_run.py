@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import pytest
 from lives import LONG
+from test_mpi import mpiexec
 
 from safepoint import Session
 from safepoint.cli import processes
@@ -1123,9 +1124,6 @@ def test_a_save_that_fails_is_said_loudly_and_the_command_goes_on(tmp_path: Path
 
 def test_under_mpiexec_all_ranks_stand_still_for_a_look(tmp_path: Path) -> None:
     """mpiexec makes process groups of its own; a killed rank is noticed all the same."""
-    mpiexec = shutil.which("mpiexec") or str(Path(sys.executable).with_name("mpiexec"))
-    if not os.path.exists(mpiexec):
-        pytest.skip("needs mpiexec")
     (tmp_path / ".safepoint").write_text("part-*.txt\nlast.txt mark\n")
     (tmp_path / "solver.py").write_text(
         "import time\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
@@ -1133,7 +1131,7 @@ def test_under_mpiexec_all_ranks_stand_still_for_a_look(tmp_path: Path) -> None:
         "    open(f'part-{comm.rank}.txt', 'w').write(f'{k} ' * 1000)\n    comm.Barrier()\n"
         "    if comm.rank == 0: open('last.txt', 'w').write(str(k))\n    comm.Barrier(); time.sleep(0.05)\n"
     )
-    with run(tmp_path, "--", mpiexec, "-n", "2", sys.executable, tmp_path / "solver.py") as program:
+    with run(tmp_path, "--", *mpiexec(2, tmp_path / "solver.py")) as program:
         wait_for(lambda: len(sets(tmp_path)) == 2)
         leader = command_of(program)
         assert leader is not None

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from faultdisk import FaultDisk
 from lives import LONG
+from test_mpi import mpiexec
 
 from safepoint import LockedError, Session, UsageError
 from safepoint.cli.history import read
@@ -928,9 +929,8 @@ class Ranked:
         self.said = [work / f"said-{rank}" for rank in range(4)]
         for path in self.said:
             path.unlink(missing_ok=True)
-        mpiexec = Path(sys.executable).with_name("mpiexec")
-        command = [mpiexec, "-n", "4", sys.executable, "-W", "error", HERE / "stopping.py", work, str(pause)]
-        self.process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+        command = mpiexec(4, HERE / "stopping.py", work, pause)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         until(lambda: all(path.exists() and path.read_text().endswith("\n") for path in self.said))
 
     def pid(self, rank: int) -> int:
@@ -1118,8 +1118,7 @@ def test_on_many_ranks(tmp_path: Path, program: str, status: int) -> None:
     halt, those without files too. SLOW: the limit takes account of the slowest disk. BROKEN: what fails on the rank
     that decides leaves nobody waiting."""
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
-    command = [Path(sys.executable).with_name("mpiexec"), "-n", "2", sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(mpiexec(2, "-c", program), cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == status, done.stderr
 
 

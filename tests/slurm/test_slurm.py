@@ -130,3 +130,24 @@ def test_after_a_node_failure_the_requeued_copy_is_refused_while_the_orphan_runs
 
 def owner(work: Path) -> int:
     return int(json.loads((work / ".safepoint.d/rank-00000/owner.json").read_text())["pid"])
+
+
+def test_tasks_of_srun_that_mpi_does_not_join_are_refused_and_the_process_of_the_script_is_not(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Slurm tells both of several tasks (SLURM_NTASKS); only to those of srun each other's ranks are missing."""
+    (tmp_path / ".safepoint").write_text("u.txt\n")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, safepoint\nfrom mpi4py import MPI\n"
+        "try: safepoint.init(sys.argv[1], comm=MPI.COMM_WORLD).close()\n"
+        "except safepoint.UsageError as error: sys.stdout.write(f'{error}\\n')\n"
+        "else: sys.stdout.write('began\\n')\n"
+    )
+    command = f"{sys.executable} {program} {tmp_path}"
+    script = f"#!/bin/bash\necho $SLURM_NTASKS\n{command}\nsrun --mpi=none {command}\nexec {command}\n"
+    job = cluster.submit(script, tmp_path, "--ntasks=2")
+    assert cluster.until_ended(job, 120) == "COMPLETED", out(tmp_path)
+    first, before, *tasks, after = out(tmp_path).splitlines()
+    assert (first, before, after) == ("2", "began", "began"), out(tmp_path)
+    assert len(tasks) == 2 and all("srun started 2 processes (SLURM_STEP_NUM_TASKS)" in line for line in tasks)
