@@ -135,6 +135,13 @@ def told(said: str) -> tuple[int, int, int]:
     return tuple(int(number) for number in found)  # type: ignore[return-value]
 
 
+def family_of(work: Path) -> processes.Family:
+    """As `safepoint run` has one; but this process adopts no orphans, as those of other tests would stay zombies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "adopt_orphans", lambda: None)
+        return processes.Family(str(work))
+
+
 def sets(work: Path) -> list[int]:
     return sorted(int(path.parent.name[4:]) for path in work.glob(".safepoint.d/rank-00000/set-*/record.json"))
 
@@ -622,7 +629,7 @@ def test_a_child_that_is_in_no_list_is_held_still_too(tmp_path: Path, monkeypatc
     """The kernel's list of children may leave one out when its brother ends just then; it writes on."""
     for open_exits in (processes._Exits.open, lambda: None):
         monkeypatch.setattr(processes._Exits, "open", open_exits)
-        family = processes.Family(str(tmp_path))
+        family = family_of(tmp_path)
         command = subprocess.Popen(
             ["sh", "-c", "sleep 60 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE, text=True
         )
@@ -692,7 +699,7 @@ def test_a_helper_that_ended_badly_is_named_when_it_is_gone(tmp_path: Path) -> N
     awk = shutil.which("awk")
     if awk is None:
         pytest.skip("needs awk")
-    family = processes.Family(str(tmp_path))
+    family = family_of(tmp_path)
     if not family.told:
         pytest.skip("needs the process connector")
     script = "awk 'BEGIN { system(\"touch begun; until [ -e go ]; do :; done\"); exit 3 }'; touch ended; sleep 60"
@@ -717,7 +724,7 @@ def test_one_that_is_found_late_has_its_time_from_its_own_stop_on(
     """What a daemon has started is found by reading all processes, which takes longer than the first tries have."""
     every = processes._processes
     monkeypatch.setattr(processes._Exits, "open", lambda: None)
-    family = processes.Family(str(tmp_path))
+    family = family_of(tmp_path)
     command = subprocess.Popen(["sleep", "60"], start_new_session=True)
     daemon = subprocess.Popen(
         [sys.executable, "-c", f"import os, subprocess; os.environ['SAFEPOINT_RUN'] = {str(tmp_path)!r}\n"
@@ -918,7 +925,7 @@ def test_who_had_ended_before_a_command_began_is_none_of_it(
         monkeypatch.setattr(processes._Exits, "open", classmethod(lambda cls: None))
     before = subprocess.Popen(["false"], start_new_session=True)
     wait_for(lambda: Path(f"/proc/{before.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
-    family = processes.Family(str(tmp_path))
+    family = family_of(tmp_path)
     command = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         family.begin(command.pid)
