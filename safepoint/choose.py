@@ -42,7 +42,7 @@ def choose(
     every = peers.union([c.key for c in candidates])
     lacks = {n for n in every if root and n not in offers}
     with contextlib.ExitStack() as on_error:
-        if root:
+        if root and not disk.exists(root.stage):  # else a restore was killed, and this one repeats it
             on_error.callback(restore.clear_stage, disk, root)
         while (key := peers.newest_common(offers if root else None)) is not None:
             record = found.get(key)

@@ -149,7 +149,7 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if error.errno != errno.ELOOP:  # a link to itself leads nowhere
+            if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):  # a link to itself leads nowhere
                 raise
             return None
 

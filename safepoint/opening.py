@@ -226,7 +226,7 @@ class Opening:
         """The newest set of this root that has a good record, for a message; nothing if there is none."""
         with contextlib.suppress(OSError):
             for number in reversed(self.root.numbers(self.disk, "set")):
-                with contextlib.suppress(OSError, Unsealed):
+                with contextlib.suppress(OSError, Unsealed, FormatError):
                     return f"{parse_record(self.disk.read(self.root.record(number))).label} is intact; "
         return ""
 

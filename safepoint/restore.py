@@ -22,7 +22,8 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from stat import S_ISDIR, S_ISREG
+from functools import partial
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any, NamedTuple, TypeVar
 
 from safepoint import codec, save, store
@@ -115,7 +116,7 @@ def refuse_foreign(disk: Disk, root: Root, finished: int, *, alone: bool) -> dic
         raise UsageError(f"{newest}; nothing was changed")
     look = (alone or not numbers) and root.rank == (root.saver or 0)
     for other in root.beyond(disk) if look and root.saver is not None else ():
-        if sets_after(disk, other, finished):
+        if any(not _only_prepared(disk, other, n) for n in sets_after(disk, other, finished)):
             raise UsageError(
                 f"{root.work} has sets of rank {other.rank}, and this run has {_ranks(root.ranks)}: "
                 f"start it with at least {other.rank + 1}; nothing was changed"
@@ -202,10 +203,13 @@ def give_up(disk: Disk, root: Root, finished: int, *, fresh: bool) -> None:
         with suppress(DamagedError):  # `check_baseline` tells it, when the files are back
             rows = read_baseline(disk, root)["files"] if numbers or failed else []
         initial = {row["path"]: (row["size"], row["mtime_ns"]) for row in rows if not row.get("directory")}
-        for number in numbers:
-            save.revoke(disk, root, number, what, initial=initial)
-        for number in failed:
-            save.put_back(disk, root, number, what, "failed", initial=initial)
+        try:
+            for number in numbers:
+                save.revoke(disk, root, number, what, initial=initial)
+            for number in failed:
+                save.put_back(disk, root, number, what, "failed", initial=initial)
+        except SaveError as error:
+            raise RestoreError(str(error), error.errno) from error
 
 
 def refuse_outside(disk: Disk, root: Root, manifest: Manifest) -> None:
@@ -273,8 +277,9 @@ def refuse_links(disk: Disk, root: Root, number: int, paths: Iterable[str] = ())
     try:
         is_ours(disk, root.set(number))
         for top in (root.stored(number, ""), root.packed_in(number)):
-            for name in ("", *inner):
-                is_ours(disk, os.path.join(top, name))
+            for way in (top, *(os.path.join(top, name) for name in inner)):  # no slash at an end: that follows a link
+                if (info := disk.stat_or_none(way)) and S_ISLNK(info.st_mode):
+                    is_ours(disk, way)
     except OSError as error:
         if error.errno not in _NO_WAY:
             raise
@@ -480,6 +485,9 @@ def check_baseline(disk: Disk, root: Root, manifest: Manifest) -> list[str]:
         disk.truncate(os.path.join(root.work, name), size)
     if torn and not disk.exists(root.stage):  # else `give_up` has done so
         clear_discarded(disk, root)
+        # As there: killed, or cut, while it sets aside, the next restore must not clear what this one has.
+        disk.mkdir(root.stage)
+        disk.sync_dir(root.path)
     for name in torn:
         save.set_aside(disk, root, name)
     for row in read_baseline(disk, root)["files"]:
@@ -547,15 +555,28 @@ def stage(disk: Disk, root: Root, record: Record, how: How, progress: Progress |
 
     with _reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
-        if disk.exists(root.stage):
-            disk.remove_tree(root.stage)
-        disk.mkdir(root.stage)
-        on_error.callback(clear_stage, disk, root)
+        on_error.callback(make_stage(disk, root))
         share = disk.room(root.stage) < sum(file.size for file in record.files) * SPARE
         _fill(disk, root.stage, [file for file in record.files if file.kind != "append"])
         disk.each(bring, [file for file in record.files if file.has_bytes])
         _dress_directories(disk, root.stage, record.files)
         on_error.pop_all()
+
+
+def make_stage(disk: Disk, root: Root) -> Callable[[], object]:
+    """Make `stage/` and leave it empty; what undoes that. One that was there says that a restore was killed, so it is
+    never removed before the next one has ended: that would take itself for the first and empty `discarded/`."""
+    if disk.exists(root.stage) and S_ISDIR(disk.stat(root.stage).st_mode):
+        _empty_stage(disk, root)
+        return partial(_empty_stage, disk, root)
+    clear_stage(disk, root)
+    disk.mkdir(root.stage)
+    return partial(clear_stage, disk, root)
+
+
+def _empty_stage(disk: Disk, root: Root) -> None:
+    for name in disk.listdir(root.stage):
+        disk.remove_tree(os.path.join(root.stage, name))
 
 
 def _fill(disk: Disk, top: str, files: Sequence[StoredFile]) -> None:
@@ -897,9 +918,13 @@ def _cut_back(disk: Disk, root: Root, file: StoredFile) -> bool:
         if disk.stat(target).st_size > file.size:
             disk.truncate(target, file.size)
         return False
+    # The bytes, and then the name, as the copy it came from may be in a newer set, which goes: else a power cut could
+    # leave neither.
+    disk.sync_files([os.path.join(root.stage, file.path)])
     if another := disk.exists(target):  # rows that may be nowhere else, of whoever has cut it
         save.set_aside(disk, root, file.path)
     _place(disk, root, file)
+    disk.sync((), store.ways({os.path.dirname(target)}, {root.work}))
     return another
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 import time
@@ -85,7 +86,9 @@ def find(disk: Disk, root: Root, manifest: Manifest, *, first: bool = False) -> 
         moving = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
         written = any(not (tree and first) or _has_file(disk, f"{root.work}/{path}") for path, tree in moving)
         names = manifest.shown_missing(missing, root.work, disk.stat, root.rank, root.ranks, disk.listdir)
-        if not found or (not written and any(entry.kind == "move" for entry in required)):
+        # With other ranks, which may have their files: then an empty directory is this one's part of the set.
+        nothing = not written and any(entry.kind == "move" for entry in required) and (missing or root.ranks == 1)
+        if not found or nothing:
             return Found(missing=names)
         if missing:
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
@@ -366,14 +369,21 @@ def set_aside(disk: Disk, root: Root, path: str, full: str = "") -> None:
     if not disk.exists(root.discarded):
         disk.mkdir(root.discarded)
     target = os.path.join(root.discarded, path)
-    # An earlier restore that was killed may have put a link there.
-    is_ours(disk, *(os.path.join(root.discarded, way) for way in ancestors({os.path.dirname(path)})))
+    for way in ancestors({os.path.dirname(path)}):
+        there = os.path.join(root.discarded, way)
+        if (info := disk.stat_or_none(there)) and not stat.S_ISDIR(info.st_mode):
+            disk.rename(there, _free(disk, there))  # a link, say, that was set aside before
     make_parents(disk, target, root.discarded)
-    name, n = target, 0
+    disk.rename(full or os.path.join(root.work, path), _free(disk, target))
+
+
+def _free(disk: Disk, path: str) -> str:
+    """This path, or one beside it that nothing has."""
+    name, n = path, 0
     while disk.exists(name):
         n += 1
-        name = f"{target}~{n}"
-    disk.rename(full or os.path.join(root.work, path), name)
+        name = f"{path}~{n}"
+    return name
 
 
 def secure(
@@ -433,8 +443,9 @@ def fail(disk: Disk, root: Root, number: int) -> str:
     On error it may have its old name still.
     """
     failed = root.state("failed", number)
-    if disk.exists(failed):  # of an earlier run, which had a set of this number too
-        disk.remove_tree(failed)
+    if disk.exists(failed):  # of an earlier run, which had a set of this number too; kept until the next commit
+        free = (n for n in itertools.count(number + 1) if not disk.exists(root.state("failed", n)))
+        disk.rename(failed, root.state("failed", next(free)))
     disk.rename(root.set(number), failed)
     return "failed"
 

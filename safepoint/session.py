@@ -305,7 +305,6 @@ class Session:
             if record is None:
                 strays = self._give_up(finished, fresh, check=True)
             else:
-                self._keep_prefixes(record)
                 strays = restore.swap(disk, root, self._manifest, record, fresh=fresh)
             if self._active:
                 left = restore.drop_newer(disk, root, self._manifest, number, patterns)
@@ -315,6 +314,7 @@ class Session:
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture
+        peers.together(lambda: self._keep_prefixes(record))  # on all ranks, before W changes on any
         strays = peers.together(swap)
         for file in record.files if record else ():
             self._how.lost.pop(file.path, None)
@@ -415,7 +415,8 @@ class Session:
         disk, root, number = self._disk, self._root, self._how.left
         for state in ("set", "failed") if number and self._active else ():
             top = os.path.join(root.state(state, number), "files")
-            missing = save.missing(disk, top, root.work) if disk.exists(top) else None
+            with root.reporting(SaveError, "cannot look at what could not be put back", "nothing was changed"):
+                missing = save.missing(disk, top, root.work) if disk.exists(top) else None
             if missing:
                 what = f"{os.path.relpath(missing, top)} of set {number} is in {root.shown(top)}"
                 raise SaveError(

@@ -23,9 +23,9 @@ DISK = terminal.DISK
 def clean(directory: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove what failed, killed or finished runs left behind.
 
-    Failed and half-deleted sets, what a killed restore had staged, what the last restore moved to discarded/, sets that
-    the finish mark ended, and directories prepared for a next set. Whole sets stay, and so do names that are not of
-    safepoint.
+    Failed and half-deleted sets, what the last restore moved to discarded/, sets that the finish mark ended, and
+    directories prepared for a next set. Whole sets stay, and so do what a killed restore had staged, which the next one
+    needs to know, and names that are not of safepoint.
     """
     if dry_run:
         seen = look(DISK, directory)
@@ -51,7 +51,8 @@ def _removable(seen: Overview) -> list[Leftover]:
     for rank in seen.ranks:
         initial = rank.baseline and not any(part.state == "committed" for part in rank.parts.values())
         for each in rank.leftovers:
-            if not (initial and each.state == "failed"):  # it may have the initial files
+            # The first may have the initial files; the second says that W may be a mixture, which only a restore ends.
+            if not (initial and each.state == "failed") and each.path != rank.root.stage:
                 found.append(each)
         ended = [s.number for s in seen.sets if s.state == "ended" and s.number in rank.parts]
         for n in ended:

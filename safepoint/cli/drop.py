@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from safepoint import save
@@ -10,7 +12,7 @@ from safepoint.cli.holding import alone_in
 from safepoint.cli.overview import Overview, Set
 from safepoint.cli.verify import read_all
 from safepoint.errors import SaveError, UsageError
-from safepoint.restore import keep_prefixes
+from safepoint.restore import begun_anew, keep_prefixes
 
 
 @click.command()
@@ -37,11 +39,10 @@ def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> 
         _, _, stored = chosen.totals
         if not terminal.agreed(f"Remove {chosen.label}, {terminal.size(stored)}? ({after})", yes=yes):
             raise UsageError(f"{chosen.label} is not removed")
+        lost = _copies_lost(seen, takes) if takes else ""
+        if lost and not force:
+            raise UsageError(f"{chosen.label} is not removed: {lost} (--force removes it)")
         for rank in seen.ranks:
-            part = takes.parts.get(rank.rank) if takes else None
-            if part and part.record and seen.manifest:
-                # The set that goes may have the only copy of the rows that this one needs.
-                keep_prefixes(terminal.DISK, rank.root, part.record, seen.manifest.setting("copy_append_below"))
             if number in rank.root.numbers(terminal.DISK, "set"):
                 with rank.root.reporting(SaveError, f"cannot remove {chosen.label}", "the other sets are as they were"):
                     save.drop(terminal.DISK, rank.root, [number])
@@ -50,6 +51,19 @@ def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> 
             terminal.put({"directory": seen.work, "removed": number, "freed": stored, "restart": restart})
         else:
             terminal.say(f"removed {chosen.label}, {terminal.size(stored)}; {after}")
+
+
+def _copies_lost(seen: Overview, takes: Set) -> str:
+    """The set that goes may have the only copy of the append rows that the other one needs: that gets one of its own,
+    of whatever size. Why it cannot have it, if it has no other."""
+    for rank in seen.ranks:
+        part = takes.parts.get(rank.rank)
+        if part and part.record:
+            reasons = keep_prefixes(terminal.DISK, rank.root, part.record, sys.maxsize)
+            files = [file for file in part.record.files if file.kind == "append"]
+            if reasons and any(begun_anew(terminal.DISK, rank.root, takes.number, file) for file in files):
+                return "; ".join(reasons)
+    return ""
 
 
 def _is_whole(seen: Overview, kept: Set) -> bool:

@@ -176,13 +176,15 @@ def _swap(seen: Overview, chosen: Set, fresh: dict[int, bool], finished: int) ->
     """Swap in all parts, and drop what is newer on every rank; the names of what was moved out of the way."""
     records, aside = _records(chosen), []
     patterns = next(iter(records.values())).patterns
+    for number, record in records.items():  # of all ranks, before W changes on any
+        root = seen.root(number, chosen)
+        for reason in keep_prefixes(DISK, root, record, _owned(seen.manifest, root).setting("copy_append_below")):
+            click.echo(f"safepoint: {reason}", err=True)
     for rank in seen.ranks:
         root = seen.root(rank.rank, chosen)
         mine = _owned(seen.manifest, root)
         with _reporting(root):
             if rank.rank in records:
-                for reason in keep_prefixes(DISK, root, records[rank.rank], mine.setting("copy_append_below")):
-                    click.echo(f"safepoint: {reason}", err=True)
                 aside += swap(DISK, root, mine, records[rank.rank], fresh=fresh[rank.rank])
             else:
                 give_up(DISK, root, finished, fresh=fresh[rank.rank])
