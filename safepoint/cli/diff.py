@@ -162,5 +162,5 @@ def opened(path: str, kept: Kept, top: str) -> Iterator[str]:
         yield kept.root.where(kept.record.number, kept.file)
     else:
         with tempfile.TemporaryDirectory(dir=top) as place:
-            extract(DISK, kept.root, kept.record, os.path.realpath(place), only={path})
+            extract(DISK, kept.root, kept.record._replace(files=(kept.file,)), os.path.realpath(place))
             yield os.path.join(place, path)
