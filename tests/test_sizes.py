@@ -21,7 +21,7 @@ import pytest
 from test_disk import child, says
 
 from safepoint import RefusedFileError, SafepointError, SaveError, Session, disk, store
-from safepoint.cli import overview
+from safepoint.cli import diff, overview
 from safepoint.cli.why import foresee
 from safepoint.disk import Disk
 from safepoint.record import StoredFile, parse_record
@@ -209,6 +209,27 @@ def test_twice_as_many_files_take_twice_the_work_and_no_more(listed: str, tmp_pa
     few, many = (dict(life_with(tmp_path / f"{count}", *LISTED[listed], count)) for count in (100, 200))
     grown = {call: round(many[call] / few[call], 2) for call in few if many[call] > 2.2 * few[call]}
     assert not grown, (grown, few, many)
+
+
+def test_to_compare_a_file_takes_as_long_in_a_large_set_as_in_a_small_one(tmp_path: Path) -> None:
+    """`diff` takes each file that differs out of its tar."""
+    steps = []
+    for count in (100, 500):
+        work = tmp_path / str(count)
+        work.mkdir()
+        session = session_of(work, "u*\n", background=False)
+        for number in range(count):
+            (work / f"u{number}").write_text("1")
+        session.hide(1)
+        session.close()
+        kept = diff._side(overview.look(Disk(), str(work)), "1", "now")["u7"]
+
+        def take_out(kept: diff.Kept = kept, work: Path = work) -> None:
+            with diff.opened("u7", kept, str(work)) as path:
+                assert Path(path).read_text() == "1"
+
+        steps.append(steps_of(take_out))
+    assert steps[1] < 1.05 * steps[0], steps
 
 
 @pytest.mark.parametrize("committed", [True, False])

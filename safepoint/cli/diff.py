@@ -173,5 +173,5 @@ def opened(path: str, kept: Kept, top: str) -> Iterator[str]:
         yield _as_it_is(kept.root.where(kept.record.number, kept.file), path, kept.size)
     else:
         with tempfile.TemporaryDirectory(dir=top) as place:
-            extract(DISK, kept.root, kept.record, os.path.realpath(place), only={path})
+            extract(DISK, kept.root, kept.record._replace(files=(kept.file,)), os.path.realpath(place))
             yield os.path.join(place, path)
