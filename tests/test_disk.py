@@ -276,6 +276,35 @@ def test_file_systems_that_keep_nothing_for_us_have_no_mount_to_trust() -> None:
 # Opening.
 
 
+def test_nothing_is_added_to_a_link_or_a_fifo_that_took_the_place_of_a_file(tmp_path: Path) -> None:
+    """To open a fifo for writing would wait for who reads it."""
+    (tmp_path / "other").write_bytes(b"not for here")
+    (tmp_path / "link").symlink_to("other")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo"):
+        with pytest.raises(OSError, match=name):
+            Disk().append(str(tmp_path / name), b"more")
+    assert (tmp_path / "other").read_bytes() == b"not for here"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link", "hole", "too large"])
+def test_only_a_file_of_a_bounded_size_is_read_whole(tmp_path: Path, kind: str) -> None:
+    """What is read whole is in memory whole; a fifo has no end."""
+    path = tmp_path / "file"
+    if kind in ("hole", "too large"):
+        path.write_bytes(b"12345")
+        os.truncate(path, 1 << 40 if kind == "hole" else 5)
+    elif kind == "link":
+        path.symlink_to("other")
+    else:
+        os.mkfifo(path) if kind == "fifo" else path.mkdir()
+    disk = Disk()
+    with pytest.raises(OSError, match="file"):
+        disk.read(str(path), 4) if kind == "too large" else disk.read(str(path))
+    if kind in ("hole", "too large"):
+        assert disk.tail(str(path), 3) == (bytes(3) if kind == "hole" else b"345")
+
+
 def test_a_link_or_a_fifo_that_took_the_place_of_a_file_is_never_read_for_it(tmp_path: Path) -> None:
     """Between the look of `hide` and the save somebody may have put it there; to open a fifo would wait for ever."""
     (tmp_path / "secret").write_bytes(b"not yours")
