@@ -775,14 +775,17 @@ def test_clean_removes_what_no_restart_takes_and_nothing_else(work: Path) -> Non
         (root / name / "x").write_bytes(b"x" * 1000)
     listed = answer("clean", work, "--dry-run")
     assert {Path(each["path"]).name for each in listed["removed"]} == {
-        "failed-00000009", "gone-00000008", "stage", "discarded", "set-00000004",
-    }  # fmt: skip
-    assert listed["freed"] == 4000 and (root / "stage/x").exists()
-    assert cli("clean", work).exit_code == 10 and (root / "stage/x").exists()
+        "failed-00000009",
+        "gone-00000008",
+        "discarded",
+        "set-00000004",
+    }
+    assert listed["freed"] == 3000 and (root / "gone-00000008/x").exists()
+    assert cli("clean", work).exit_code == 10 and (root / "gone-00000008/x").exists()
     before = in_place(work)
-    assert answer("clean", work, "--yes")["freed"] == 4000
+    assert answer("clean", work, "--yes")["freed"] == 3000
     assert {path.name for path in root.iterdir()} == {
-        "lock", "log.jsonl", "set-00000001", "set-00000002", "set-00000003",
+        "lock", "log.jsonl", "set-00000001", "set-00000002", "set-00000003", "stage",
     }  # fmt: skip
     assert in_place(work) == before and cli("verify", work).exit_code == 0
     assert "nothing to remove" in cli("clean", work).stdout

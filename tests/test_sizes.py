@@ -245,7 +245,7 @@ def test_status_looks_once_at_each_file_of_a_set(committed: bool, tmp_path: Path
     disk = Alone()
     (seen,) = overview.look(disk, str(tmp_path)).sets
     assert seen.state == ("complete" if committed else "completable")
-    assert disk.looks < 140
+    assert disk.looks < 180
 
 
 def test_files_are_removed_several_at_once(tmp_path: Path) -> None:
