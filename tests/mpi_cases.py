@@ -47,7 +47,7 @@ from safepoint.restore import BY_HAND
 opening.PATIENCE = 1.5  # seconds: for a lock that somebody holds who does not say so, in several cases
 Case = Callable[[Any, str], None]
 PATIENCE = int(
-    os.environ.get("PATIENCE", 2400 if os.environ.get("SAFEPOINT_CRASH") == "long" else 240)
+    os.environ.get("PATIENCE", 4800 if os.environ.get("SAFEPOINT_CRASH") == "long" else 900)
 )  # seconds for one case, many times what it takes
 ALL = os.environ.get("SAFEPOINT_CRASH") == "all"
 
