@@ -884,7 +884,8 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
     """Put the staged files into W and set aside what the set does not have; the names of that.
 
     Killed anywhere, the next restore repeats it to the same end. `fresh`: no restore was killed before this one, so
-    what an earlier one set aside may go.
+    what an earlier one set aside may go. `stage/` is the caller's to clear, when nothing is left to be done: until then
+    it says that a restore is at work.
     """
     with _reporting(root, f"{record.label} not restored completely"):
         theirs = {file.path for file in record.files}
@@ -906,7 +907,6 @@ def swap(disk: Disk, root: Root, manifest: Manifest, record: Record, *, fresh: b
                 save.set_aside(disk, root, path)
         if disk.exists(root.lost):  # it spoke of what was in W before
             disk.remove(root.lost)
-        disk.remove_tree(root.stage)
     return anew + strays
 
 

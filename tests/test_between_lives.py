@@ -16,7 +16,7 @@ from faultdisk import FaultDisk, Killed, images
 from lives import ALL, LONG
 from program import SHAPES_AND_KINDS, Program, listed, new_directory, restart
 
-from safepoint import MissingFilesError, RefusedFileError, Session
+from safepoint import MissingFilesError, RefusedFileError, Session, save
 from safepoint.cli.group import program
 from safepoint.disk import Disk
 from safepoint.record import Root
@@ -418,3 +418,97 @@ def test_what_cannot_go_back_as_the_program_wrote_it_anew_is_set_aside(work: Pat
     assert Path(session._root.discarded, "f1").read_text() == INITIAL["f1"]
     assert (work / "out/f").read_text() == INITIAL["out/f"]
     session.close()
+
+
+# A restore that was killed, and then something else.
+
+
+@pytest.fixture
+def two_sets(work: Path) -> Path:
+    """Sets 1 and 2 of two files; then one of the next step, half written, and a file that no set has."""
+    (work / ".safepoint").write_text("u.dat\nv*.dat\n")
+    session = Session(work)
+    session.restore()
+    for step in (1, 2):
+        write(work, **{"u.dat": f"u of {step}", "v.dat": f"v of {step}"})
+        session.hide(step, wait=True)
+    session.close()
+    write(work, **{"u.dat": "torn", "v1.dat": "rows that no set has"})
+    return work
+
+
+def killed_restore(work: Path, after: str) -> None:
+    """A restore that dies right after the first operation whose name begins with this."""
+    whole = shutil.copytree(work, work.with_name("copy"), symlinks=True)
+    disk = FaultDisk(str(whole))
+    Session(whole, disk=disk).restore()
+    disk.end()
+    ops = [str(op) for op in disk.record.ops]
+    at = next(n for n in disk.record.changing if any(op.startswith(after) for op in ops[:n]))
+    shutil.rmtree(whole)
+    disk = FaultDisk(str(work), kill_at=at)
+    with suppress(Killed):
+        Session(work, disk=disk).restore()
+    disk.end()
+    assert disk.dead
+
+
+def test_clean_does_not_take_away_the_sign_that_files_in_place_are_a_mixture(two_sets: Path) -> None:
+    """G1: `safepoint hide` would save it as a set, and a restore give it back as whole."""
+    killed_restore(two_sets, "exchange" if hasattr(Disk, "exchange") else "rename u.dat")
+    for command in (["clean", str(two_sets), "--yes"], ["hide", str(two_sets), "--step", "9"]):
+        done = CliRunner().invoke(program, command)
+    assert done.exit_code == 10 and "a restore was killed here" in done.output
+    assert start(two_sets) and (two_sets / "u.dat").read_text() == "u of 2"
+
+
+@pytest.mark.leaves_damage
+def test_what_a_killed_restore_set_aside_survives_another_one_that_is_killed_while_it_falls_back(
+    two_sets: Path,
+) -> None:
+    """DESIGN 4: what leaves W goes to discarded/, never to nothing; also when set 2 turns out damaged each time."""
+    root = Root(str(two_sets))
+    Path(root.stored(2, "v.dat")).write_text("v of X")
+    killed_restore(two_sets, "rename .safepoint.d/rank-00000/discarded/v1.dat")
+    whole = shutil.copytree(two_sets, two_sets.with_name("copy"), symlinks=True)
+    disk = FaultDisk(str(whole))
+    Session(whole, disk=disk).restore()
+    disk.end()
+    shutil.rmtree(whole)
+    end = max(n for n, op in enumerate(disk.record.ops) if str(op).endswith("/stage"))
+    for at in disk.record.changing:
+        copy = shutil.copytree(two_sets, two_sets.with_name(f"killed-{at}"), symlinks=True)
+        dies = FaultDisk(str(copy), kill_at=at)
+        with suppress(Killed):
+            Session(copy, disk=dies).restore()
+        dies.end()
+        session = Session(copy)
+        assert session.restore() is not None
+        assert (copy / "u.dat").read_text() == "u of 1"
+        discarded = Path(session._root.discarded)
+        if at <= end:  # else the second one had ended, and this one is the next
+            assert "rows that no set has" in everything(discarded).values(), disk.record.ops[at]
+        session.close()
+        shutil.rmtree(copy)
+
+
+def test_a_kill_between_two_torn_first_files_loses_neither(work: Path) -> None:
+    """The same without any set: either may be an input that the user has brought."""
+    (work / ".safepoint").write_text("*.dat\n")
+    start(work)
+    write(work, **{"a.dat": "one", "b.dat": "other"})
+    killed_restore(work, "rename .safepoint.d/rank-00000/discarded/a.dat")
+    assert start(work) is False
+    assert sorted(everything(Path(Root(str(work)).discarded)).values()) == ["one", "other"]
+
+
+def test_a_set_that_failed_is_kept_until_a_commit_though_another_of_its_number_fails(two_sets: Path) -> None:
+    """G7: its files may exist nowhere else."""
+    root = Root(str(two_sets))
+    for life in ("first", "second"):
+        shutil.rmtree(root.set(3), ignore_errors=True)  # the one that was prepared
+        os.mkdir(root.set(3))
+        Path(root.set(3), "what").write_text(life)
+        save.fail(Disk(), root, 3)
+    kept = [Path(root.state("failed", n), "what").read_text() for n in root.numbers(Disk(), "failed")]
+    assert sorted(kept) == ["first", "second"]

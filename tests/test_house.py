@@ -23,7 +23,7 @@ LAYERS = (
     "opening", "choose", "ledger", "stop", "when", "session", "__init__", "__main__",
 )  # fmt: skip
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py"))
-LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 5600  # lines; of the package, lines of code: docs/design.md says what for
+LONGEST_FUNCTION, LONGEST_PACKAGE = 60, 5700  # lines; of the package, lines of code: docs/design.md says what for
 each_module = pytest.mark.parametrize("module", MODULES)
 COMMANDS = sorted(f"cli/{path.stem}" for path in (PACKAGE / "cli").glob("*.py"))
 

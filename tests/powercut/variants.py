@@ -87,7 +87,6 @@ def record_not_checked(put: Set) -> None:
         return json.loads(data.partition(b"\n")[2][:-2])
 
     put(record, "unseal", trusting)
-    put(restore, "unseal", trusting)
 
 
 @variant
@@ -150,7 +149,7 @@ def no_lock(put: Set) -> None:
     put(opening.Opening, "_lock", _make_directories)
 
 
-def _make_directories(self: Any, on_error: Any) -> None:
+def _make_directories(self: Any, on_error: Any, rooted: int) -> None:
     for directory in (self.root.side, self.root.path):
         os.makedirs(directory, exist_ok=True)
 
