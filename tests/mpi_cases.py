@@ -1070,6 +1070,53 @@ def case_killed_at_each_operation_and_another_node_comes_back(comm: Any, where: 
 
 
 @sizes(2)
+def case_an_empty_directory_of_one_rank_is_its_part_of_a_first_set(comm: Any, where: str) -> None:
+    """G1: the other ranks have files, so this one's directory, and its rows, belong to the step too."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "out-{rank}/\nlog-{rank}.csv append\n")
+    session = started(comm, directory)
+    os.mkdir(f"{directory}/out-{rank}")
+    Path(directory, f"log-{rank}.csv").write_text("row 0\n")
+    check(comm, session.hide(0, wait=True) is None, "two empty directories were taken for a step")
+    if rank == 0:
+        Path(directory, "out-0/a").write_text("0")
+    comm.Barrier()
+    point = session.hide(0, wait=True)
+    check(comm, point is not None and not os.path.exists(f"{directory}/out-{rank}"), "not taken")
+    session.close()
+    comm.Barrier()
+    saved = Session(directory, comm=comm).restore()
+    check(comm, saved is not None and saved.step == 0, saved)
+    found = os.path.isdir(f"{directory}/out-{rank}") and Path(directory, f"log-{rank}.csv").read_text()
+    check(comm, found == "row 0\n", found)
+
+
+@sizes(2)
+def case_copies_of_append_files_are_kept_on_all_ranks_before_any_is_swapped_in(comm: Any, where: str) -> None:
+    """G1, G7: if it fails on one rank, no file of the working directory was changed on any."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=True)
+    session.close()
+    write(directory, files_of(rank, 7))
+    before = in_place(rank, directory)
+    comm.Barrier()
+
+    class Fails(FaultDisk):
+        def create(self, path: str) -> Any:
+            if rank == 0 and "/append." in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return super().create(path)
+
+    text = message_of(comm, Session(directory, comm=comm, disk=Fails(directory)).restore, RestoreError)
+    assert "append" in text, text
+    check(comm, in_place(rank, directory) == before, "a file was changed")
+
+
+@sizes(2)
 def case_a_finish_mark_ends_the_sets_of_a_node_that_was_away(comm: Any, where: str) -> None:
     """G4: though these have greater numbers than the mark."""
     rank = comm.Get_rank()
