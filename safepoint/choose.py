@@ -28,11 +28,12 @@ class Choice(NamedTuple):
 
 def choose(
     disk: Disk, work: str, root: Root | None, peers: Serial | Ranks, candidates: list[Candidate], once: bool,
-    how: How, progress: Progress | None = None,
+    fresh: bool, how: How, progress: Progress | None = None,
 ) -> Choice:  # fmt: skip
     """Stage the newest set that is whole on every rank. `root`: None if this rank has none, and so no say.
 
-    `once`: this rank knows that there was a set of all. Raises `DamagedError` if none of the sets is whole.
+    `once`: this rank knows that there was a set of all. `fresh`: no restore was killed before this one. Raises
+    `DamagedError` if none of the sets is whole.
     A set is known by its life and its number, together its key, and by the history of that life: of the same key, two
     parts of a run, each without the other, may have saved one.
     """
@@ -42,7 +43,7 @@ def choose(
     every = peers.union([c.key for c in candidates])
     lacks = {n for n in every if root and n not in offers}
     with contextlib.ExitStack() as on_error:
-        if root and not disk.exists(root.stage):  # else a restore was killed, and this one repeats it
+        if root and fresh:  # else `stage/` says that a restore was killed, which this one repeats
             on_error.callback(restore.clear_stage, disk, root)
         while (key := peers.newest_common(offers if root else None)) is not None:
             record = found.get(key)

@@ -214,7 +214,7 @@ class Session:
         foreign = peers.together(lambda: self._refuse_foreign(finished))
         candidates, history, fresh = peers.together(lambda: self._settle(finished, foreign))
         root = self._root if self._active else None
-        choice = choose(self._disk, self._root.work, root, peers, candidates, history, self._how, progress)
+        choice = choose(self._disk, self._root.work, root, peers, candidates, history, fresh, self._how, progress)
         if choice.number is not None:
             return self._give_back(choice.number, choice.record, choice.passed, fresh, finished)
         torn = peers.together(lambda: self._give_up(finished, fresh, check=mark is None))
