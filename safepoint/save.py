@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import stat
 import time
@@ -443,9 +442,8 @@ def fail(disk: Disk, root: Root, number: int) -> str:
     On error it may have its old name still.
     """
     failed = root.state("failed", number)
-    if disk.exists(failed):  # of an earlier run, which had a set of this number too; kept until the next commit
-        free = (n for n in itertools.count(number + 1) if not disk.exists(root.state("failed", n)))
-        disk.rename(failed, root.state("failed", next(free)))
+    if disk.exists(failed):  # of an earlier run, which had a set of this number too
+        disk.remove_tree(failed)
     disk.rename(root.set(number), failed)
     return "failed"
 

@@ -16,7 +16,7 @@ from faultdisk import FaultDisk, Killed, images
 from lives import ALL, LONG
 from program import SHAPES_AND_KINDS, Program, listed, new_directory, restart
 
-from safepoint import MissingFilesError, RefusedFileError, Session, save
+from safepoint import MissingFilesError, RefusedFileError, Session
 from safepoint.cli.group import program
 from safepoint.disk import Disk
 from safepoint.record import Root
@@ -500,15 +500,3 @@ def test_a_kill_between_two_torn_first_files_loses_neither(work: Path) -> None:
     killed_restore(work, "rename .safepoint.d/rank-00000/discarded/a.dat")
     assert start(work) is False
     assert sorted(everything(Path(Root(str(work)).discarded)).values()) == ["one", "other"]
-
-
-def test_a_set_that_failed_is_kept_until_a_commit_though_another_of_its_number_fails(two_sets: Path) -> None:
-    """G7: its files may exist nowhere else."""
-    root = Root(str(two_sets))
-    for life in ("first", "second"):
-        shutil.rmtree(root.set(3), ignore_errors=True)  # the one that was prepared
-        os.mkdir(root.set(3))
-        Path(root.set(3), "what").write_text(life)
-        save.fail(Disk(), root, 3)
-    kept = [Path(root.state("failed", n), "what").read_text() for n in root.numbers(Disk(), "failed")]
-    assert sorted(kept) == ["first", "second"]
