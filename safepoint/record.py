@@ -8,7 +8,8 @@
     COMMITTED   set-N/record.json                     everybody                  nothing is lost
     gone        gone-N/, being deleted                nobody                     the next start deletes the rest
     failed      failed-N/: its fsync failed; kept     nobody                     the set before it is restored
-                until the next commit, for the user
+                until the next commit or failure of
+                its number, for the user
 
 `save` moves a set to the right and down, `restore.verify` is the executable twin of this table: it says of each set
 what it is. All small files are sealed: JSON whose first line carries the xxh3-128 of the lines between it and the last.

@@ -966,7 +966,7 @@ def drop_newer(disk: Disk, root: Root, manifest: Manifest, number: int, patterns
 
     `patterns`: those of the set that was given back. A file that was listed only since then, and is nowhere but in a
     newer set, goes back to W: it may be one of the program's inputs. What of these is damaged itself is returned: then
-    its set is kept as a failed one, until the next commit.
+    its set is kept as a failed one, until the next commit or another failure of its number.
     """
     with _reporting(root, "cannot remove the sets that were passed over"):
         newer = [n for n in root.numbers(disk, "set") if n > number]

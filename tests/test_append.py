@@ -24,7 +24,7 @@ from safepoint.disk import NONE, Disk, SyncFailed
 
 ROWS, SAVES, KILLS = 1_000_000, 200, 20
 PROGRAM = f"""
-import os, sys
+import os, signal, sys
 from safepoint import Session
 from test_append import CountingDisk
 
@@ -33,9 +33,12 @@ disk = CountingDisk()
 session = Session(disk=disk)
 saved = session.restore()
 step = saved.step if saved else 0
+last = step + int(sys.argv[1]) + 2  # who is to be killed gets no further, however late the kill comes
 disk.log = open("../reads", "a", buffering=1)
 with open("rows.csv", "a") as table:  # stays open for all of the run
     while step < {SAVES}:
+        if step == last:
+            signal.pause()
         table.write("".join(f"{{row}},{{row * row}}\\n" for row in range(step * each, (step + 1) * each)))
         table.flush()
         step += 1
@@ -75,9 +78,10 @@ class Counted(io.FileIO):
 
 
 def live(work: Path, saves: int | None = None, seconds: float = 0) -> int:
-    """One life, killed so many seconds after so many saves; its status."""
+    """One life, killed so many seconds after so many saves, and two saves after them at the latest; its status."""
     paths = os.pathsep.join([str(Path(safepoint.__file__).parents[1]), str(Path(__file__).parent)])
     command, reads = [sys.executable, "-W", "error", "-c", PROGRAM], work.parent / "reads"
+    command.append(str(SAVES if saves is None else saves))
     before = count(reads)
     with subprocess.Popen(command, cwd=work, env=os.environ | {"PYTHONPATH": paths}) as program:
         while program.poll() is None and saves is not None:

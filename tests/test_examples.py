@@ -70,7 +70,7 @@ def test_a_chain_of_emcee_that_was_killed_again_and_again_is_the_undisturbed_cha
     """G1, G2k for an HDF5 file that is rewritten in place, here killed at random instants, mostly within its writes."""
     import h5py
 
-    steps, rng = 60, random.Random(4)
+    steps, rng = 150, random.Random(4)
     command = [sys.executable, str(EXAMPLES / "emcee_chain.py"), str(steps)]
     for name in ("undisturbed", "killed"):
         (tmp_path / name).mkdir()
