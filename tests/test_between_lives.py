@@ -500,3 +500,35 @@ def test_a_kill_between_two_torn_first_files_loses_neither(work: Path) -> None:
     killed_restore(work, "rename .safepoint.d/rank-00000/discarded/a.dat")
     assert start(work) is False
     assert sorted(everything(Path(Root(str(work)).discarded)).values()) == ["one", "other"]
+
+
+@pytest.mark.leaves_damage
+def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work: Path) -> None:
+    """G2, G3: set 2, damaged, has the only copy of what set 1 needs; it goes only when the bytes and the name are safe."""
+    (work / ".safepoint").write_text("t.csv append\nu.dat\n")
+    session = Session(work)
+    session.restore()
+    for step in (1, 2):
+        with (work / "t.csv").open("a") as table:
+            table.write(f"row {step}\n" * 200)
+        write(work, **{"u.dat": f"u of {step}"})
+        session.hide(step, wait=True)
+    session.close()
+    assert start(work)  # now there is a copy with set 2
+    write(work, **{"t.csv": "begun anew"})
+    Path(Root(str(work)).stored(2, "u.dat")).write_text("u of X")
+    (work / ".safepoint").write_text("t.csv append\nu.dat\ncopy_append_below = 1\n")  # set 1 gets none of its own
+    disk = FaultDisk(str(work), boot="after")
+    session = Session(work, disk=disk)
+    saved = session.restore()
+    assert saved and saved.step == 1
+    disk.end()
+    assert any("gone-00000002" in str(op) for op in disk.record.ops)
+    for image in images(disk.record, str(work.parent), seed=5, singles=2):
+        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
+        saved = session.restore()
+        assert saved and saved.step == 1, image
+        directory = Path(image.directory)
+        assert ((directory / "t.csv").read_text(), (directory / "u.dat").read_text()) == ("row 1\n" * 200, "u of 1")
+        session.close()
+        shutil.rmtree(directory)

@@ -418,6 +418,23 @@ def test_a_record_with_an_absurd_value_makes_restore_fall_back(
     assert any("record.json: " in text for text in begin.warnings), begin
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + "/y", "sub/" + "x" * 300])
+def test_a_record_with_a_name_longer_than_any_file_system_has_makes_restore_fall_back(
+    pristine: Path, tmp_path: Path, name: str
+) -> None:
+    """G6: ENAMETOOLONG says that the file is missing, as ENOENT does; it is no reason to end."""
+    work = copied(pristine, "sets", tmp_path)
+
+    def renamed(content: dict[str, Any]) -> None:
+        of = next(row for row in content["files"] if row[0] == "sub/v.dat")
+        of[content["columns"].index("path")] = name
+
+    edit(work / BELOW / "set-00000003/record.json", renamed)
+    begin = start(work)
+    assert begin.point and begin.point.step == 1, begin
+    assert any(f"set 3: {name} is missing" in text for text in begin.warnings), begin
+
+
 def test_a_list_that_its_record_contradicts_completes_nothing(pristine: Path, tmp_path: Path) -> None:
     """G6: else the set would be committed with what the list says, and the table in place be cut to that."""
     work = copied(pristine, "uncommitted", tmp_path)
