@@ -504,7 +504,7 @@ def test_a_kill_between_two_torn_first_files_loses_neither(work: Path) -> None:
 
 @pytest.mark.leaves_damage
 def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work: Path) -> None:
-    """G2, G3: set 2, damaged, has the only copy of what set 1 needs; it goes only when the bytes and the name are safe."""
+    """G2, G3: set 2, damaged, has the only copy of what set 1 needs; it goes when the bytes and the name are safe."""
     (work / ".safepoint").write_text("t.csv append\nu.dat\n")
     session = Session(work)
     session.restore()
