@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,27 @@ from safepoint import LockedError, Session, opening
 from safepoint.disk import Disk
 
 
-def live_until_killed(directory: Path, steps: int, seconds: float) -> Life:
-    """A life that ends by SIGKILL after this time, or by itself before."""
-    program = subprocess.Popen(
-        command(steps), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        said, _ = program.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        program.send_signal(signal.SIGKILL)
-        said, _ = program.communicate(timeout=60)
-    if program.returncode not in (0, -signal.SIGKILL):
-        raise Violation(f"it ended with {program.returncode}: {said[-2000:]}")
-    return Life(program.returncode, said.splitlines())
+def live_until_killed(
+    directory: Path, steps: int, seconds: float, *, after: str = "", number: signal.Signals = signal.SIGKILL
+) -> Life:
+    """A life that ends by this signal, or by itself before: so long after it has said `after` and a step, however late
+    that is."""
+    with tempfile.TemporaryFile() as said:
+        program = subprocess.Popen(command(steps), cwd=directory, stdout=said, stderr=subprocess.STDOUT)
+
+        def lines() -> list[str]:  # read at a place: to seek would move the program's own
+            return os.pread(said.fileno(), os.fstat(said.fileno()).st_size, 0).decode().splitlines()
+
+        while after and program.poll() is None and not Life(None, lines()).steps(after):
+            time.sleep(0.005)
+        try:
+            program.wait(seconds)
+        except subprocess.TimeoutExpired:
+            program.send_signal(number)
+            program.wait(60)
+        if number == signal.SIGKILL and program.returncode not in (0, -number):
+            raise Violation(f"it ended with {program.returncode}: {lines()[-20:]}")
+        return Life(program.returncode, lines())
 
 
 def test_killed_again_and_again_at_random_instants_it_reaches_the_end() -> None:
@@ -354,13 +363,7 @@ def test_signals_that_end_the_program_cost_nothing(number: signal.Signals) -> No
     """G2k: SIGTERM as from a scheduler, SIGINT as from the keyboard."""
     with directory_for_lives() as directory:
         for _ in range(3):
-            program = subprocess.Popen(
-                command(100000), cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-            )
-            time.sleep(0.4)
-            program.send_signal(number)
-            said, _ = program.communicate(timeout=60)
-            life = Life(program.returncode, said.splitlines())
-            assert life.last("hid") > 0
-            done = live_until_killed(directory, 100000, 0.4)
+            life = live_until_killed(directory, 100000, 0.2, after="hid", number=number)
+            assert life.last("hid") >= 0 and life.status != 0
+            done = live_until_killed(directory, 100000, 0.0, after="restored")
             assert done.last("restored") >= life.last("hid")
