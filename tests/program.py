@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections import ChainMap
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -60,7 +61,7 @@ SHAPES: dict[str, Shape] = {
     "plain": (PLAIN, plain),
     "kinds": (KINDS, kinds),
     "in place": (IN_PLACE, in_place),
-    "directories": ("f1.dat\nrun.zarr/\nd[0-9]/\n", directories),
+    "directories": ("f1.dat\nrun.zarr/\nd[0-9]*/\n", directories),
 }
 
 
@@ -322,8 +323,8 @@ class Program:
             os.close(self._held.pop())
 
     def _write_each(self, files: dict[str, bytes]) -> None:
-        several = ("fields/", "d0/", "d1/", "d2/", "d3/")
-        for name in [n for n in listed(self.disk.directory) if n.startswith(several) and n not in files]:
+        several = re.compile(r"fields/|d\d+/")
+        for name in [n for n in listed(self.disk.directory) if several.match(n) and n not in files]:
             os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
         for name, data in files.items():
             path = os.path.join(self.disk.directory, name)
