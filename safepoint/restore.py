@@ -313,9 +313,8 @@ def _check_sizes(disk: Disk, root: Root, record: Record) -> None:
     bundled = 0
     refuse_links(disk, root, record.number, (file.path for file in record.files if file.kind == "file"))
     for file in record.files:
-        if (
-            file.kind != "file"
-        ):  # one that only grows is in W, where the program may have done anything; read when staged
+        # Append files are in W, where anything may have happened; they are read when staged.
+        if file.kind != "file":
             continue
         if file.kept == "tar":
             bundled = max(bundled, file.offset + file.size)

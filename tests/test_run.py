@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -1042,37 +1042,34 @@ def test_who_was_asked_to_stop_may_have_stopped_between_two_files(tmp_path: Path
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text() == "1\n"
 
 
-def test_an_heir_that_has_closed_the_lock_is_found_all_the_same(tmp_path: Path) -> None:
-    """As what Python's subprocess starts, by default."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
+@contextlib.contextmanager
+def an_heir_of_a_killed_run(work: Path) -> Iterator[int]:
+    """A process that a run had started, and that has closed the lock, as what Python's subprocess starts by default."""
+    (work / ".safepoint").write_text("a.txt\n")
     code = (
         "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
     )
-    program = run(tmp_path, "--", sys.executable, "-c", code)
-    wait_for((tmp_path / "ready").exists)
-    orphan = int((tmp_path / "orphan").read_text())
+    program = run(work, "--", sys.executable, "-c", code)
+    wait_for((work / "ready").exists)
+    orphan = int((work / "orphan").read_text())
     try:
         kill(program.pid)
         program.wait()
-        said = ran(tmp_path, "--", "touch", "started", status=13)
-        assert f"process {orphan} (sh)" in said and not (tmp_path / "started").exists()
+        yield orphan
     finally:
         kill(orphan)
         program.communicate()
 
 
+def test_an_heir_that_has_closed_the_lock_is_found_all_the_same(tmp_path: Path) -> None:
+    with an_heir_of_a_killed_run(tmp_path) as orphan:
+        said = ran(tmp_path, "--", "touch", "started", status=13)
+        assert f"process {orphan} (sh)" in said and not (tmp_path / "started").exists()
+
+
 def test_a_second_run_waits_for_an_heir_that_is_ending(tmp_path: Path) -> None:
     """As what the first one had started needs a moment to end when it is killed."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    code = (
-        "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
-    )
-    program = run(tmp_path, "--", sys.executable, "-c", code)
-    wait_for((tmp_path / "ready").exists)
-    orphan = int((tmp_path / "orphan").read_text())
-    try:
-        kill(program.pid)
-        program.wait()
+    with an_heir_of_a_killed_run(tmp_path) as orphan:
         with run(tmp_path, "--", *shell("echo 1 > a.txt")) as second:
             assert second.stderr
             said = second.stderr.readline()
@@ -1080,9 +1077,6 @@ def test_a_second_run_waits_for_an_heir_that_is_ending(tmp_path: Path) -> None:
             kill(orphan)
             said = second.communicate(timeout=60)[1]
         assert second.returncode == 0, said
-    finally:
-        kill(orphan)
-        program.communicate()
 
 
 def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:
