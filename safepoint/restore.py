@@ -658,6 +658,19 @@ def clear_stage(disk: Disk, root: Root) -> None:
             disk.remove_tree(root.stage)
 
 
+def retire_stage(disk: Disk, root: Root) -> str:
+    """The restore is over: `stage/`, with the files that it has replaced, gets a name that nobody restores; what is to
+    be removed now. Killed before this: the next restore takes this one for killed, and keeps what is set aside."""
+    path = root.state("gone", 0)
+    try:
+        if disk.exists(path):
+            disk.remove_tree(path)
+        disk.rename(root.stage, path)
+    except OSError:  # no room for a name, say
+        return root.stage
+    return path
+
+
 def keep_prefixes(disk: Disk, root: Root, record: Record, at_most: int) -> list[str]:
     """Rule (5): on return the copies are durable, so that the program may do with its append files what it likes.
 

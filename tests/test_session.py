@@ -1385,6 +1385,101 @@ def test_a_bad_manifest_changes_nothing(work: Path, manifest: str) -> None:
 # Restore and wait in the same life.
 
 
+class SlowToRemove(Disk):
+    """What is removed later waits until it may, or cannot be removed at all."""
+
+    def __init__(self, error: int = 0) -> None:
+        self.may, self.error, self.removed = threading.Event(), error, [""]
+
+    def remove_tree(self, path: str, at_once: int = 4) -> None:
+        if path.endswith("gone-00000000") and threading.current_thread() is not threading.main_thread():
+            assert self.may.wait(60)
+            if self.error:
+                raise OSError(self.error, os.strerror(self.error), path)
+            self.removed.append(Path(path, "u.dat").read_text())
+        super().remove_tree(path, at_once)
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def refuse(*_: object) -> None:
+        raise error
+
+    return refuse
+
+
+def a_restart(work: Path, disk: Disk, **options: Any) -> Session:
+    """One that finds a set, and in its place another file."""
+    (work / ".safepoint").write_text("u.dat\n")
+    with Session(work) as first:
+        first.restore()
+        (work / "u.dat").write_text("saved")
+        first.hide(1, wait=True)
+        first.close()
+    (work / "u.dat").write_text("torn")
+    session = Session(work, disk=disk, **options)
+    assert (point := session.restore()) and point.step == 1
+    assert (work / "u.dat").read_text() == "saved"
+    return session
+
+
+def test_restore_does_not_wait_until_what_it_replaced_is_removed(work: Path) -> None:
+    """To give back the blocks of large files takes as long as to read a part of them. `close` and the next restore do:
+    else two would remove the same."""
+    disk = SlowToRemove()
+    session = a_restart(work, disk)
+    replaced = work / ROOT / "gone-00000000/u.dat"
+    assert replaced.read_text() == "torn" and not (work / ROOT / "stage").exists()
+    (work / "u.dat").write_text("torn again")
+    later = threading.Timer(0.2, disk.may.set)
+    later.start()
+    assert session.restore() and disk.removed[1] == "torn"
+    later.join()
+    session.close()
+    assert disk.removed[2] == "torn again" and not replaced.parent.exists()
+
+
+def test_close_waits_until_what_restore_replaced_is_removed(work: Path) -> None:
+    disk = SlowToRemove()
+    session = a_restart(work, disk)
+    later = threading.Timer(0.2, disk.may.set)
+    later.start()
+    session.close()
+    assert not list((work / ROOT).glob("gone-*"))
+    later.join()
+
+
+def test_without_a_background_what_restore_replaced_is_removed_when_it_returns(work: Path) -> None:
+    disk = SlowToRemove()
+    disk.may.set()
+    session = a_restart(work, disk, background=False)
+    assert not list((work / ROOT).glob("gone-*")) and not (work / ROOT / "stage").exists()
+    session.close()
+
+
+@pytest.mark.parametrize("fault", ["it cannot be removed", "no thread to be had", "no name to be had", "one is there"])
+def test_what_restore_replaced_goes_some_day_whatever_is_in_the_way(
+    work: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowToRemove(errno.EIO if fault == "it cannot be removed" else 0)
+    disk.may.set()
+    with monkeypatch.context() as patch:
+        if fault == "no thread to be had":
+            patch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
+        if fault == "no name to be had":
+            full, bare = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), disk.rename
+            patch.setattr(disk, "rename", lambda a, b: (full if "gone-00000000" in b else bare)(a, b))
+        if fault == "one is there":
+            (work / ROOT / "gone-00000000/sub").mkdir(parents=True)
+        session = a_restart(work, disk)
+        session.close()
+    left = list((work / ROOT).glob("gone-*"))
+    assert bool(left) == (fault == "it cannot be removed") and not (work / ROOT / "stage").exists()
+    with Session(work) as last:
+        assert (point := last.restore()) and point.step == 1
+        last.close()
+    assert not list((work / ROOT).glob("gone-*"))
+
+
 def test_restore_in_the_same_life_rolls_back_to_the_last_set(start: Start, work: Path) -> None:
     session = start("u.dat\nhistory.csv append\n*.vtk optional\n")
     for step in range(2):
