@@ -156,12 +156,14 @@ class Violation(AssertionError):
 
 def listed(directory: str | os.PathLike[str]) -> dict[str, bytes]:
     """All files in W but the manifest, the side directory and what a program has renamed to be rid of it."""
-    work = Path(directory)
-    found = {}
-    for path in work.rglob("*"):
-        name = path.relative_to(work).as_posix()
-        if path.is_file() and name != ".safepoint" and not name.startswith(".safepoint.d/") and name[-1] != "~":
-            found[name] = path.read_bytes()
+    work, found = Path(directory), {}
+    for top, directories, names in os.walk(work):
+        if Path(top) == work and ".safepoint.d" in directories:
+            directories.remove(".safepoint.d")  # where a thread may be removing what is not needed any more
+        for path in (Path(top, name) for name in names):
+            name = path.relative_to(work).as_posix()
+            if path.is_file() and name != ".safepoint" and name[-1] != "~":
+                found[name] = path.read_bytes()
     return found
 
 
