@@ -303,7 +303,7 @@ class Disk:
             _allow_writing(os.path.dirname(path))
             os.rmdir(path)
 
-    def remove_tree(self, path: str, at_once: int = 4) -> None:
+    def remove_tree(self, path: str) -> None:
         """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle."""
         if not stat.S_ISDIR(self.stat(path).st_mode):
             self.remove(path)
@@ -313,34 +313,33 @@ class Disk:
             top = ahead.pop()
             emptied.append(top)
             found = [(f"{top}/{name}", is_directory) for name, is_directory in self._entries(top)]
-            self.remove_files([name for name, is_directory in found if not is_directory], at_once)
+            self.remove_files([name for name, is_directory in found if not is_directory])
             ahead += [name for name, is_directory in found if is_directory]
         for top in reversed(emptied):
             self.rmdir(top)
 
-    def remove_later(self, path: str) -> Callable[[], None]:
-        """Begin to remove a directory with all it holds, in a thread of its own, since to give back the blocks of large
-        files takes as long as to read a part of them; what waits for its end. What cannot be removed stays."""
+    @contextlib.contextmanager
+    def freed_later(self, paths: Iterable[str]) -> Iterator[None]:
+        """What is removed inside, of these files, gives its blocks back afterwards, in a thread of its own: for a large
+        file that takes as long as to read a part of it. The names are gone at once, and the process may end."""
+        with contextlib.ExitStack() as files:
+            held: Mapping[str, BinaryIO] = files.enter_context(self.opened(paths))
+            yield
+            if held:
+                later = files.pop_all()
+                try:
+                    threading.Thread(target=later.close, name="safepoint-freer", daemon=True).start()
+                except RuntimeError:  # no thread to be had: a limit, or the interpreter is about to end
+                    later.close()
 
-        def remove() -> None:
-            with contextlib.suppress(OSError):
-                self.remove_tree(path, at_once=1)  # without helpers, which would stay
-
-        thread = threading.Thread(target=remove, name="safepoint-remover")
-        try:
-            thread.start()
-        except RuntimeError:  # no thread to be had: a limit, or the interpreter is about to end
-            return remove
-        return thread.join
-
-    def remove_files(self, paths: Sequence[str], at_once: int = 4) -> None:
+    def remove_files(self, paths: Sequence[str]) -> None:
         """Several at once: a disk that is told of the blocks that are free (`discard`) may be waited for with each."""
 
         def remove(part: Sequence[str]) -> None:
             for path in part:
                 self.remove(path)
 
-        self.each(remove, [paths[start : start + 100] for start in range(0, len(paths), 100)], at_once)
+        self.each(remove, [paths[start : start + 100] for start in range(0, len(paths), 100)], 4)
 
     def _entries(self, directory: str) -> list[tuple[str, bool]]:
         try:

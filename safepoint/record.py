@@ -6,8 +6,7 @@
     STORED      the same, everything fsynced,         settle, by the checksums   as TAKEN
                 and record.json.new
     COMMITTED   set-N/record.json                     everybody                  nothing is lost
-    gone        gone-N/, being deleted; 0 is what a   nobody                     the next start deletes the rest
-                restore has replaced
+    gone        gone-N/, being deleted                nobody                     the next start deletes the rest
     failed      failed-N/: its fsync failed; kept     nobody                     the set before it is restored
                 until the next commit or failure of
                 its number, for the user

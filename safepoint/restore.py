@@ -54,6 +54,7 @@ from safepoint.store import How
 # fall back to an older set.
 _DAMAGE = {errno.ENOENT, errno.ENOTDIR, errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), *NO_FILE}
 _NO_WAY = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}  # what a name says that leads nowhere in a set
+LARGE = 16 << 20  # bytes: to give the blocks of such a file back is not waited for
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
 
 Result = TypeVar("Result")
@@ -652,23 +653,15 @@ def _interruptible(tick: codec.Tick | None) -> codec.Tick:
     return ticks
 
 
-def clear_stage(disk: Disk, root: Root) -> None:
-    with suppress(OSError):  # on a full disk the copy is the first thing to go; the error is already on its way
-        if disk.exists(root.stage):
-            disk.remove_tree(root.stage)
-
-
-def retire_stage(disk: Disk, root: Root) -> str:
-    """The restore is over: `stage/`, with the files that it has replaced, gets a name that nobody restores; what is to
-    be removed now. Killed before this: the next restore takes this one for killed, and keeps what is set aside."""
-    path = root.state("gone", 0)
-    try:
-        if disk.exists(path):
-            disk.remove_tree(path)
-        disk.rename(root.stage, path)
-    except OSError:  # no room for a name, say
-        return root.stage
-    return path
+def clear_stage(disk: Disk, root: Root, record: Record | None = None) -> None:
+    """`record`: what was swapped in, so that `stage/` has the files that it replaced."""
+    files = record.files if record else ()
+    large = [os.path.join(root.stage, file.path) for file in files if file.kind == "file" and file.size >= LARGE]
+    for paths in [large, []] if large else [[]]:  # where an open file leaves a name behind: again with none open
+        with suppress(OSError):  # on a full disk the copy is the first thing to go; the error is already on its way
+            if disk.exists(root.stage):
+                with disk.freed_later(path for path in paths if disk.exists(path)):
+                    disk.remove_tree(root.stage)
 
 
 def keep_prefixes(disk: Disk, root: Root, record: Record, at_most: int) -> list[str]:

@@ -127,7 +127,6 @@ class Session:
         self._closed, self._left = "", False
         self._adopted = False
         self._sets = save.Sets()
-        self._remover: Callable[[], None] = lambda: None  # waits for the removal of what `restore` has replaced
         self._began = time.time()  # until the first line of the log has said so
         self._at = ("", 0)  # where the program called hide for the set in flight
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
@@ -200,7 +199,6 @@ class Session:
         disk, root = self._disk, self._root
         self._check("restore")
         self._collect()
-        self._remover()
         self._refuse_other(RestoreError, "cannot restore", "the listed files are untouched")
         if self._ranks.rank != self._lead:
             return None
@@ -312,6 +310,7 @@ class Session:
                 left = restore.drop_newer(disk, root, self._manifest, number, patterns)
                 if left:
                     logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)
+                restore.clear_stage(disk, root, record)
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture
@@ -324,10 +323,6 @@ class Session:
         if record:
             # A program that is killed again and again must not fill the disk.
             self._prune(record, number, fresh=False)
-            # Last, so that no removal above meets this one.
-            self._remover = disk.remove_later(restore.retire_stage(disk, root))
-            if not self._background:
-                self._remover()
         files = record.files if record else ()
         what = _amount(files) if peers.size == 1 else f"all {peers.size} ranks"
         aside = [f"moved to {self._discarded}: {', '.join(strays)}"] if strays else []
@@ -942,7 +937,6 @@ class Session:
             return
         if self._thread is not None:
             self._thread.stop()
-        self._remover()  # the next run must not find it at work
         self._disk.dismiss_helpers()
         self._release()
 

@@ -14,7 +14,6 @@ The program's own writes go through `overwrite` and `append`, or the reorderings
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -290,11 +289,6 @@ class FaultDisk(Disk):
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any], at_once: int = 1) -> list[Any]:
         return [work(item) for item in reversed(items)][::-1]
-
-    def remove_later(self, path: str) -> Callable[[], None]:
-        with contextlib.suppress(OSError):
-            self.remove_tree(path)
-        return lambda: None
 
     # Making durable: only in the model, which is what counts here.
 

@@ -82,7 +82,6 @@ def write_each(files: dict[str, bytes]) -> None:
 def one_thread() -> None:
     """Let the disk do in the calling thread what it does in several: a tracer follows one of them only."""
     Disk.each = FaultDisk.each  # type: ignore[method-assign,assignment]
-    Disk.remove_later = FaultDisk.remove_later  # type: ignore[method-assign]
 
 
 def main(arguments: list[str]) -> None:

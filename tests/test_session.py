@@ -1385,28 +1385,6 @@ def test_a_bad_manifest_changes_nothing(work: Path, manifest: str) -> None:
 # Restore and wait in the same life.
 
 
-class SlowToRemove(Disk):
-    """What is removed later waits until it may, or cannot be removed at all."""
-
-    def __init__(self, error: int = 0) -> None:
-        self.may, self.error, self.removed = threading.Event(), error, [""]
-
-    def remove_tree(self, path: str, at_once: int = 4) -> None:
-        if path.endswith("gone-00000000") and threading.current_thread() is not threading.main_thread():
-            assert self.may.wait(60)
-            if self.error:
-                raise OSError(self.error, os.strerror(self.error), path)
-            self.removed.append(Path(path, "u.dat").read_text())
-        super().remove_tree(path, at_once)
-
-
-def raising(error: Exception) -> Callable[..., None]:
-    def refuse(*_: object) -> None:
-        raise error
-
-    return refuse
-
-
 def a_restart(work: Path, disk: Disk, **options: Any) -> Session:
     """One that finds a set, and in its place another file."""
     (work / ".safepoint").write_text("u.dat\n")
@@ -1418,66 +1396,79 @@ def a_restart(work: Path, disk: Disk, **options: Any) -> Session:
     (work / "u.dat").write_text("torn")
     session = Session(work, disk=disk, **options)
     assert (point := session.restore()) and point.step == 1
-    assert (work / "u.dat").read_text() == "saved"
+    assert (work / "u.dat").read_text() == "saved" and not (work / ROOT / "stage").exists()
     return session
 
 
-def test_restore_does_not_wait_until_what_it_replaced_is_removed(work: Path) -> None:
-    """To give back the blocks of large files takes as long as to read a part of them. `close` and the next restore do:
-    else two would remove the same."""
-    disk = SlowToRemove()
-    session = a_restart(work, disk)
-    replaced = work / ROOT / "gone-00000000/u.dat"
-    assert replaced.read_text() == "torn" and not (work / ROOT / "stage").exists()
-    (work / "u.dat").write_text("torn again")
-    later = threading.Timer(0.2, disk.may.set)
-    later.start()
-    assert session.restore() and disk.removed[1] == "torn"
-    later.join()
-    session.close()
-    assert disk.removed[2] == "torn again" and not replaced.parent.exists()
+def open_here() -> list[str]:
+    """The files that this process has open, as the kernel names them."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of this look
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return found
 
 
-def test_close_waits_until_what_restore_replaced_is_removed(work: Path) -> None:
-    disk = SlowToRemove()
-    session = a_restart(work, disk)
-    later = threading.Timer(0.2, disk.may.set)
-    later.start()
-    session.close()
-    assert not list((work / ROOT).glob("gone-*"))
-    later.join()
+def removed_and_open() -> list[str]:
+    return [name for name in open_here() if name.endswith("stage/u.dat (deleted)")]
 
 
-def test_without_a_background_what_restore_replaced_is_removed_when_it_returns(work: Path) -> None:
-    disk = SlowToRemove()
-    disk.may.set()
-    session = a_restart(work, disk, background=False)
-    assert not list((work / ROOT).glob("gone-*")) and not (work / ROOT / "stage").exists()
-    session.close()
+@pytest.fixture
+def each_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc, to see which files are open")
+    monkeypatch.setattr(sys.modules["safepoint.restore"], "LARGE", 1)
 
 
-@pytest.mark.parametrize("fault", ["it cannot be removed", "no thread to be had", "no name to be had", "one is there"])
-def test_what_restore_replaced_goes_some_day_whatever_is_in_the_way(
-    work: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("each_file_is_large")
+@pytest.mark.parametrize("threads", [True, False])
+def test_restore_does_not_wait_for_the_blocks_of_what_it_replaced(
+    work: Path, monkeypatch: pytest.MonkeyPatch, threads: bool
 ) -> None:
-    disk = SlowToRemove(errno.EIO if fault == "it cannot be removed" else 0)
-    disk.may.set()
-    with monkeypatch.context() as patch:
-        if fault == "no thread to be had":
-            patch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
-        if fault == "no name to be had":
-            full, bare = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))), disk.rename
-            patch.setattr(disk, "rename", lambda a, b: (full if "gone-00000000" in b else bare)(a, b))
-        if fault == "one is there":
-            (work / ROOT / "gone-00000000/sub").mkdir(parents=True)
-        session = a_restart(work, disk)
-        session.close()
-    left = list((work / ROOT).glob("gone-*"))
-    assert bool(left) == (fault == "it cannot be removed") and not (work / ROOT / "stage").exists()
-    with Session(work) as last:
-        assert (point := last.restore()) and point.step == 1
-        last.close()
-    assert not list((work / ROOT).glob("gone-*"))
+    """Nor does a worker keep them that the program forks meanwhile. Without a thread it waits."""
+    may, bare = threading.Event(), threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        if thread.name == "safepoint-freer":
+            if not threads:
+                raise RuntimeError("can't start new thread")
+            threading.Thread(target=lambda: may.wait(60) and bare(thread)).start()
+        else:
+            bare(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    session = a_restart(work, Disk())
+    assert len(removed_and_open()) == threads
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, b"%d" % len(removed_and_open()))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 9) == b"0"
+    os.close(reader), os.close(writer)
+    may.set()
+    end = time.monotonic() + 60
+    while removed_and_open():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    session.close()
+
+
+class LeavesNames(Disk):
+    """As NFS and some FUSE file systems do: a file that is open when it is removed leaves a name until it is closed."""
+
+    def remove(self, path: str) -> None:
+        if path.endswith("stage/u.dat") and path in open_here():
+            os.rename(path, f"{path}.hidden")
+            return
+        super().remove(path)
+
+
+@pytest.mark.usefixtures("each_file_is_large")
+def test_where_an_open_file_leaves_a_name_what_restore_replaced_goes_all_the_same(work: Path) -> None:
+    session = a_restart(work, LeavesNames())
+    assert not list((work / ROOT).glob("stage*")) and removed_and_open() == []
+    session.close()
 
 
 def test_restore_in_the_same_life_rolls_back_to_the_last_set(start: Start, work: Path) -> None:

@@ -194,7 +194,7 @@ def _swap(seen: Overview, chosen: Set, fresh: dict[int, bool], finished: int) ->
             if left:
                 names = ", ".join(left)
                 click.echo(f"safepoint: damaged, and only in a newer set, kept as a failed one: {names}", err=True)
-            clear_stage(DISK, root)
+            clear_stage(DISK, root, records.get(rank.rank))
     return aside
 
 
