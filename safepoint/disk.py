@@ -91,7 +91,7 @@ def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
             rest = rest[file.write(rest) :]
 
 
-_held: set[BinaryIO] = set()  # what `Disk.opened` keeps open
+_held: dict[BinaryIO, tuple[int, int, int]] = {}  # what `Disk.opened` keeps open: descriptor, device and inode
 
 
 def _quietly(close: Callable[..., None], *what: int) -> None:
@@ -105,7 +105,15 @@ def _quietly(close: Callable[..., None], *what: int) -> None:
 def _let_go() -> None:
     """In a child: a worker that the program forks would keep the space of these files, long after they are removed."""
     while _held:
-        _held.pop().close()
+        file, (descriptor, *known) = _held.popitem()
+        if not file.closed:
+            file.close()
+            continue
+        # Another thread was closing it: Python takes it for closed before it is, so the child has it still.
+        with contextlib.suppress(OSError):
+            info = os.fstat(descriptor)
+            if [info.st_dev, info.st_ino] == known:
+                os.close(descriptor)
 
 
 if hasattr(os, "register_at_fork"):
@@ -178,7 +186,7 @@ class Disk:
         needs some too. None on Windows, where a file that is open cannot be renamed."""
         files: dict[str, BinaryIO] = {}
         with contextlib.ExitStack() as stack:
-            stack.callback(lambda: _held.difference_update(files.values()))
+            stack.callback(lambda: [_held.pop(file, None) for file in files.values()])
             for path in paths if sys.platform != "win32" else ():
                 try:
                     file = self.open(path)
@@ -191,7 +199,8 @@ class Disk:
                     break
                 stack.callback(_quietly, file.close)
                 files[path] = file
-                _held.add(file)
+                info = self.stat_of(file)
+                _held[file] = file.fileno(), info.st_dev, info.st_ino
             yield files
 
     def read(self, path: str, most: int = LONGEST) -> bytes:

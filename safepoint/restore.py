@@ -654,14 +654,26 @@ def _interruptible(tick: codec.Tick | None) -> codec.Tick:
 
 
 def clear_stage(disk: Disk, root: Root, record: Record | None = None) -> None:
-    """`record`: what was swapped in, so that `stage/` has the files that it replaced."""
-    files = record.files if record else ()
-    large = [os.path.join(root.stage, file.path) for file in files if file.kind == "file" and file.size >= LARGE]
+    """`record`: what was swapped in, so that `stage/` has the files that it replaced. The blocks of large ones are
+    given back in the background."""
+    large: list[str] = []
+    with suppress(OSError):  # then all is waited for
+        large = _large_replaced(disk, root, record) if record else []
     for paths in [large, []] if large else [[]]:  # where an open file leaves a name behind: again with none open
         with suppress(OSError):  # on a full disk the copy is the first thing to go; the error is already on its way
             if disk.exists(root.stage):
-                with disk.freed_later(path for path in paths if disk.exists(path)):
+                with disk.freed_later(paths):
                     disk.remove_tree(root.stage)
+
+
+def _large_replaced(disk: Disk, root: Root, record: Record) -> list[str]:
+    """None on a network file system, where a name would stay; nor where the program needs the room at once."""
+    paths = [os.path.join(root.stage, file.path) for file in record.files if file.kind == "file" and file.size >= LARGE]
+    if not paths or disk.place(root.path).mount is None:
+        return []
+    there = {path: info for path in paths if (info := disk.stat_or_none(path)) and S_ISREG(info.st_mode)}
+    full = disk.room(root.path) < SPARE * sum(info.st_size for info in there.values())
+    return [] if full else list(there)
 
 
 def keep_prefixes(disk: Disk, root: Root, record: Record, at_most: int) -> list[str]:

@@ -310,7 +310,7 @@ class Session:
                 left = restore.drop_newer(disk, root, self._manifest, number, patterns)
                 if left:
                     logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)
-                restore.clear_stage(disk, root, record)
+                restore.clear_stage(disk, root, record if self._background else None)
             return strays
 
         self._past = True  # until all is in place: else a `hide` after an error could take a mixture

@@ -159,7 +159,7 @@ def listed(directory: str | os.PathLike[str]) -> dict[str, bytes]:
     work, found = Path(directory), {}
     for top, directories, names in os.walk(work):
         if Path(top) == work and ".safepoint.d" in directories:
-            directories.remove(".safepoint.d")  # where a thread may be removing what is not needed any more
+            directories.remove(".safepoint.d")  # where the saver may be removing older sets
         for path in (Path(top, name) for name in names):
             name = path.relative_to(work).as_posix()
             if path.is_file() and name != ".safepoint" and name[-1] != "~":

@@ -1385,7 +1385,7 @@ def test_a_bad_manifest_changes_nothing(work: Path, manifest: str) -> None:
 # Restore and wait in the same life.
 
 
-def a_restart(work: Path, disk: Disk, **options: Any) -> Session:
+def a_restart(work: Path, disk: Disk, torn: bool = True, **options: Any) -> Session:
     """One that finds a set, and in its place another file."""
     (work / ".safepoint").write_text("u.dat\n")
     with Session(work) as first:
@@ -1393,7 +1393,10 @@ def a_restart(work: Path, disk: Disk, **options: Any) -> Session:
         (work / "u.dat").write_text("saved")
         first.hide(1, wait=True)
         first.close()
-    (work / "u.dat").write_text("torn")
+    if torn:
+        (work / "u.dat").write_text("torn")
+    else:
+        os.mkfifo(work / "u.dat")
     session = Session(work, disk=disk, **options)
     assert (point := session.restore()) and point.step == 1
     assert (work / "u.dat").read_text() == "saved" and not (work / ROOT / "stage").exists()
@@ -1420,6 +1423,52 @@ def each_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["safepoint.restore"], "LARGE", 1)
 
 
+def seen_by_a_child() -> int:
+    """How many files without a name a child has open that is forked now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: a fork beside threads
+        child = os.fork()
+    if child == 0:
+        found = 99
+        try:
+            time.sleep(0.05)
+            found = len(removed_and_open())
+        finally:
+            os._exit(found)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_that_is_forked_while_a_thread_closes_a_file_does_not_keep_it(tmp_path: Path) -> None:
+    """Python takes a file for closed before the kernel does."""
+    path = tmp_path / "stage/u.dat"
+    path.parent.mkdir()
+    for _ in range(30):
+        path.write_bytes(bytes(1 << 20))
+        with Disk().freed_later([str(path)]):
+            path.unlink()
+        assert seen_by_a_child() == 0
+
+
+@pytest.mark.parametrize(
+    "why", ["little room", "a network file system", "no regular file", "nothing in the background"]
+)
+@pytest.mark.usefixtures("each_file_is_large")
+def test_restore_waits_for_the_blocks_where_that_is_better(
+    work: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk()
+    if why == "little room":
+        monkeypatch.setattr(disk, "room", lambda path: 5.0)
+    if why == "a network file system":
+        monkeypatch.setattr(disk, "place", lambda path: Place("here", "now", None))
+    asked: list[list[str]] = []
+    freed_later = disk.freed_later
+    monkeypatch.setattr(disk, "freed_later", lambda paths: asked.append(paths) or freed_later(paths))
+    session = a_restart(work, disk, torn=why != "no regular file", background=why != "nothing in the background")
+    assert asked and not any(asked) and removed_and_open() == []
+    session.close()
+
+
 @pytest.mark.usefixtures("each_file_is_large")
 @pytest.mark.parametrize("threads", [True, False])
 def test_restore_does_not_wait_for_the_blocks_of_what_it_replaced(
@@ -1439,13 +1488,7 @@ def test_restore_does_not_wait_for_the_blocks_of_what_it_replaced(
     monkeypatch.setattr(threading.Thread, "start", late)
     session = a_restart(work, Disk())
     assert len(removed_and_open()) == threads
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        os.write(writer, b"%d" % len(removed_and_open()))
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 9) == b"0"
-    os.close(reader), os.close(writer)
+    assert seen_by_a_child() == 0
     may.set()
     end = time.monotonic() + 60
     while removed_and_open():
@@ -1457,17 +1500,21 @@ def test_restore_does_not_wait_for_the_blocks_of_what_it_replaced(
 class LeavesNames(Disk):
     """As NFS and some FUSE file systems do: a file that is open when it is removed leaves a name until it is closed."""
 
+    left = 0
+
     def remove(self, path: str) -> None:
         if path.endswith("stage/u.dat") and path in open_here():
             os.rename(path, f"{path}.hidden")
+            self.left += 1
             return
         super().remove(path)
 
 
 @pytest.mark.usefixtures("each_file_is_large")
 def test_where_an_open_file_leaves_a_name_what_restore_replaced_goes_all_the_same(work: Path) -> None:
-    session = a_restart(work, LeavesNames())
-    assert not list((work / ROOT).glob("stage*")) and removed_and_open() == []
+    disk = LeavesNames()
+    session = a_restart(work, disk)
+    assert disk.left == 1 and not list((work / ROOT).glob("stage*")) and removed_and_open() == []
     session.close()
 
 
