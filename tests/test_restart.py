@@ -102,14 +102,18 @@ def safepoint(directory: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def try_out(directory: Path, tmp_path: Path, *options: str, command: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What a crash test says; its runs stay below `tmp_path`."""
-    done = safepoint(
-        directory, "crash-test", "--kills", "4", "--seed", "5", "--json", "--work", str(tmp_path / "runs"), *options,
-        "--", *(command or (sys.executable, "solver.py")),
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == said["code"], done.stderr
+    """What a crash test says; its runs stay below `tmp_path`. Again, if the machine became so much faster after the
+    undisturbed run that most of the kills, which are drawn from its length, came too late."""
+    for runs in ("runs", "runs-2", "runs-3"):
+        done = safepoint(
+            directory, "crash-test", "--kills", "4", "--seed", "5", "--json", "--work", str(tmp_path / runs), *options,
+            "--", *(command or (sys.executable, "solver.py")),
+        )  # fmt: skip
+        assert done.stdout, done.stderr
+        said: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == said["code"], done.stderr
+        if said["verdict"] != "no restart" or "was killed 1 time," not in said["text"]:
+            break
     return said
 
 
