@@ -1417,9 +1417,14 @@ def removed_and_open() -> list[str]:
 
 
 @pytest.fixture
-def each_file_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def each_file_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc, to see which files are open")
+    names = tmp_path / "one", tmp_path / "other"
+    for name in names:
+        name.write_text("")
+    if Disk().place(str(tmp_path)).mount is None or not Disk().exchange(*map(str, names)):
+        pytest.skip("needs a local file system on which two files can exchange their names")
     monkeypatch.setattr(sys.modules["safepoint.restore"], "LARGE", 1)
 
 
