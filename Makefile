@@ -1,11 +1,13 @@
 # Each of these is one command on a machine that has Python 3.10 or newer, pip and make; all else goes into .venv.
 #
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
-#     make test     all tests
+#     make test     all tests but those of make proof (five minutes)
+#     make proof    real mounts, kernels, ranks and programs, and what takes long (a quarter of an hour)
 #     make check    style, types and layers (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
+#     make docs     write docs/cli.md, the page of all commands, anew
 #     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (ten minutes)
 #     make bench-more  all other benchmarks (half an hour)
 #     make clean    remove all that these have made
@@ -17,25 +19,33 @@ INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-ve
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 
-.PHONY: demo test check crash crash-all bench bench-more clean
+.PHONY: demo test proof check crash crash-all docs bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
 
 test: .venv/.dev
-	$(VENV) -m pytest -n 2 --dist loadgroup
+	$(VENV) -m pytest -n 2 --dist loadgroup --ignore=tests/proof
+
+proof: .venv/.dev
+	$(VENV) -m pytest -n 2 --dist loadgroup tests/proof
 
 check: .venv/.dev
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
 	$(VENV) -m mypy
-	$(VENV) -m pytest -q tests/test_house.py
+	$(VENV) -m pytest -q tests/parts/test_house.py
 
 crash: .venv/.dev
-	$(VENV) tests/evidence.py long
+	$(VENV) tests/testbed/evidence.py long
 
 crash-all: .venv/.dev
-	$(VENV) tests/evidence.py all
+	$(VENV) tests/testbed/evidence.py all
+
+docs: .venv/.dev
+	mkdir -p build
+	$(VENV) docs/write_cli.py > build/cli.md.new || (rm -f build/cli.md.new; false)
+	mv build/cli.md.new docs/cli.md
 
 bench: .venv/.bench
 	$(VENV) benchmarks/peers.py --results benchmarks/results

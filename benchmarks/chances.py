@@ -31,8 +31,8 @@ for k in range(int(sys.argv[1])):
     time.sleep(float(sys.argv[2]))
 sys.exit(1)  # so that no set is made of the end
 """
-UNTOLD = "from safepoint.cli import processes; processes._Exits.open = classmethod(lambda cls: None)\n"
-RUN = "from safepoint.cli.run import run; run()"
+UNTOLD = "from safepoint.run import processes; processes.Exits.open = classmethod(lambda cls: None)\n"
+RUN = "from safepoint.cli.job.run import run; run()"
 BESIDE = {  # how many, and of what
     "nothing": (0, "pass"),
     "2000 sleeping": (2000, "import signal; signal.pause()"),

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
-from safepoint.cli.document import make
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+from write_cli import make
 
 RANKS, SETS = 64, 3
 COMMANDS = (

@@ -27,11 +27,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import mounts
 from protagonists import fsync
+from testbed import mounts
 
 import safepoint
-from safepoint import codec
+from safepoint.disk import codec
 
 N, STEPS, EVERY = 1024, 200, 5
 Times = dict[str, list[float]]

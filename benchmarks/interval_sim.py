@@ -22,7 +22,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from safepoint.pace import Every, Meter, Pace, daly, past
+from safepoint.pace.decision import Pace
+from safepoint.pace.interval import Every, daly
+from safepoint.pace.meter import Meter
+from safepoint.pace.past import past
 
 RATIOS = (10, 30, 100, 300, 1000, 3000, 10_000)  # M / C
 SHAPES = {"exponential": 1.0, "Weibull 0.7": 0.7}

@@ -20,12 +20,13 @@ import numpy
 import xxhash
 
 import safepoint
-from safepoint.cli import contents
+from safepoint.ledger import contents
 
 ROUNDS = 15
 COMPARE = """\
 import resource, sys, time
-from safepoint.cli.ledgers import Side, compare
+from safepoint.ledger.compare import compare
+from safepoint.ledger.sides import Side
 begin = time.perf_counter()
 found = compare(Side(sys.argv[1]), Side(sys.argv[2]))
 print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, found.steps, found.differs)

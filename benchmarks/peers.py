@@ -45,9 +45,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import end_to_end
-import mounts
 from launcher import mpiexec
 from protagonists import WAYS
+from testbed import mounts
 from throughput import restored
 
 HERE = Path(__file__).parent

@@ -3,8 +3,9 @@
     python benchmarks/scale.py [--quick]
 
 Files: the file-system calls of one `hide` with all that the saver thread does for it, one older set removed, counted by
-strace (`tests/calls.py`; `tests/test_calls.py` asserts the formula). Ranks: operations of `disk.py` on the busiest
-rank, and collective calls of MPI, in one coordinated `hide` of three files on each rank; with more ranks than cores.
+strace (`tests/testbed/calls.py`; `tests/parts/test_calls.py` asserts the formula). Ranks: operations of `Disk` on the
+busiest rank, and collective calls of MPI, in one coordinated `hide` of three files on each rank; with more ranks than
+cores.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
-import calls
 from launcher import mpiexec
+from testbed import calls
 
 FILES, RANKS = (10, 100, 1000, 10_000), (1, 2, 4, 8, 16, 32, 64)
 PROGRAM = """
@@ -36,7 +37,7 @@ def counting(name):
         operations[name] += 1
         return original(self, *arguments, **options)
     return call
-WHAT = ("stat", "listdir", "open", "create", "append", "rename", "remove", "mkdir", "rmdir", "sync_files", "sync_dir")
+WHAT = ("stat", "scan", "open", "create", "append", "rename", "remove", "mkdir", "rmdir", "sync_files", "sync_dir")
 Counting = type("Counting", (Disk,), {name: counting(name) for name in WHAT})
 class Spoken:
     def __init__(self, inner):
@@ -61,7 +62,7 @@ if comm.size > 1:
 operations.clear(), spoken.clear()
 session.hide(4)
 said = dict(spoken)
-session._flight.result()
+session._work.flight.result()
 most = comm.allreduce(sum(operations.values()), MPI.MAX)
 if comm.rank == 0:
     print(comm.size, most, said.get("Allreduce", 0), said.get("Ibarrier", 0), sum(said.values()))

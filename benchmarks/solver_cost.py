@@ -19,10 +19,10 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import mounts
 import numpy as np
 from end_to_end import clean
 from peers import at
+from testbed import mounts
 
 import safepoint
 

@@ -26,13 +26,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-import mounts
 import numpy
 from end_to_end import clean, touch
+from testbed import mounts
 
 import safepoint
-from safepoint import codec
-from safepoint.disk import Disk
+from safepoint.disk import Disk, codec
 
 LARGE = 512 << 20
 WARM = min(3 << 30, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)

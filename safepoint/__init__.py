@@ -38,8 +38,10 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
-from safepoint.ledger import MODIFY
-from safepoint.session import SavePoint, Session, __version__
+from safepoint.ledger.log import MODIFY
+from safepoint.listener import SavePoint
+from safepoint.program import Session
+from safepoint.session import __version__
 
 __all__ = [
     "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
@@ -120,7 +122,7 @@ def stop() -> NoReturn:
 def watch(step: SupportsIndex, /, **values: Any) -> None:
     if _default is None or _refused:
         _session("watch")
-    elif _default._ledger.level >= MODIFY:
+    elif _default._scribe.ledger.level >= MODIFY:
         _default.watch(step, **values)
 
 

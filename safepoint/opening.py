@@ -9,35 +9,67 @@ fails, all give their locks back and raise.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
+import operator
 import os
-import sys
-import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, SupportsIndex
 
-from safepoint import manifest, restore
-from safepoint.disk import NO_FILE, NO_LOCKS, Disk, Place, host
-from safepoint.errors import DamagedError, FormatError, LockedError, SaveError, UsageError
-from safepoint.interrupts import deliver, must_wait
+from safepoint import manifest
+from safepoint.disk import Disk, PageCache
+from safepoint.disk.files import NO_FILE, exists, read
+from safepoint.errors import DamagedError, FormatError, SaveError, UsageError
+from safepoint.owner import Waiting, claim
+from safepoint.patterns import NAME, SIDE
 from safepoint.ranks import LARGEST, Ranks, Serial, launcher, misfit
-from safepoint.record import (
-    FORMAT,
-    LIVES,
-    NOTE,
-    Life,
-    Root,
-    Unsealed,
-    parse_record,
-    read_note,
-    refuse_link,
-    roots,
-    write_durably,
-)
+from safepoint.record import Life, parse_record
+from safepoint.restoring import baseline, survey
+from safepoint.root import Root, refuse_link, roots
+from safepoint.sealed import FORMAT, LIVES, NOTE, Unsealed, write_durably
+from safepoint.settings import SETTINGS, Setting
 
 logger = logging.getLogger("safepoint")
-PATIENCE, SAID_AFTER, NAP = 10.0, 1.0, 0.05  # seconds, see Waiting
+
+
+class Choices(NamedTuple):
+    """What `init` was told, checked; the same on all ranks."""
+
+    saver: int | None
+    coordinate: bool | None
+    keep: int | None
+    background: bool
+    inflight: str
+
+
+def checked(
+    size: int, saver: int | None, coordinate: bool | None, keep: int | None, background: bool, inflight: str
+) -> Choices:
+    """The options of `init` that all ranks must give alike, checked."""
+    if inflight not in ("warn", "error", "off"):
+        raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
+    saver = None if saver is None else whole("saver", saver)
+    if saver is not None and not 0 <= saver < size:
+        raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
+    keep = None if keep is None else whole("keep", keep)
+    if keep is not None and keep < 1:
+        raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
+    agreed = None if coordinate is None else bool(coordinate)
+    return Choices(saver, agreed, keep, bool(background), str(inflight))
+
+
+def whole(name: str, value: SupportsIndex) -> int:
+    """The integer that a caller gave, of Python or of numpy. Raises `UsageError` for anything else, a float too."""
+    try:
+        number = operator.index(value)
+        str(number)  # what is too long for that could be neither written down nor read again
+    except TypeError:
+        wrong = f"{reprlib.repr(value)} ({type(value).__name__})"
+    except ValueError as error:
+        wrong = f"a number so long ({error})"
+    else:
+        return number
+    raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
 def check_same(ranks: Serial | Ranks, **options: Any) -> None:
@@ -61,20 +93,20 @@ class Opening:
     root: Root
     manifest: manifest.Manifest  # the entries of this rank
     keep: int
-    level: int
-    edges: int
     life: Life  # of a first start; else `restore` begins one
     active: bool  # this rank has a root
 
     def __init__(
-        self, disk: Disk, ranks: Serial | Ranks, directory: str | os.PathLike[str], saver: int | None, keep: int | None
-    ) -> None:
-        self.disk, self.ranks = disk, ranks
+        self, disk: Disk, ranks: Serial | Ranks, directory: str | os.PathLike[str], saver: int | None, keep: int | None,
+        settings: Mapping[str, Setting] = SETTINGS,
+    ) -> None:  # fmt: skip
+        """`settings`: all that the manifest may have, those of listeners too."""
+        self.disk, self.ranks, self._settings = disk, ranks, settings
         self.lead = 0 if saver is None else saver  # the rank that reads and writes what is there once for all
-        self.place = Place("", "", None)  # where the root is
+        self.page_cache = PageCache("", "", None)  # where the root is
         self.number = 0  # the newest that a set or a finish mark has had
         self.past = False  # there is something to restore
-        self.fresh = True  # no earlier start could have left torn first files
+        self.first_start = True  # no earlier start could have left torn first files
         self.release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing
         self._waiting = Waiting()
         first = saver is None or ranks.rank == saver
@@ -98,18 +130,18 @@ class Opening:
         is ours."""
         disk, root = self.disk, self._find_root(directory, saver)
         text = manifest.read(root.work)
-        listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
+        listed = manifest.parse(text, os.path.join(root.work, NAME), self._settings)
         listed.owned_by(root.rank, root.ranks, saver)  # its faults before anything is made
         with self._reporting():
-            check_format(disk, root)
-            rooted = rooted_ranks(disk, root)
+            check_format(root)
+            rooted = rooted_ranks(root)
             self._lock(on_error, rooted)
-            line, there = f"safepoint {FORMAT}\n".encode(), disk.exists(root.format)
+            line, there = f"safepoint {FORMAT}\n".encode(), exists(disk, root.format)
             if not there:
                 # The root before what says that there was one: else, after a power cut, it would seem to have vanished.
                 disk.sync_dir(root.side)
             # Also over an older one, before there is a set that an older library would take for one of its own.
-            if not there or disk.read(root.format, NOTE) != line:
+            if not there or read(disk, root.format, NOTE) != line:
                 write_durably(disk, root.format, line)
             return root.work, disk.stat(root.work).st_ino, text, rooted
 
@@ -120,20 +152,20 @@ class Opening:
         except (OSError, TypeError, ValueError) as error:
             cause, number = getattr(error, "strerror", error), getattr(error, "errno", None)
             raise UsageError(f"cannot work in directory {directory!r}: {cause}", number) from error
-        self.root = Root(work, ranks.rank, ranks.size, saver)
+        self.root = Root(work, ranks.rank, ranks.size, saver, self.disk)
         return self.root
 
     def _lock(self, on_error: contextlib.ExitStack, rooted: int) -> None:
         """Make the side directory and our root if there is none, and take the lock. Raises `DamagedError` if this is
         one of the `rooted` ranks and its root has vanished."""
         disk, root = self.disk, self.root
-        if root.rank < rooted and not disk.exists(root.path):
+        if root.rank < rooted and not exists(disk, root.path):
             raise DamagedError(vanished(root))
         for directory in (root.side, root.path):
             refuse_link(disk, directory)
             with contextlib.suppress(FileExistsError):
                 disk.mkdir(directory)
-        self.release = on_error.callback(claim(disk, root, self._waiting, self._hint))
+        self.release = on_error.callback(claim(root, self._waiting, self._hint))
 
     @property
     def _hint(self) -> str:
@@ -163,13 +195,12 @@ class Opening:
                     f"this rank works in {root.work}, and rank {saver} in {work}: pass saver=None if every rank has a "
                     f"directory of its own, and its own files there"
                 )
-            listed = manifest.parse(text, os.path.join(root.work, manifest.NAME))
+            listed = manifest.parse(text, os.path.join(root.work, NAME), self._settings)
             self.manifest = listed.owned_by(ranks.rank, ranks.size, saver)
             self.keep = listed.setting("keep") if keep is None else keep
-            self.level, self.edges = _of_ledger(listed)
             # A rank that has nothing to save, and never had, leaves the disk alone. Rank 0 always writes records, so
             # that a later run, of whatever number of ranks, finds what was saved.
-            self.active = bool(opened or ranks.rank == 0 or self.manifest.entries or disk.exists(root.path))
+            self.active = bool(opened or ranks.rank == 0 or self.manifest.entries or exists(disk, root.path))
             if self.active and not opened:
                 self._lock(on_error, rooted)
 
@@ -179,14 +210,14 @@ class Opening:
         if not self.active:
             return
         with self._reporting():
-            restore.refuse_outside(disk, root, self.manifest)
-            self.place = disk.place(root.path)
-            mark = restore.finish_mark(disk, root) if self.ranks.rank == self.lead else None
-            self._numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(disk, state)]
+            baseline.refuse_outside(root, self.manifest)
+            self.page_cache = disk.page_cache(root.path)
+            mark = survey.finish_mark(root) if self.ranks.rank == self.lead else None
+            self._numbers = [n for state in ("set", "failed", "gone") for n in root.numbers(state)]
             self.number = max([*self._numbers, mark["number"] if mark else 0])
-            self.fresh = not disk.exists(root.baseline)
-            self.past = bool(self._numbers or mark or not self.fresh)
-            if not self.past and disk.exists(root.log):  # the log begins after the baseline, which goes for a set
+            self.first_start = not exists(disk, root.baseline)
+            self.past = bool(self._numbers or mark or not self.first_start)
+            if not self.past and exists(disk, root.log):  # the log begins after the baseline, which goes for a set
                 logger.warning("no set is left in %s, though an earlier run had some: this is a first start", root.path)
 
     def _note(self, on_error: contextlib.ExitStack) -> None:
@@ -200,16 +231,16 @@ class Opening:
                 disk.sync_files([self.manifest.path])
                 disk.sync_dir(root.work)
             disk.sync_dir(root.side)
-            if self.fresh:
+            if self.first_start:
                 on_error.callback(self._forget)
-                restore.note_baseline(disk, root, self.manifest)
+                baseline.note_baseline(root, self.manifest)
             else:
                 disk.sync_dir(root.path)  # the life that wrote the baseline may have died before it did this
 
     def _forget(self) -> None:
         """A start that failed on another rank was none: what the user does next may be to bring the initial files."""
         with contextlib.suppress(OSError):
-            if self.disk.exists(self.root.baseline):
+            if exists(self.disk, self.root.baseline):
                 self.disk.remove(self.root.baseline)
 
     @contextlib.contextmanager
@@ -218,44 +249,33 @@ class Opening:
             yield
         except OSError:
             with self.root.reporting(
-                SaveError, f"cannot set up {manifest.SIDE}", f"{self._intact()}the listed files are untouched"
+                SaveError, f"cannot set up {SIDE}", f"{self._intact()}the listed files are untouched"
             ):
                 raise
 
     def _intact(self) -> str:
         """The newest set of this root that has a good record, for a message; nothing if there is none."""
         with contextlib.suppress(OSError):
-            for number in reversed(self.root.numbers(self.disk, "set")):
+            for number in reversed(self.root.numbers("set")):
                 with contextlib.suppress(OSError, Unsealed, FormatError):
-                    return f"{parse_record(self.disk.read(self.root.record(number))).label} is intact; "
+                    return f"{parse_record(read(self.disk, self.root.record(number))).label} is intact; "
         return ""
 
 
-class Owner(NamedTuple):
-    """What owner.json holds."""
-
-    host: str
-    pid: int
-    since: float  # seconds since the epoch
-    command: str
-    kernel: str = ""  # which boot of which host; of an older library nothing is known of these two
-    began: int = 0  # when the process began, in ticks of that kernel
-
-
-def rooted_ranks(disk: Disk, root: Root) -> int:
+def rooted_ranks(root: Root) -> int:
     """How many ranks, from 0 on, must find a root, as an earlier start, or the newest set, had one for each."""
-    if not disk.exists(root.format):
+    if not exists(root.disk, root.format):
         return 0
-    there = roots(disk, root.work)[0]
+    there = roots(root.disk, root.work)[0]
     if not there:
         return root.rank + 1
     if root.saver is None or (root.ranks == 1 and there[0].rank == root.rank):
         return 0  # nobody's but our own, which is there
-    seen = root if disk.exists(root.path) else there[0]
-    for number in reversed(seen.numbers(disk, "set")):
+    seen = root if exists(root.disk, root.path) else there[0]
+    for number in reversed(seen.numbers("set")):
         with contextlib.suppress(Unsealed, FormatError, OSError):  # `restore` says what is wrong with it
-            record = parse_record(disk.read(seen.record(number)))
-            return record.ranks if record.of_each and record.saver is not None else 0
+            record = parse_record(read(root.disk, seen.record(number)))
+            return record.ranks if record.per_rank and record.saver is not None else 0
     return 0
 
 
@@ -267,122 +287,13 @@ def vanished(root: Root) -> str:
     )
 
 
-class Waiting:
-    """For what a dead run has left behind, which may be dying still: some seconds in all, and who reads the log knows.
-
-    What comes from a signal meanwhile is raised; with several ranks, where it must wait, it ends the waiting.
-    """
-
-    def __init__(self) -> None:
-        self._begin = 0.0
-        self._said: set[str] = set()
-
-    def goes_on(self, what: Callable[[], str]) -> bool:
-        """Whether to look again: after a moment, or not any more."""
-        self._begin = self._begin or time.monotonic()
-        waited = time.monotonic() - self._begin
-        if waited >= SAID_AFTER and "" not in self._said:
-            self._said.add("")
-            self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
-        if waited >= PATIENCE or must_wait():
-            return False
-        time.sleep(NAP)
-        deliver()
-        return True
-
-    def say(self, text: str) -> None:
-        """Once, however many ranks one process looks at."""
-        if text not in self._said:
-            self._said.add(text)
-            logger.warning("%s", text)
-
-
-def claim(disk: Disk, root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
-    """Take the lock of a root and say so to others; what gives it back. Raises `LockedError`, which names the holder;
-    then nothing was changed.
-
-    A holder that is at work, or of which nothing can be known here, is met at once. One whose process has ended is
-    waited for, as a child that has its descriptor may not have ended yet; and so is one that has not said its name.
-    """
-    with contextlib.ExitStack() as on_error:
-        try:
-            while (release := disk.lock(root.lock)) is None:
-                who = read_owner(disk, root)
-                if _may_be_at_work(disk, who) or not waiting.goes_on(lambda who=who: _holder(disk, root, who)):  # type: ignore[misc]
-                    text = f"{root.work} is in use by another run: {_holder(disk, root, who)}"
-                    raise LockedError(f"{text}; nothing was changed{hint}")
-            on_error.callback(release)
-            info = disk.stat(root.lock)
-            root.locked = info.st_dev, info.st_ino
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            waiting.say(f"no kernel locks in {root.work}: a second run at the same time would not be noticed")
-        on_error.callback(_unsay, disk, root, _say_owner(disk, root))
-        return on_error.pop_all().close
-
-
-def _say_owner(disk: Disk, root: Root) -> dict[str, Any]:
-    """At once when the lock is taken: what is there names the run before."""
-    if disk.exists(root.owner):
-        disk.remove(root.owner)
-    owner = {
-        "host": host(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
-        "kernel": disk.kernel(), "began": disk.began(os.getpid()) or 0,
-    }  # fmt: skip
-    disk.write(root.owner, json.dumps(owner).encode())
-    return owner
-
-
-def _unsay(disk: Disk, root: Root, owner: dict[str, Any]) -> None:
-    """Before the lock is given back: the next who takes it must not be met under this name. Unless there is another
-    one, of a run in a side directory that took the place of ours."""
-    with contextlib.suppress(OSError):
-        if read_owner(disk, root) == owner:
-            disk.remove(root.owner)
-
-
-def read_owner(disk: Disk, root: Root) -> dict[str, Any] | None:
-    """Who said last that the root is theirs: host, pid, since, command; of which kernel, and when the process began.
-    It may have been killed since: only the lock tells."""
-    return read_note(disk, root.owner, Owner)
-
-
-def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
-    """Whether the process of this name may live, as far as can be seen from here; not if there is no name."""
-    if who is None:
-        return False
-    if who["host"] != host() or who["kernel"] not in ("", disk.kernel()):
-        return True
-    began = disk.began(who["pid"])
-    return began is not None and (began == who["began"] or 0 in (began, who["began"]))
-
-
-def _holder(disk: Disk, root: Root, who: dict[str, Any] | None) -> str:
-    if who and _may_be_at_work(disk, who):
-        mine = (who["host"], who["pid"]) == (host(), os.getpid())
-        command = "this very process, by an earlier init: use that session, or close() it"
-        return describe_owner({**who, "command": command} if mine else who)
-    left = ", ".join(disk.holders(root.lock)) or "what cannot be seen from here"
-    if who is None:
-        return f"{describe_owner(who)}; its lock is held by {left}"
-    return f"{describe_owner(who)}, which is gone, but what it had started is not: {left}"
-
-
-def describe_owner(who: dict[str, Any] | None) -> str:
-    if who is None:
-        return "it has not yet said which"
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(who["since"]))
-    return f"process {who['pid']} on {who['host']}, since {since} ({who['command']})"
-
-
-def check_format(disk: Disk, root: Root) -> None:
+def check_format(root: Root) -> None:
     """Raise `FormatError` if what is there is none of ours, or newer. Nothing there is as good as ours."""
-    refuse_link(disk, root.side)
-    if not disk.exists(root.format):
+    refuse_link(root.disk, root.side)
+    if not exists(root.disk, root.format):
         return
     try:
-        text = disk.read(root.format, NOTE)
+        text = read(root.disk, root.format, NOTE)
     except OSError as error:
         if error.errno not in NO_FILE:
             raise
@@ -393,16 +304,3 @@ def check_format(disk: Disk, root: Root) -> None:
     if int(number) > FORMAT:
         known = f"this safepoint knows {FORMAT}"
         raise FormatError(f"{root.side} is in format {number}, {known}: install a newer one; nothing was changed")
-
-
-def _of_ledger(listed: manifest.Manifest) -> tuple[int, int]:
-    """The settings; a variable of the environment is above them, so that a test run needs no other manifest."""
-    found = []
-    for name in ("ledger", "edges"):
-        variable = f"SAFEPOINT_{name.upper()}"
-        text = os.environ.get(variable, "")
-        try:
-            found.append(manifest.SETTINGS[name][0](text) if text else listed.setting(name))
-        except ValueError as error:
-            raise UsageError(f"{variable}={text} in the environment: {error}") from error
-    return found[0], found[1]

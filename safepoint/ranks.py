@@ -23,8 +23,8 @@ from array import array
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
+from safepoint.disk.signals import undisturbed
 from safepoint.errors import SafepointError, UsageError
-from safepoint.interrupts import undisturbed
 
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # brought to a minimum by a rank that has no say
@@ -69,9 +69,13 @@ class Serial:
         """The numbers that any rank has, largest first."""
         return sorted(numbers, reverse=True)
 
-    def those(self, flag: bool) -> tuple[list[int], str]:
+    def name_some(self, flag: bool) -> tuple[list[int], str]:
         """The first few of the ranks for which the flag is set, and a text that names these and counts the rest."""
         return [0] if flag else [], ""
+
+    def too_large(self, step: int | None) -> bool:
+        """Whether a step cannot be agreed on. Local."""
+        return False
 
     def arrive(self) -> None:
         """Say that this rank has come to a save point."""
@@ -81,7 +85,7 @@ class Serial:
         return ""
 
     def undisturbed(self) -> contextlib.AbstractContextManager[object]:
-        """Signals wait until the end, or, with one rank, where they tear nothing. Local."""
+        """Signals wait until the end; with one rank Ctrl-C may bring that nearer. Local."""
         return undisturbed()
 
 
@@ -117,7 +121,7 @@ class Ranks:
     def fail_together(self, failure: BaseException | None) -> None:
         if self.least(0 if failure is None else -1) == (0,):
             return
-        failed, names = self.those(failure is not None)
+        failed, names = self.name_some(failure is not None)
         reports = {rank: self.share(_report(failure), rank) for rank in failed}
         kind, errno, text = reports[failed[0]]
         lines = [f"{names}: {text}"]
@@ -149,7 +153,7 @@ class Ranks:
                 return every
             every.append(-largest)
 
-    def those(self, flag: bool) -> tuple[list[int], str]:
+    def name_some(self, flag: bool) -> tuple[list[int], str]:
         found: list[int] = []
         while len(found) < NAMED:
             waiting = flag and (not found or self.rank > found[-1])
@@ -161,6 +165,9 @@ class Ranks:
         more = f" and {count - len(found)} more" if count > len(found) else ""
         names = f"rank{'s' * (count > 1)} {', '.join(map(str, found))}{more} of {self.size}"
         return found, f"all {self.size} ranks" if count == self.size > 1 else names
+
+    def too_large(self, step: int | None) -> bool:
+        return step is not None and abs(step) > LARGEST // 2
 
     def arrive(self) -> None:
         self._arriving = self._comm.Ibarrier()
@@ -175,7 +182,7 @@ class Ranks:
         return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
 
     def undisturbed(self) -> contextlib.AbstractContextManager[object]:
-        return undisturbed(early=False)
+        return undisturbed(cut=False)
 
 
 @functools.cache
@@ -236,24 +243,24 @@ def _report(failure: BaseException | None) -> tuple[type[Exception], int | None,
     return SafepointError, None, f"{type(failure).__name__}: {text}"
 
 
-def code(step: int | None) -> int:
+def step_key(step: int | None) -> int:
     """A step as the agreement of ranks knows it."""
     return -LARGEST if step is None else step
 
 
-def span(value: int, counts: bool = True) -> tuple[int, int]:
+def low_high(value: int, counts: bool = True) -> tuple[int, int]:
     """What to bring to `least` to learn the minimum and, negated, the maximum; without a say if it does not count."""
     return (value, -value) if counts else (LARGEST, LARGEST)
 
 
-def groups(peers: Serial | Ranks, step: int | None) -> str:
+def ranks_by_step(peers: Serial | Ranks, step: int | None) -> str:
     """Who has which step: the few smallest ones. Collective."""
     named: list[str] = []
     last = -LARGEST - 1
     while len(named) < NAMED:
-        (last,) = peers.least(code(step) if code(step) > last else LARGEST)
+        (last,) = peers.least(step_key(step) if step_key(step) > last else LARGEST)
         if last == LARGEST:
             break
-        _, names = peers.those(code(step) == last)
+        _, names = peers.name_some(step_key(step) == last)
         named.append(f"step {None if last == -LARGEST else last} on {names}")
     return ", ".join(named)

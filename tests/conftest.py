@@ -12,11 +12,13 @@ from pathlib import Path
 import filelock  # noqa: F401
 import pytest
 import zstandard  # noqa: F401
-from outcomes import pytest_addoption, pytest_configure  # noqa: F401
+from testbed.outcomes import pytest_addoption, pytest_configure  # noqa: F401
+from testbed.sessions import clean_slate, said, start, work  # noqa: F401
+from testbed.sweep import ALL, turn
 
 from safepoint.disk import Disk
-from safepoint.record import Root
-from safepoint.restore import verify
+from safepoint.restoring.verify import verify
+from safepoint.root import Root
 
 # A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,11 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_report_header() -> list[str]:
     """What these tests cannot look at here; what a single one lacks it says when it is left out."""
+    sweeps = "sweeps: all operations" if ALL else f"sweeps: every m-th operation from the k-th on, k = {turn()} mod m"
     place = os.path.realpath(tempfile.gettempdir())
-    if Disk().place(place).mount is None:
-        return ["G2k (nothing is lost by a kill) cannot be proven here, so kills are only tested for G2: "
+    if Disk().page_cache(place).mount is None:
+        return [sweeps, "G2k (nothing is lost by a kill) cannot be proven here, so kills are only tested for G2: "
                 f"{place} is on a network file system, or Linux is older than 6.8"]  # fmt: skip
-    return []
+    return [sweeps]
 
 
 @pytest.fixture
@@ -43,5 +46,5 @@ def tmp_path(request: pytest.FixtureRequest) -> Iterator[Path]:
         if request.node.get_closest_marker("leaves_damage") is None:
             for side in sorted(Path(directory).rglob(".safepoint.d")):
                 if side.is_dir():
-                    states = verify(Disk(), Root(str(side.parent.resolve())))
+                    states = verify(Root(str(side.parent.resolve())))
                     assert set(states.values()) <= {"committed", "uncommitted"}, (side, states)

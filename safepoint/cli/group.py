@@ -15,7 +15,7 @@ import click
 
 from safepoint import SafepointError, __version__
 from safepoint.cli import NEEDED, missing
-from safepoint.disk import cause
+from safepoint.disk.files import cause
 
 COMMANDS = {  # the first sentence of each command's help, so that the list of them needs none of the modules
     "status": "What is kept here, and what a restart would take.",
@@ -36,6 +36,13 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "crash-test": "Does a run that is killed and resumed equal the uninterrupted one?",
     "compare": "Where do two runs differ first? From their ledgers, step by step.",
 }
+ROOMS = {
+    "look": ("status", "verify", "show", "why", "diff", "log"),
+    "act": ("restore", "drop", "clean"),
+    "job": ("hide", "halt", "finish", "init", "run"),
+    "judge": ("report", "crash-test", "compare"),
+}
+ROOM = {name: room for room, names in ROOMS.items() for name in names}
 SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 COMPLETION = """\
@@ -48,7 +55,7 @@ Completion of commands and options: add to ~/.bashrc, ~/.zshrc or ~/.config/fish
 
 
 class Group(click.Group):
-    """Finds its commands in the modules of their names."""
+    """Finds its commands in the modules of their names, each in its room."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -57,7 +64,7 @@ class Group(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command = getattr(importlib.import_module(f"safepoint.cli.{name}"), name)
+        command = getattr(importlib.import_module(f"safepoint.cli.{ROOM[cmd_name]}.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -49,53 +48,6 @@ def prose(text: str, indent: str = "") -> None:
 def put(content: dict[str, Any]) -> None:
     """The one JSON object of a command with --json."""
     click.echo(json.dumps(content, indent=1))
-
-
-def size(count: float) -> str:
-    """Bytes as people read them: 999 B, 1.2 kB, 45.6 GB."""
-    unit = 0
-    while count >= 999.5 and unit < 5:
-        count, unit = count / 1000, unit + 1
-    if unit == 0:
-        return f"{count:.0f} B"
-    return f"{count:.{1 if count < 99.95 else 0}f} {'kMGTP'[unit - 1]}B"
-
-
-def span(seconds: float) -> str:
-    """A duration in its two largest units: 5 s, 3 min 20 s, 2 h 5 min, 3 d 4 h."""
-    whole = max(0, round(seconds))
-    for unit, name, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit:
-            rest = whole % unit // below
-            return f"{whole // unit} {name}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
-
-
-def age(then: float) -> str:
-    return f"{span(time.time() - then)} ago"
-
-
-def moment(then: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(then))
-
-
-def count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def places(number: int) -> str:
-    return "1 directory" if number == 1 else f"{number} directories"
-
-
-def ranks(numbers: Sequence[int]) -> str:
-    """Ranks as people write them: 0-3, 7."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ", ".join("-".join(map(str, run)) for run in runs)
 
 
 def width() -> int:

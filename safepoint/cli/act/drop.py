@@ -1,0 +1,72 @@
+"""`safepoint drop`: remove one set."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from safepoint import words
+from safepoint.cli import terminal
+from safepoint.cli.act.holding import alone_in
+from safepoint.cli.look.state import Overview, SetState
+from safepoint.cli.look.verify import read_all
+from safepoint.errors import SaveError, UsageError
+from safepoint.restoring.grown import begun_anew, keep_prefixes
+from safepoint.saving import prune
+
+
+@click.command()
+@click.argument("number", metavar="N", type=int)
+@terminal.directory
+@click.option("--force", is_flag=True, help="Even if no whole set is left then.")
+@terminal.yes
+@terminal.as_json
+def drop(number: int, directory: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Remove one set.
+
+    Of all ranks, while no run is at work. The last whole set is removed only with --force: its files may exist nowhere
+    else, and a restart would have nothing to give back.
+    """
+    with alone_in(directory) as seen:
+        seen.raise_if_empty()
+        chosen = seen.find(number)
+        others = (s for s in seen.sets if s.usable and s.number != number)
+        ended = chosen.state == "ended"
+        takes = next((s for s in others if ended or _is_whole(seen, s)), None)
+        if takes is None and not ended and not force:
+            raise UsageError(f"{chosen.label} is not removed: no whole set would be left (--force removes it)")
+        after = f"a restart then takes {takes.label}" if takes else "no whole set is left then, and its files are lost"
+        _, _, stored = chosen.totals
+        if not terminal.agreed(f"Remove {chosen.label}, {words.size(stored)}? ({after})", yes=yes):
+            raise UsageError(f"{chosen.label} is not removed")
+        lost = _copies_lost(seen, takes) if takes else ""
+        if lost and not force:
+            raise UsageError(f"{chosen.label} is not removed: {lost} (--force removes it)")
+        for rank in seen.ranks:
+            if number in rank.root.numbers("set"):
+                with rank.root.reporting(SaveError, f"cannot remove {chosen.label}", "the other sets are as they were"):
+                    prune.drop(rank.root, [number])
+        if as_json:
+            restart = takes.number if takes else None
+            terminal.put({"directory": seen.work, "removed": number, "freed": stored, "restart": restart})
+        else:
+            terminal.say(f"removed {chosen.label}, {words.size(stored)}; {after}")
+
+
+def _copies_lost(seen: Overview, takes: SetState) -> str:
+    """The set that goes may have the only copy of the append rows that the other one needs: that gets one of its own,
+    of whatever size. Why it cannot have it, if it has no other."""
+    for rank in seen.ranks:
+        part = takes.parts.get(rank.rank)
+        if part and part.record:
+            reasons = keep_prefixes(rank.root, part.record, sys.maxsize)
+            files = [file for file in part.record.files if file.kind == "append"]
+            if reasons and any(begun_anew(rank.root, takes.number, file) for file in files):
+                return "; ".join(reasons)
+    return ""
+
+
+def _is_whole(seen: Overview, kept: SetState) -> bool:
+    """By its checksums: what may be all that is left is looked at before the other one goes."""
+    return all(state != "damaged" for state, _ in read_all(seen, [kept]).values())

@@ -1,0 +1,83 @@
+"""`safepoint run`: protect a program that writes restart files by itself and knows nothing of this."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import sys
+
+import click
+
+from safepoint.run.options import Options
+from safepoint.run.supervisor import Supervisor
+
+logger = logging.getLogger("safepoint")
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--dir", "directory", default=".", metavar="DIR", help="Where the manifest is, and the command runs.")
+@click.option(
+    "--until",
+    default="",
+    metavar="N|FILE|CMD",
+    help="In segments: run the command again and again, and take a set whenever it has ended with status 0, until it "
+    "has run N times, FILE exists, or CMD (with a space in it, or on the PATH) ends with status 0.",
+)
+@click.option(
+    "--resume-command", default="", metavar="CMD", help="What to start instead of COMMAND when there is a set."
+)
+@click.option(
+    "--check",
+    default="",
+    metavar="CMD",
+    help="A set is only taken if this ends with status 0. It runs in DIR while the command stands still.",
+)
+@click.option(
+    "--retries", default=0, metavar="N", help="Start a failed command again from the last set, up to N times in a row."
+)
+@click.option(
+    "--tolerate",
+    type=click.Choice(["status", "all"]),
+    help="Which ends of processes do not make files suspect: those with a status other than 0 (as of grep -q), or "
+    "kills too.",
+)
+@click.option("--keep", type=int, metavar="N", help="How many sets stay. Default: the manifest's setting, else 2.")
+@click.option(
+    "--time-limit",
+    default="",
+    metavar="TIME|auto",
+    help="Tell the command to end before so much time has passed; auto: before the limit that the job scheduler set.",
+)
+@click.option(
+    "--signal",
+    "told_by",
+    default="",
+    metavar="NAME[@SECONDS]",
+    help="The signal that tells it so, and how long before the limit (default: TERM@60). If given, it is also what the "
+    "command gets when SIGTERM, SIGUSR1 or SIGUSR2 comes, and without --time-limit it means auto.",
+)
+@click.option("--again", is_flag=True, help="Start although the run was finished, from the files as they are.")
+@click.option("-v", "--verbose", is_flag=True, help="Say when a set was saved.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(
+    directory: str, until: str, resume_command: str, check: str, retries: int, tolerate: str | None,
+    keep: int | None, again: bool, time_limit: str, told_by: str, verbose: bool, command: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Run COMMAND so that it can be killed at any moment: start it again with the same line, and it finds the files of
+    the last complete set.
+
+    The files are those of the manifest .safepoint; the program goes on writing them as ever. SAFEPOINT_STEP and
+    SAFEPOINT_SET are in its environment when it was given a set. The exit status is that of the command, 128 + n if
+    signal n killed it; 75 if it was told to end because of a limit or of --signal, and 79 after `safepoint halt`.
+    """
+    _speak(verbose)
+    options = Options(
+        directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep,
+        time_limit, told_by,
+    )  # fmt: skip
+    sys.exit(Supervisor(options).run())
+
+
+def _speak(verbose: bool) -> None:
+    logging.basicConfig(format="safepoint: %(message)s")  # if nobody has yet
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)

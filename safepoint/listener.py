@@ -1,0 +1,67 @@
+"""What a session announces to those who listen: the log, and the clock that says when to save and when to stop.
+
+A listener is called in the thread where the thing happens: `stored` and `failed` in that of the saver, if there is one.
+It must raise nothing and wait for nothing, since what it hears of has happened already.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from safepoint.record import Record, Taken
+
+
+class SavePoint(NamedTuple):
+    """One set of files, as `hide` took it or `restore` gave it back.
+
+    `step` is the program's own label, None if it gave none; `time` is when the set was taken, in seconds since the
+    epoch; `files` are paths relative to the working directory. `finished`: the run was finished, and the files in place
+    are its result.
+    """
+
+    number: int
+    step: int | None
+    time: float
+    files: tuple[str, ...]
+    finished: bool = False
+
+
+class Outcome(NamedTuple):
+    """What a restore has come to, on one rank."""
+
+    point: SavePoint | None  # None: a first start
+    record: Record | None  # this rank's part of the set that was given back
+    passed: list[str]  # why not each newer set
+    aside: list[str]  # files that were moved to `discarded/`
+    changed: list[str]  # files of a finished run that are no longer what they were
+
+
+class Listener:
+    """Hears of everything, and does nothing about it."""
+
+    def hiding(self) -> None:
+        """`hide` was called, and will look for files."""
+
+    def hidden(self, number: int, begin: float, end: float, *, taken: bool, waited: bool) -> None:
+        """`hide` took this long (time.perf_counter); `taken`: there is a set; `waited`: it is durable already."""
+
+    def stored(self, record: Record, seconds: float, *, waited: bool) -> None:
+        """A set is committed; `waited`: `hide` did it, not the saver."""
+
+    def failed(self, taken: Taken, error: Exception, seconds: float) -> None:
+        """A set could not be stored."""
+
+    def restored(self, outcome: Outcome) -> None:
+        """`restore` has ended well."""
+
+    def adopted(self, number: int, record: Record | None) -> None:
+        """The session goes on from this newest number, and from this set, without a restore."""
+
+    def finished(self, number: int, step: int | None) -> None:
+        """The run is finished."""
+
+    def closing(self, error: BaseException | None, stopped: str) -> None:
+        """The session ends without a result; `stopped`: why, if by `stop`."""
+
+    def closed(self) -> None:
+        """The session has ended, however it did."""

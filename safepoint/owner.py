@@ -1,0 +1,145 @@
+"""Who is at work in a directory: the lock of a root, and the name of its holder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from safepoint.disk import Disk, kernel
+from safepoint.disk.disk import NO_LOCKS
+from safepoint.disk.files import exists, write
+from safepoint.disk.signals import interrupted, look
+from safepoint.errors import LockedError
+from safepoint.root import Root
+from safepoint.sealed import read_note
+
+logger = logging.getLogger("safepoint")
+
+
+PATIENCE, SAID_AFTER, NAP = 10.0, 1.0, 0.05  # seconds, see Waiting
+
+
+class Owner(NamedTuple):
+    """What owner.json holds."""
+
+    host: str
+    pid: int
+    since: float  # seconds since the epoch
+    command: str
+    kernel: str = ""  # which boot of which host; of an older library nothing is known of these two
+    began: int = 0  # when the process began, in ticks of that kernel
+
+
+class Waiting:
+    """For what a dead run has left behind, which may be dying still: some seconds in all, and who reads the log knows.
+
+    Ctrl-C ends the waiting, with several ranks by the refusal of all.
+    """
+
+    def __init__(self) -> None:
+        self._begin = 0.0
+        self._said: set[str] = set()
+
+    def goes_on(self, what: Callable[[], str]) -> bool:
+        """Whether to look again: after a moment, or not any more."""
+        self._begin = self._begin or time.monotonic()
+        waited = time.monotonic() - self._begin
+        if waited >= SAID_AFTER and "" not in self._said:
+            self._said.add("")
+            self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
+        look()
+        if waited >= PATIENCE or interrupted():
+            return False
+        time.sleep(NAP)
+        return True
+
+    def say(self, text: str) -> None:
+        """Once, however many ranks one process looks at."""
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("%s", text)
+
+
+def claim(root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
+    """Take the lock of a root and say so to others; what gives it back. Raises `LockedError`, which names the holder;
+    then nothing was changed.
+
+    A holder that is at work, or of which nothing can be known here, is met at once. One whose process has ended is
+    waited for, as a child that has its descriptor may not have ended yet; and so is one that has not said its name.
+    """
+    with contextlib.ExitStack() as on_error:
+        try:
+            while (release := root.disk.lock(root.lock)) is None:
+                who = read_owner(root)
+                if _may_be_at_work(root.disk, who) or not waiting.goes_on(lambda who=who: _holder(root, who)):  # type: ignore[misc]
+                    text = f"{root.work} is in use by another run: {_holder(root, who)}"
+                    raise LockedError(f"{text}; nothing was changed{hint}")
+            on_error.callback(release)
+            info = root.disk.stat(root.lock)
+            root.locked = info.st_dev, info.st_ino
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+            waiting.say(f"no kernel locks in {root.work}: a second run at the same time would not be noticed")
+        on_error.callback(_unsay, root, _say_owner(root))
+        return on_error.pop_all().close
+
+
+def _say_owner(root: Root) -> dict[str, Any]:
+    """At once when the lock is taken: what is there names the run before."""
+    if exists(root.disk, root.owner):
+        root.disk.remove(root.owner)
+    owner = {
+        "host": kernel.host(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
+        "kernel": kernel.namespace(), "began": kernel.began(os.getpid()) or 0,
+    }  # fmt: skip
+    write(root.disk, root.owner, json.dumps(owner).encode())
+    return owner
+
+
+def _unsay(root: Root, owner: dict[str, Any]) -> None:
+    """Before the lock is given back: the next who takes it must not be met under this name. Unless there is another
+    one, of a run in a side directory that took the place of ours."""
+    with contextlib.suppress(OSError):
+        if read_owner(root) == owner:
+            root.disk.remove(root.owner)
+
+
+def read_owner(root: Root) -> dict[str, Any] | None:
+    """Who said last that the root is theirs: host, pid, since, command; of which kernel, and when the process began.
+    It may have been killed since: only the lock tells."""
+    return read_note(root.disk, root.owner, Owner)
+
+
+def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
+    """Whether the process of this name may live, as far as can be seen from here; not if there is no name."""
+    if who is None:
+        return False
+    if who["host"] != kernel.host() or who["kernel"] not in ("", kernel.namespace()):
+        return True
+    began = kernel.began(who["pid"])
+    return began is not None and (began == who["began"] or 0 in (began, who["began"]))
+
+
+def _holder(root: Root, who: dict[str, Any] | None) -> str:
+    if who and _may_be_at_work(root.disk, who):
+        mine = (who["host"], who["pid"]) == (kernel.host(), os.getpid())
+        command = "this very process, by an earlier init: use that session, or close() it"
+        return describe_owner({**who, "command": command} if mine else who)
+    left = ", ".join(kernel.holders(root.lock)) or "what cannot be seen from here"
+    if who is None:
+        return f"{describe_owner(who)}; its lock is held by {left}"
+    return f"{describe_owner(who)}, which is gone, but what it had started is not: {left}"
+
+
+def describe_owner(who: dict[str, Any] | None) -> str:
+    if who is None:
+        return "it has not yet said which"
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(who["since"]))
+    return f"process {who['pid']} on {who['host']}, since {since} ({who['command']})"

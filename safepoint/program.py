@@ -1,0 +1,159 @@
+"""The session of a program: the verbs, and with them the log, and the answers to when to save and when to stop."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, SupportsIndex
+
+from safepoint import settings
+from safepoint.disk import Disk
+from safepoint.disk.files import exists
+from safepoint.disk.signals import undisturbed
+from safepoint.ledger import log as ledger
+from safepoint.ledger.scribe import Scribe
+from safepoint.opening import whole
+from safepoint.pace.interval import Every, every
+from safepoint.pace.limits import time_limits
+from safepoint.pace.signals import Signals, signal_numbers
+from safepoint.pace.times import duration
+from safepoint.pace.timing import Timing
+from safepoint.ranks import join
+from safepoint.root import REAL
+from safepoint.saving.background import ended, log_failure
+from safepoint.session import Verbs, collective
+from safepoint.settings import Setting
+
+# When `due` says that it is time: 10 steps, 15min, auto. Mean time between failures, seconds; None: by the log.
+SETTINGS: dict[str, Setting] = {
+    **settings.SETTINGS, **ledger.SETTINGS, "every": (every, Every()), "mtbf": (duration, None),
+}  # fmt: skip
+
+
+class Session(Verbs):
+    """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`.
+    A block that knows its last step calls `finish(step)` itself, since files written after the last set have none."""
+
+    def __init__(
+        self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
+        coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
+        signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
+        in_place: bool = False, disk: Disk = REAL,
+    ) -> None:  # fmt: skip
+        """As `safepoint.init`. `in_place`: the files stay where they are, and a set is a snapshot of them: for programs
+        that know nothing of this."""
+        ranks, began = join(comm), time.time()
+        try:
+            with ranks.undisturbed():
+                caught, bounds, above = ranks.together(
+                    lambda: (
+                        signal_numbers(signals),
+                        time_limits(stop_at, stop_after, began, os.environ),
+                        ledger.from_environment(os.environ),
+                    )
+                )
+                options = {"saver": saver, "coordinate": coordinate, "keep": keep, "background": background}
+                super().__init__(directory, ranks, disk, {**options, "inflight": inflight}, SETTINGS, in_place=in_place)
+                self._timing = Timing(self._home, self._peers, bounds)
+                self._scribe = Scribe(self._home, self._timing.reasons, self._ledger(above), sampled=in_place)
+                self._listeners = (self._timing, self._scribe)
+            self._timing.caught = Signals(caught)
+            atexit.register(_at_exit, weakref.ref(self))
+        except BaseException:  # also by a handler: there is no session that could be closed
+            if hasattr(self, "_timing"):
+                self._timing.caught.remove()
+            if hasattr(self, "_home"):
+                self._home.release()
+            raise
+
+    def _ledger(self, above: Mapping[str, int]) -> ledger.Ledger:
+        root, told = self._root, {**self._home.manifest.settings, **above}
+        return ledger.Ledger(root, root.log if self._home.active else root.apart, told["ledger"], told["edges"])
+
+    def due(self) -> bool:
+        """Whether it is time to save: call it once in every step, right before the files would be written and hidden.
+
+        By the setting `every`: so many steps or so much time after the last set, or, with `auto`, the default, after
+        the time that wastes least, by what saves cost here and how often the run fails (Daly 2006). True again and
+        again until a set is hidden. It changes nothing. Collective if the ranks coordinate, though most calls only
+        count; decided on one rank, so the answer is the same on all.
+        """
+        return not self._timing.due_waits and self._decide_due()
+
+    @collective
+    def _decide_due(self) -> bool:
+        self._check("due")
+        first, when = not self._timing.asked, self._timing.ask(noted=self._scribe.noted)
+        if first:
+            when.due_waits()
+        return when.decide_due(saving=self.saving, first=self._committed is None)
+
+    def should_stop(self) -> bool:
+        """Whether this process had better save and end: call it once in every step.
+
+        True when the time limit is near, so that a step and a save just fit before it; when one of the `signals` of
+        `init` came, to any rank; or when somebody asked for it with `safepoint halt`. Then it is true for ever, and
+        `stop` ends the process. Collective if the ranks coordinate: all are told in the same step.
+        """
+        return not self._timing.stop_waits and self._decide_should_stop()
+
+    @collective
+    def _decide_should_stop(self) -> bool:
+        self._check("should_stop")
+        first, when = not self._timing.asked, self._timing.ask(noted=self._scribe.noted)
+        if first:
+            when.stop_waits()
+        stopping, new = when.decide_stop(saving=self.saving)
+        if new:
+            self._remarks.say(logging.WARNING, f"stopping: {when.stop.why}")
+            self._scribe.stopping(when.stop.why)
+        return stopping
+
+    def stop(self) -> NoReturn:
+        """End the process so that it can be started again from the last set.
+
+        Waits until everything hidden is durable, closes the session, and raises `SystemExit`: with status 75 ("try
+        again": the job script, or the scheduler, puts the job back into the queue), or 79 after `safepoint halt`. If
+        the set in flight fails its `SaveError` is raised instead. Collective if the ranks coordinate.
+        """
+        self.wait()
+        status = self._timing.status
+        # Together, as some launchers end all ranks when the first one leaves with a status.
+        self._peers.together(lambda: self._end(None, "stop() was called"))
+        raise SystemExit(status)
+
+    def watch(self, step: SupportsIndex, /, **values: Any) -> None:
+        """Note digests of these values (numbers, arrays of numpy, what numpy makes arrays of) at `step`, in the ledger.
+
+        With `ledger = modify` in the manifest, or SAFEPOINT_LEDGER=modify in the environment: type, shape and xxh3-128;
+        with `full` also the smallest, largest and mean value and the root of the sum of squares. Otherwise nothing is
+        done, in less than a microsecond. On return the line is written, and survives the death of this process; what
+        hinders that is said in a warning. Not collective. Raises `UsageError` for what is no value.
+        """
+        if self._scribe.ledger.level >= ledger.MODIFY:
+            self._check("watch")
+            self._scribe.ledger.watch(whole("watch: step", step), values)
+
+    def _ended(self) -> None:
+        self._timing.caught.remove()
+
+
+def _at_exit(reference: weakref.ref[Session]) -> None:
+    """Finish the set in flight. A failure that nobody asked for must not vanish with the process."""
+    session = reference()
+    if session is None or session._pid != os.getpid():
+        return
+    flight = session._work.flight
+    if flight is not None:
+        with undisturbed():
+            ended(flight)
+            if not session._closed:
+                log_failure(flight)
+    if not session._closed and exists(session._root.disk, session._root.log):
+        for listener in session._listeners:
+            listener.closing(getattr(sys, "last_value", None), "")

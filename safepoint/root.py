@@ -1,0 +1,212 @@
+"""Every name below the side directory, for one rank, and whether what is there is ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from stat import S_ISDIR, S_ISLNK
+from typing import Literal, cast
+
+from safepoint.disk import Disk
+from safepoint.disk.files import cause, exists, listdir
+from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
+from safepoint.patterns import SIDE
+from safepoint.record import StoredFile
+from safepoint.sealed import LAST
+
+_ROOT = re.compile(r"rank-(\d{5,})")
+
+
+_APART = re.compile(r"log-(\d{5,})\.jsonl")
+
+
+_AWAY = {errno.ENOENT, errno.ENOTDIR, getattr(errno, "ESTALE", errno.ENOENT)}
+
+
+_STATES = re.compile(r"(set|failed|gone)-(\d{8,12})")
+
+State = Literal["set", "failed", "gone"]  # as the name of a set's directory begins
+REAL = Disk()
+
+
+class Root:
+    """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
+
+    `saver`: the rank that owns what is not of each rank. None: this rank is alone in W; then its root has the name of
+    rank 0, whatever its number, so that a second program in W, of one process or many, meets its lock.
+    """
+
+    def __init__(self, work: str, rank: int = 0, ranks: int = 1, saver: int | None = 0, disk: Disk = REAL) -> None:
+        self.work, self.rank, self.ranks, self.saver, self.disk = work, rank, ranks, saver, disk
+        self.locked: tuple[int, int] | None = None  # device and inode of the lock that this run holds
+        self.side = os.path.join(self.work, SIDE)
+        self.format = os.path.join(self.side, "FORMAT")
+        self.finished = os.path.join(self.side, "finished.json")
+        self.halt = os.path.join(self.side, "halt.json")
+        self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
+        self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
+        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json")
+        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost = (
+            os.path.join(self.path, name) for name in names
+        )
+
+    def of(self, rank: int) -> Root:
+        """The root of another rank of the same program."""
+        return Root(self.work, rank, self.ranks, self.saver, self.disk)
+
+    def state(self, state: State, number: int) -> str:
+        if number > LAST:
+            raise FormatError(f"{self.path} cannot have a set with number {number}: no later start would find it")
+        return f"{self.path}/{state}-{number:08d}"
+
+    def set(self, number: int) -> str:
+        return self.state("set", number)
+
+    def taken(self, number: int) -> str:
+        return os.path.join(self.set(number), "taken.json")
+
+    def record(self, number: int) -> str:
+        return os.path.join(self.set(number), "record.json")
+
+    def stored(self, number: int, path: str) -> str:
+        """Where a set has the file with this path as it was taken; without one, all of them."""
+        return f"{self.set(number)}/files/{path}" if path else f"{self.set(number)}/files"
+
+    def packed(self, number: int, path: str) -> str:
+        return f"{self.packed_in(number)}/{path}.zst"
+
+    def packed_in(self, number: int) -> str:
+        return f"{self.set(number)}/packed"
+
+    def bundle(self, number: int) -> str:
+        return os.path.join(self.set(number), "bundle.tar")
+
+    def prefix(self, number: int, path: str, state: State = "set") -> str:
+        """The copy of the beginning of an append file that a set has if it was given back."""
+        return f"{self.state(state, number)}/append/{path}"
+
+    def where(self, number: int, file: StoredFile) -> str:
+        """What holds the bytes of a file of this set; of an append file as long as the program only adds to it."""
+        if file.kind == "append":
+            return os.path.join(self.work, file.path)
+        if file.kept == "tar":
+            return self.bundle(number)
+        return self.packed(number, file.path) if file.kept == "zst" else self.stored(number, file.path)
+
+    def numbers(self, state: State) -> list[int]:
+        """The numbers of the sets in this state, ascending."""
+        return self.standing()[state]
+
+    def standing(self) -> dict[State, list[int]]:
+        """The numbers of the sets in each state, ascending."""
+        found: dict[State, list[int]] = {"set": [], "failed": [], "gone": []}
+        for name in listdir(self.disk, self.path) if is_ours(self.disk, self.path) else ():
+            if match := _STATES.fullmatch(name):
+                found[cast(State, match[1])].append(int(match[2]))
+        return {state: sorted(numbers) for state, numbers in found.items()}
+
+    def unknown(self) -> list[str]:
+        """The names in this root that are none of the library's."""
+        ours = (self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost)
+        known = {os.path.basename(name) + end for name in ours for end in ("", ".new")}
+        return [name for name in listdir(self.disk, self.path) if name not in known and not _STATES.fullmatch(name)]
+
+    def beyond(self) -> list[Root]:
+        """The roots in W of ranks that a program of so many ranks does not have."""
+        matches = map(_ROOT.fullmatch, listdir(self.disk, self.side))
+        return [self.of(int(m[1])) for m in matches if m and int(m[1]) >= self.ranks]
+
+    def shown(self, path: object) -> str:
+        """A path as the user knows it: relative to W, and by its own name if a set keeps it."""
+        name = os.path.relpath(os.fsdecode(path), self.work) if isinstance(path, (str, bytes)) else str(path)
+        name = name.replace(os.sep, "/")
+        return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/(?:files|packed|append)|stage)/", "", name)
+
+    def is_ours(self) -> bool:
+        """Whether the lock that this run holds is the one that another run would meet; or that cannot be seen now."""
+        if self.locked is None:
+            return True
+        try:
+            info = self.disk.stat(self.lock)
+        except OSError as error:
+            return error.errno not in _AWAY
+        return self.locked == (info.st_dev, info.st_ino)
+
+    def refuse_other(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
+        """Raise if the side directory is no longer the one that this run has locked: what has its name now may belong
+        to another run, which nothing would keep apart from this one."""
+        if not self.is_ours():
+            raise kind(
+                f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "
+                f"removed, moved, replaced or unmounted while this run was at work, and all sets are gone with it; "
+                f"{holds}. Move it back; or close() this session and call init() again, which makes a new one",
+                errno.ENOENT,
+            )
+
+    @contextmanager
+    def reporting(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> Iterator[None]:
+        """Turn the system's error into ours: cannot what, which file, the cause, what still holds."""
+        try:
+            yield
+        except OSError as error:
+            raise kind(f"{what}: {self.shown(error.filename)}: {cause(error)}; {holds}", error.errno) from error
+
+    def guard(self, paths: Iterable[str]) -> None:
+        """Refuse paths whose directories are, by symbolic links, outside of W."""
+        for parent in {os.path.dirname(path) for path in paths} - {""}:
+            real = os.path.realpath(os.path.join(self.work, parent))
+            if os.path.commonpath((real, self.work)) != self.work:
+                raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
+
+
+def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
+    """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
+    known = {name + new for name in ("FORMAT", "finished.json", "halt.json") for new in ("", ".new")}
+    refuse_link(disk, side := os.path.join(work, SIDE))
+    names = listdir(disk, side)
+    matches = {name: _ROOT.fullmatch(name) for name in names}
+    for name in filter(matches.get, names):
+        refuse_link(disk, os.path.join(side, name))
+    found = sorted(int(match[1]) for match in matches.values() if match)
+    unknown = [name for name in names if name not in known and not matches[name] and not _APART.fullmatch(name)]
+    return [Root(work, rank, disk=disk) for rank in found], unknown
+
+
+def logs(disk: Disk, side: str) -> dict[int, str]:
+    """The log of each rank below a side directory."""
+    found = {}
+    for name in listdir(disk, side):
+        if match := _APART.fullmatch(name):
+            found[int(match[1])] = os.path.join(side, name)
+        elif match := _ROOT.fullmatch(name):
+            refuse_link(disk, os.path.join(side, name))
+            if exists(disk, path := os.path.join(side, name, "log.jsonl")):
+                found[int(match[1])] = path
+    return found
+
+
+def is_ours(disk: Disk, *ways: str) -> bool:
+    """Whether these are there, one below the other, and directories. Raises `OSError` for anything else under such a
+    name: through a symbolic link files would be read, moved and deleted that are none of ours."""
+    for way in ways:
+        try:
+            mode = disk.stat(way).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if S_ISLNK(mode):
+            raise OSError(errno.ELOOP, "a symbolic link, which is not followed here", way)
+        if not S_ISDIR(mode):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), way)
+    return True
+
+
+def refuse_link(disk: Disk, path: str) -> None:
+    """Raise `FormatError` if the side directory, or a root in it, is something else."""
+    try:
+        is_ours(disk, path)
+    except OSError as error:
+        text = f"{path}: {error.strerror}: safepoint needs a directory of its own there; nothing was changed"
+        raise FormatError(text, error.errno) from error

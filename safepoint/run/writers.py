@@ -1,0 +1,29 @@
+"""Who could write to the listed files at this moment. Asked while the command stands still: else it tells nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from safepoint.disk import Disk, kernel
+from safepoint.manifest import Manifest
+from safepoint.root import Root
+from safepoint.saving import find
+
+
+def open_files(root: Root, manifest: Manifest) -> list[str]:
+    """The listed files that somebody could write to at this moment, but those that only grow."""
+    paths = []
+    for item in find.find(root, manifest).items:
+        full = os.path.join(root.work, item.path)
+        if item.tree:
+            paths += [os.path.join(where, name) for where, _, names in os.walk(full) for name in names]
+        elif item.kind != "append":
+            paths.append(full)
+    regular = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
+    return root.disk.open_for_writing(regular)
+
+
+def holders(disk: Disk, paths: Sequence[str]) -> str:
+    """Who has these files open, in words."""
+    return ", ".join(sorted({who for path in paths for who in kernel.holders(path)}) or ["somebody who cannot be seen"])

@@ -1,0 +1,119 @@
+"""The commit point of a set, and that of a finished run; on return they survive a power cut. Rules (1) and (3)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from safepoint.disk import SyncFailed, codec
+from safepoint.disk.files import exists, sync
+from safepoint.errors import RefusedFileError, SafepointError, SaveError
+from safepoint.record import Item, Life, Record, Taken, label
+from safepoint.root import Root, State
+from safepoint.saving.back import NotPutBack, cause_of, fail, intact, put_back, save_error, spoil
+from safepoint.saving.memory import Memory, remember_lost
+from safepoint.saving.store import keep_in_place, store
+from safepoint.saving.take import prepare
+from safepoint.sealed import seal, write_durably
+
+
+def secure(
+    root: Root, taken: Taken, previous: Record | None, memory: Memory, *, give_back: bool = False,
+    resumed: bool = False,
+) -> Record:  # fmt: skip
+    """Store and commit a taken set; on return it is durable. On `SaveError` the sets before it are intact, and the
+    files are back in W (`give_back`) or kept below the root. `resumed`: a process may have died while it stored this
+    set.
+
+    Killed inside: `settle` finishes this if it can prove the set whole; else the previous set is restored.
+    """
+    number, step = taken.number, taken.step
+    holds = intact(previous)
+    try:
+        check_ours(root, taken)
+        record = store(root, taken, memory, resumed=resumed)
+        check_ours(root, taken)  # here too, as storing takes long: another run may have a set of this number
+        commit(root, number)
+        confirm(root, number)
+        memory.committed_prefixes = dict(memory.pending_prefixes)
+    except BaseException as error:
+        check_ours(root, taken)  # else what is marked as failed, or moved, would be another run's
+        state: State = "set"
+        stuck = False
+        try:
+            # Rule (3); and a set in which something still writes must not be completed by the next start.
+            if isinstance(error, (SyncFailed, RefusedFileError)) or exists(root.disk, root.record(number)):
+                state = fail(root, number)
+        except OSError:  # the error of the save is the one to report
+            if stuck := not spoil(root, number):
+                memory.spoilt.add(number)
+        if isinstance(error, SyncFailed):  # what is in W now, or stayed there
+            there = ("append", "move") if give_back else ("append",)
+            remember_lost(memory, (item for item in taken.files if item.kind in there))
+        kept, kind = f"its files are in {root.shown(root.state(state, number))}/files", SaveError
+        if give_back and stuck:
+            kind = NotPutBack
+        elif give_back:
+            what = f"{label(number, step)} not stored ({cause_of(root, error)}); {holds}"
+            kept = f"its files are back in place{put_back(root, number, what, state)}"
+        if isinstance(error, (OSError, codec.BadFrame, SafepointError)):
+            raise save_error(root, number, step, error, f"{holds}; {kept}", kind) from error
+        raise
+    return record
+
+
+def check_ours(root: Root, taken: Taken) -> None:
+    root.refuse_other(SaveError, f"{taken.label} not stored", "so are the files of this set")
+
+
+def commit(root: Root, number: int) -> None:
+    """The commit point is the rename of the record, which is durable but for its name; on return the set survives a
+    power cut."""
+    root.disk.rename(root.record(number) + ".new", root.record(number))
+    # The record's name, and that of the set itself: a new directory is not durable with what it holds, and older sets
+    # go after this. Either may come first, since a record that cannot be reached is none.
+    sync(root.disk, (), [root.set(number), root.path])
+
+
+def confirm(root: Root, number: int) -> None:
+    """Raise `SyncFailed` if the file system has gone down meanwhile: then an fsync that was under way may have returned
+    0 for a record that is lost (docs/guarantees.md). What tells is a new name, since that needs the journal: the
+    directory of the next set, to be made anyway; that it cannot be made for any other reason does not matter here."""
+    try:
+        prepare(root, number + 1)
+    except OSError as error:
+        if error.errno in (errno.EROFS, errno.EIO):
+            raise SyncFailed(error.errno, error.strerror, error.filename) from error
+
+
+def keep_result(root: Root, items: Sequence[Item], memory: Memory, previous: Record | None) -> list[dict[str, Any]]:
+    """Make the files in W durable; what the finish mark has to say of them."""
+    memory.check_kept(items)
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
+        return keep_in_place(root, items, memory)
+
+
+def finish(
+    root: Root, rows: list[dict[str, Any]], number: int, step: int | None, life: Life, version: str,
+    previous: Record | None,
+) -> None:  # fmt: skip
+    """Declare the files in W the result: on return the finish mark is durable, as all of the files must be already,
+    those of every rank: after the mark no set stands behind them.
+
+    The commit point is the rename of the mark. Killed before it: the last set is restored. After it: W is left alone.
+    `number` is not smaller than that of any set, so that no set left over from a kill counts more than the mark; and
+    `life` is the newest, so that no set of a node that was away does.
+    """
+    with root.reporting(SaveError, "not finished", f"{intact(previous)}; files and sets are as they were"):
+        mark = {"number": number, "step": step, "time": time.time(), "version": version, "ranks": root.ranks,
+                "life": life.number, "history": life.history}  # fmt: skip
+        try:
+            write_durably(root.disk, root.finished, seal({**mark, "files": rows}))
+            confirm(root, number + 1)  # the one after `number` may have been made ahead; both go with the sets
+        except OSError:
+            with contextlib.suppress(OSError):  # a mark that is not durable must not end the sets
+                root.disk.remove(root.finished)
+            raise

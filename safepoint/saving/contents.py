@@ -1,0 +1,169 @@
+"""Every file, directory and link of a set, as it is when it is stored; and what of it cannot be saved."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from safepoint.disk import Disk, SyncFailed, kernel
+from safepoint.disk.files import exists, listdir
+from safepoint.errors import RefusedFileError
+from safepoint.patterns import above
+from safepoint.record import Item, Kind, StoredFile, Taken
+from safepoint.root import Root
+
+# What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
+GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
+
+
+class Content(NamedTuple):
+    """One file, directory or link of a set."""
+
+    file: StoredFile
+    full: str  # where it is
+    level: int | None = None  # to compress it with
+    ours: bool = False  # nobody else knows its directory; in any other the program could replace it
+    local: bool = False  # inodes and links can be relied on
+    inode: int = 0  # which it had when it was taken
+
+
+def directories_up_to(directories: Iterable[str], ends: set[str]) -> list[str]:
+    """These directories and all above them up to one of `ends`, each before those that hold it."""
+    every = set()
+    for way in directories:
+        while way not in every:
+            every.add(way)
+            way = way if way in ends else os.path.dirname(way)
+    return sorted(every, reverse=True)
+
+
+def contents_of(root: Root, items: Sequence[Item], base: str, *, local: bool) -> Iterator[Content]:
+    """Every file, directory and link of a set, below `base`, or in W if it stays there. `local`: inodes tell files
+    apart, which those of some FUSE and network file systems do not, as they come and go with the cache."""
+    in_place = base == root.work
+    for item in items:
+        if item.kind == "append":
+            full = os.path.join(root.work, item.path)
+            mode = root.disk.stat(full).st_mode
+            file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns)
+            yield Content(file, full, None, False, local, item.inode)
+        else:
+            full = f"{base}/{item.path}"
+            if not item.tree:  # as it was when it was taken; its mode is seen when it is read
+                file = StoredFile(item.path, "file", item.size, "", 0, item.mtime_ns)
+                yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
+                continue
+            info = root.disk.stat(full)
+            for file, inner, inode in _walk(root.disk, item.path, full, full, info.st_dev, info):
+                yield Content(file, inner, item.compress if file.size else None, False, local, inode)
+
+
+def _walk(
+    disk: Disk, path: str, full: str, top: str, device: int, known: os.stat_result | None = None
+) -> Iterator[tuple[StoredFile, str, int]]:
+    info = known or disk.stat(full)
+    if stat.S_ISREG(info.st_mode):
+        yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
+    elif stat.S_ISDIR(info.st_mode):
+        if info.st_dev != device:
+            raise other_mount_error(disk, path, full, top)
+        kind: Kind = "tree" if full == top else "dir"
+        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
+        for name in listdir(disk, full):
+            yield from _walk(disk, f"{path}/{name}", os.path.join(full, name), top, device)
+    elif stat.S_ISLNK(info.st_mode):
+        yield StoredFile(path, "link", target=link_inside(path, full, top)), full, info.st_ino
+    else:
+        raise not_a_file_error(path, info.st_mode)
+
+
+def link_inside(path: str, full: str, top: str) -> str:
+    """Where a symbolic link in a listed directory points to. Raises `RefusedFileError` if that is outside."""
+    target = os.readlink(full)
+    inside = os.path.normpath(os.path.join(os.path.dirname(full), target))
+    if os.path.isabs(target) or os.path.commonpath((inside, top)) != top:
+        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {target}")
+    return target
+
+
+def not_a_file_error(path: str, mode: int) -> RefusedFileError:
+    kinds = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    what = kinds.get(stat.S_IFMT(mode), "neither a file nor a directory")
+    return RefusedFileError(f"{path} is {what}, which cannot be saved: only files and directories can")
+
+
+def other_mount_error(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
+    return RefusedFileError(
+        f"{path} is on another file system (the one mounted at {kernel.mount_point(full)}) than its directory (the one "
+        f"mounted at {kernel.mount_point(work)}): a rename cannot move it; save it from a directory there"
+    )
+
+
+def refuse_open(root: Root, taken: Taken, contents: Sequence[Content]) -> None:
+    """The files in a directory that was moved as a whole: whoever has one open could change it when it is committed."""
+    moved = {item.path for item in taken.files if item.tree and item.kind == "move"}
+    inside = [c.full for c in contents if moved and c.file.kind == "file" and not moved.isdisjoint(above(c.file.path))]
+    for full in root.disk.open_for_writing(inside) if inside else ():
+        raise RefusedFileError(still_open(root.disk, root.shown(full), full))
+
+
+def still_open(disk: Disk, path: str, full: str, why: str = "") -> str:
+    who = ", ".join(kernel.holders(full))
+    return f"{path} is still open for writing{f' ({who})' if who else ''}{why}: close it before hide, or mark it copy"
+
+
+def mode_unchanged(disk: Disk, content: Content, info: os.stat_result, size: int) -> int:
+    """The mode of what was read, `size` bytes, and was like this after that. Raises `RefusedFileError` if it is not
+    what was taken."""
+    file = content.file
+    if not stat.S_ISREG(info.st_mode):
+        raise not_a_file_error(file.path, info.st_mode)
+    if (size, info.st_size, info.st_mtime_ns) != (file.size, file.size, file.mtime_ns):
+        raise RefusedFileError(f"{file.path} changed after hide took it: something still writes to it")
+    if not content.ours:
+        refuse_another(disk, content, info.st_ino)
+    elif content.local and not info.st_nlink:
+        raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
+    return info.st_mode
+
+
+def refuse_another(disk: Disk, content: Content, inode: int) -> None:
+    """Unless the file that was read is the one that was taken, and has its name still. What stays in W, and is flushed
+    by name, is still open then, and so keeps its inode."""
+    if inode != disk.stat(content.full).st_ino or (content.local and inode != content.inode):
+        raise RefusedFileError(f"{content.file.path} was replaced after hide took it: something else writes to it")
+
+
+@contextlib.contextmanager
+def refusing_lost(root: Root) -> Iterator[None]:
+    """A file that is not there any more, or something else under its name, is no fault of the disk: the next start must
+    not find the rest whole."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SyncFailed) or error.errno not in GONE:
+            raise
+        text = f"{root.shown(error.filename)} was removed or replaced after hide took it: {error.strerror}"
+        raise RefusedFileError(text) from error
+
+
+def ancestors(paths: Iterable[str]) -> list[str]:
+    """`paths` and all directories on the way to them, parents before children."""
+    every = set()
+    for path in paths:
+        while path:
+            every.add(path)
+            path = os.path.dirname(path)
+    return sorted(every)
+
+
+def make_parents(disk: Disk, path: str, base: str) -> None:
+    """Make the directories between `base` and `path` that are not there."""
+    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
+        if not exists(disk, os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
+                disk.mkdir(os.path.join(base, name))

@@ -1,0 +1,144 @@
+"""What there is to save: the listed files that exist at one moment. Nothing is moved here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from safepoint.disk import Disk
+from safepoint.disk.files import entries, exists, listdir
+from safepoint.errors import MissingFilesError, RefusedFileError, SaveError
+from safepoint.manifest import Manifest
+from safepoint.patterns import Entry, Match
+from safepoint.record import Item
+from safepoint.root import Root
+from safepoint.saving.contents import not_a_file_error, other_mount_error, still_open
+
+MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
+
+
+LOOKS, NAMED = 2000, 5  # files that are looked at, and named, in a message
+
+
+class Found(NamedTuple):
+    """What the manifest's entries of this rank mean at one moment."""
+
+    items: tuple[Item, ...] = ()
+    opened: tuple[tuple[Entry, str], ...] = ()  # snapshotted only because they are still open for writing
+    present: bool = False  # the program has written something that makes a set
+    missing: str = ""  # it has not, and these are not optional
+    many: tuple[Entry, int] | None = None  # the glob that means very many files, and how many
+
+
+def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
+    """What there is to save. None of the files: no items. Files that stay in place (append, copy) do not count beside
+    files that are moved, since they are always there; nor, for a `first` set, does a directory without a file in it: a
+    program that makes its directories before its first step could not start from them. Raises `MissingFilesError` if
+    only some exist, `RefusedFileError` for what cannot be saved.
+    """
+    items = []
+    with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
+        found, missing = manifest.find(
+            root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
+        )
+        required = [entry for entry in manifest.entries if not entry.optional]
+        moving = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
+        written = any(not (tree and first) or _has_file(root.disk, f"{root.work}/{path}") for path, tree in moving)
+        names = manifest.shown_missing(
+            missing, root.work, root.disk.stat, root.rank, root.ranks, partial(listdir, root.disk)
+        )
+        # With other ranks, which may have their files: then an empty directory is this one's part of the set.
+        nothing = not written and any(entry.kind == "move" for entry in required) and (missing or root.ranks == 1)
+        if not found or nothing:
+            return Found(missing=names)
+        if missing:
+            raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
+        root.guard(found)
+        device = root.disk.stat(root.work).st_dev
+        for path, (entry, info) in found.items():
+            _check_type(path, entry, info)
+            if info.st_dev != device:
+                _check_mount(root, path)
+        opened = _opened(root, manifest, found)
+        for path, (entry, info) in found.items():
+            kind = "copy" if path in opened else entry.kind
+            items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
+    snapshots = tuple((found[path].entry, path) for path in opened)
+    return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
+
+
+def _many(manifest: Manifest, found: dict[str, Match]) -> tuple[Entry, int] | None:
+    if len(found) < MANY:
+        return None
+    counts = Counter(entry.line for entry, _ in found.values() if entry.kind != "append" and not entry.tree)
+    return next(((entry, counts[entry.line]) for entry in manifest.entries if counts[entry.line] >= MANY), None)
+
+
+def _has_file(disk: Disk, path: str) -> bool:
+    """Whether this is anything but a directory, or has such a thing somewhere below it."""
+    if not stat.S_ISDIR(disk.stat(path).st_mode):
+        return True
+    inside = [(directory, os.path.join(path, name)) for name, directory in entries(disk, path)]
+    return any(not directory or _has_file(disk, name) for directory, name in sorted(inside))
+
+
+def changed(root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
+    """The first few files in W that are not listed and were changed after these were written, for a message. The look
+    is bounded: W may hold a million."""
+    found: list[str] = []
+    listed = manifest.entries + manifest.others
+    with contextlib.suppress(OSError):  # a file or directory that is gone, or not ours to read: it is only a hint
+        since = max((root.disk.stat(mark).st_mtime_ns for mark in marks if exists(root.disk, mark)), default=0)
+        looks, waiting = 0, [""]
+        while waiting and looks < LOOKS and len(found) <= NAMED:
+            below = waiting.pop(0)
+            for name, is_directory in entries(root.disk, os.path.join(root.work, below))[: LOOKS - looks]:
+                looks, path = looks + 1, f"{below}/{name}" if below else name
+                if name.startswith((".", "__")) or any(e.means(path, root.rank, root.ranks) for e in listed):
+                    continue
+                if is_directory:
+                    waiting.append(path)
+                elif root.disk.stat(os.path.join(root.work, path)).st_ctime_ns >= since:
+                    found.append(path)
+    return ", ".join(found[:NAMED]) + " and more" * (len(found) > NAMED)
+
+
+def _opened(root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
+    """Those of the files to be moved that somebody could still write to; small enough to be snapshotted instead."""
+    moving = [path for path, (entry, _) in found.items() if entry.kind == "move" and not entry.tree]
+    full = {os.path.join(root.work, path): path for path in moving}
+    opened = [full[name] for name in root.disk.open_for_writing(list(full))] if full else []
+    limit = manifest.setting("copy_open_below")
+    for path in opened:
+        if found[path].info.st_size > limit:
+            size = f", and its {found[path].info.st_size} bytes are over copy_open_below ({limit})"
+            raise RefusedFileError(f"{still_open(root.disk, path, os.path.join(root.work, path), size)} or append")
+    return opened
+
+
+def _check_mount(root: Root, path: str) -> None:
+    """Refuse what no rename could move. (In an overlay files have other devices, and are not elsewhere.)"""
+    full = os.path.join(root.work, path)
+    if root.disk.page_cache(os.path.dirname(full)).mount != root.disk.page_cache(root.work).mount or os.path.ismount(
+        full
+    ):
+        raise other_mount_error(root.disk, path, full, root.work)
+
+
+def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:
+    is_directory = stat.S_ISDIR(info.st_mode)
+    if is_directory and not entry.tree:
+        raise RefusedFileError(f"{path} is a directory: list it as {path}/ to save it whole")
+    if stat.S_ISLNK(info.st_mode):
+        raise RefusedFileError(
+            f"{path} is a symbolic link, and what it points to would not be saved: list that instead"
+        )
+    if entry.tree and not is_directory:
+        raise RefusedFileError(f"{path} is not a directory: list it without the trailing slash")
+    if not is_directory and not stat.S_ISREG(info.st_mode):
+        raise not_a_file_error(path, info.st_mode)

@@ -1,0 +1,84 @@
+"""How a session stores its sets, and what it remembers of files that stay in W.
+
+A failed fsync of a file that stays in W is remembered: it is clean in the cache and lost on the disk, so the next fsync
+would succeed over nothing, in a set that has nothing else of it. This is rule (4) of `store`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from safepoint.disk import codec
+from safepoint.disk.files import exists, read, sync, write
+from safepoint.errors import DamagedError, SaveError
+from safepoint.record import Item
+from safepoint.root import Root
+from safepoint.sealed import Unsealed, rows_of
+
+
+class Options(NamedTuple):
+    """How sets are stored."""
+
+    version: str = ""  # of the library
+    pack_threads: int = 1  # 0: one for each core
+    bundle_from: int = 100  # so many small files are worth a bundle
+
+
+class Memory:
+    """What a session knows of its sets that no file says."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = options or Options()
+        self.spoilt: set[int] = set()  # sets that must not be completed, and could not be marked so
+        self.committed_prefixes: dict[str, codec.Prefix] = {}  # of the append files of the last set, by path
+        self.pending_prefixes: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
+        self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
+
+    def check_kept(self, items: Iterable[Item]) -> None:
+        """Raise `SaveError` if the disk may have lost what it shows of one of these files in W."""
+        for item in items:
+            inode, time = self.lost.get(item.path, (-1, None))
+            if inode == item.inode and time in (None, item.mtime_ns):
+                raise SaveError(
+                    f"{item.path}: its fsync failed before, so parts of it may not be on the disk, though they can be "
+                    f"read: go back to the last set with restore(), or write it under a new name and rename that"
+                )
+
+
+class Lost(NamedTuple):
+    """Rule (4), of one file."""
+
+    path: str
+    inode: int
+    mtime_ns: int | None
+
+
+def remember_lost(memory: Memory, items: Iterable[Item]) -> None:
+    """Rule (4), for files in W. The flushes were in flight together, so any of them may have failed."""
+    for item in items:
+        # A file that moves is written anew, from its beginning: with another time it is another file, on any inode.
+        memory.lost[item.path] = item.inode, item.mtime_ns if item.kind == "move" and not item.tree else None
+
+
+def keep_lost(root: Root, memory: Memory) -> None:
+    """Rule (4) for a program whose next save is another process; as far as a disk that fails lets us."""
+    with contextlib.suppress(OSError):
+        if exists(root.disk, root.lost):
+            root.disk.remove(root.lost)
+        if memory.lost:
+            write(root.disk, root.lost, json.dumps(memory.lost).encode())
+            sync(root.disk, [root.lost], [root.path])
+
+
+def read_lost(root: Root) -> dict[str, tuple[int, int | None]]:
+    """What `keep_lost` kept."""
+    if not exists(root.disk, root.lost):
+        return {}
+    try:
+        rows = [[path, *row] for path, row in json.loads(read(root.disk, root.lost)).items()]
+        return {row.path: (row.inode, row.mtime_ns) for row in rows_of(Lost, Lost._fields, rows)}
+    except (ValueError, TypeError, AttributeError, RecursionError, Unsealed):  # torn: it cannot be said of which files
+        raise DamagedError(f"{root.shown(root.lost)} is torn: call restore first") from None

@@ -1,0 +1,132 @@
+"""Take a set: its list is written, then its files move below the root. Rule (4) of `saving`.
+
+`take` moves or snapshots; on an error everything goes back. `prepare` makes the directory of the next set ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import time
+from collections.abc import Sequence
+
+from safepoint.disk import PageCache
+from safepoint.disk.files import exists, listdir, remove_tree, write
+from safepoint.errors import RefusedFileError, SaveError
+from safepoint.manifest import Manifest
+from safepoint.record import Item, Life, Record, Taken, dump, label
+from safepoint.root import Root, is_ours
+from safepoint.saving.back import cause_of, intact, put_back, save_error
+from safepoint.saving.contents import ancestors, link_inside, not_a_file_error, other_mount_error
+
+
+def take(
+    root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: PageCache,
+    life: Life, previous: Record | None,
+) -> Taken:  # fmt: skip
+    """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
+    holds = f"{intact(previous)}; the files are where they were"
+    whose = root.rank, root.ranks, root.saver
+    taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
+    with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
+        # Before the first file moves: else a set could not say what belongs to it.
+        try:
+            root.disk.append(root.taken(number), dump(taken))
+        except FileNotFoundError:
+            prepare(root, number)
+            root.disk.append(root.taken(number), dump(taken))
+    try:
+        parents = ancestors({os.path.dirname(item.path) for item in items if item.kind != "append"})
+        directories = [os.path.join(root.set(number), "files", name) for name in parents]
+        for directory in directories:
+            root.disk.mkdir(directory)
+        if previous is None:
+            # The new directories before the files move into them: a file system that writes its directories in any
+            # order could otherwise forget the way to files that exist nowhere else.
+            for directory in (*reversed(directories), root.stored(number, ""), root.set(number), root.path):
+                root.disk.sync_dir(directory)
+        copied: dict[str, os.stat_result] = {}
+        for item in items:
+            if item.kind == "copy":  # first, as copying is what may fail
+                snapshot(root, item, number, copied)
+        check_unchanged(root, copied)
+        for item in items:
+            if item.kind == "move":
+                # Into a directory made for it, so that it replaces nothing: replacing makes ext4 write the file now.
+                root.disk.rename(os.path.join(root.work, item.path), root.stored(number, item.path))
+    except BaseException as error:  # a KeyboardInterrupt too must not leave half of the files away
+        what = f"{label(number, step)} not taken ({cause_of(root, error)}); {intact(previous)}"
+        back = put_back(root, number, what)
+        if isinstance(error, OSError):
+            if error.errno == errno.EXDEV:
+                path = root.shown(error.filename)
+                raise other_mount_error(root.disk, path, os.path.join(root.work, path), root.work) from error
+            raise save_error(root, number, step, error, f"{holds}{back}") from error
+        raise
+    return taken
+
+
+def prepare(root: Root, number: int) -> None:
+    """Make the empty directory that the next set will be: the saver does it ahead, as `hide` would pay for it.
+
+    On error nothing of it is left, if that can be removed; else the next try goes on with it.
+    """
+    top, kept = root.set(number), root.stored(number, "")
+    try:
+        root.disk.mkdir(top)
+    except FileExistsError:
+        is_ours(root.disk, top, kept)
+        if set(listdir(root.disk, top)) - {"files"} or (exists(root.disk, kept) and listdir(root.disk, kept)):
+            raise
+    try:
+        with contextlib.suppress(FileExistsError):
+            root.disk.mkdir(kept)
+        write(root.disk, root.taken(number), b"")
+    except OSError:
+        with contextlib.suppress(OSError):  # the first error is the one to see
+            remove_tree(root.disk, top)
+        raise
+
+
+def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_result]) -> None:
+    """Copy a file or a directory into a set. Its modification time is set last and so marks the snapshot as complete.
+
+    `copied` is told what each file and directory looked like, for `check_unchanged`.
+    """
+    top = os.path.join(root.work, item.path)
+
+    def visit(source: str, target: str) -> None:
+        info = root.disk.stat(source)
+        if item.tree and stat.S_ISLNK(info.st_mode):
+            root.disk.link(link_inside(root.shown(source), source, top), target)
+            return
+        if item.tree and stat.S_ISDIR(info.st_mode):
+            root.disk.mkdir(target)
+            for name in listdir(root.disk, source):
+                visit(os.path.join(source, name), os.path.join(target, name))
+        elif not stat.S_ISREG(info.st_mode):
+            raise not_a_file_error(root.shown(source), info.st_mode)
+        else:
+            with root.disk.open(source) as reader, root.disk.create(target) as writer:
+                root.disk.duplicate(reader, writer)
+        copied[source] = info
+        root.disk.set_mode_and_time(target, info.st_mode, info.st_mtime_ns)
+
+    visit(top, root.stored(number, item.path))
+    seen = copied[top]
+    if (seen.st_size, seen.st_mtime_ns) != (item.size, item.mtime_ns):
+        raise _changed_error(item.path)
+
+
+def check_unchanged(root: Root, copied: dict[str, os.stat_result]) -> None:
+    """When all snapshots are made: raise if they are not as of one moment."""
+    for source, info in copied.items():
+        now = root.disk.stat(source)
+        if (now.st_size, now.st_mtime_ns) != (info.st_size, info.st_mtime_ns):
+            raise _changed_error(root.shown(source))
+
+
+def _changed_error(path: str) -> RefusedFileError:
+    return RefusedFileError(f"{path} changed while it was copied: another process or thread writes to it")

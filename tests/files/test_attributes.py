@@ -1,0 +1,146 @@
+"""The attributes of an entry: append, compress, copy; and a file that is open for writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
+
+from safepoint import RefusedFileError
+
+pytestmark = pytest.mark.usefixtures("clean_slate")
+
+
+# Kinds of entries.
+def test_an_append_file_is_cut_back_and_has_no_row_twice(start: Start, work: Path) -> None:
+    def add(step: int) -> None:
+        with (work / "history.csv").open("a") as file:
+            file.write(f"row {step}\n")
+
+    manifest = "u.dat\nhistory.csv append\n"
+    step = 0
+    for lost_rows in (0, 1, 3):
+        session = start(manifest)
+        for _ in range(2):
+            step += 1
+            write(work, u_dat=str(step))
+            add(step)
+            session.hide(step)
+        session.wait()
+        inode = (work / "history.csv").stat().st_ino
+        for n in range(lost_rows):
+            add(step + 1 + n)
+        with (work / "history.csv").open("a") as file:
+            file.write("ro")
+        session.close()
+    start(manifest)
+    assert contents(work) == {"u.dat": "6", "history.csv": "".join(f"row {k}\n" for k in range(1, 7))}
+    assert (work / "history.csv").stat().st_ino == inode  # in place, never copied
+    assert list((work / ROOT).glob("set-*/files/history.csv")) == []
+
+
+def test_a_compressed_file_is_kept_as_zstd_only_and_comes_back_by_byte(start: Start, work: Path) -> None:
+    session = start("fields/big.dat compress=9\n")
+    write(work, fields__big_dat="much the same\n" * 10_000)
+    session.hide(0)
+    kept = work / ROOT / "set-00000001"
+    assert (kept / "packed/fields/big.dat.zst").stat().st_size < 1000
+    assert (kept / "packed/fields/big.dat.zst").read_bytes().startswith(b"\x28\xb5\x2f\xfd")
+    assert not (kept / "files/fields/big.dat").exists()
+    session.close()
+    start()
+    assert contents(work) == {"fields/": "", "fields/big.dat": "much the same\n" * 10_000}
+
+
+def test_a_file_that_does_not_shrink_is_kept_as_it_is(start: Start, work: Path) -> None:
+    noise = os.urandom(50_000)
+    session = start("u.dat compress\nempty.dat compress\n")
+    write(work, u_dat=noise, empty_dat="")
+    session.hide(0)
+    kept = work / ROOT / "set-00000001"
+    assert (kept / "files/u.dat").read_bytes() == noise
+    assert list(kept.rglob("*.zst")) == []
+    session.close()
+    start()
+    assert (work / "u.dat").read_bytes() == noise
+
+
+@pytest.mark.parametrize("name", ["params.db", "params.db/"])
+def test_a_copied_entry_stays_and_what_the_program_does_to_it_later_does_not_reach_the_set(
+    start: Start, work: Path, name: str
+) -> None:
+    session = start(f"{name} copy\n")
+    path = work / "params.db" / ("data" if name.endswith("/") else "")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("at the save point")
+    inode = path.stat().st_ino
+    session._work.thread = DeadSaver()  # type: ignore[assignment]  # not even before the saver has read it
+    for step in range(2):
+        session.hide(step)
+    assert path.stat().st_ino == inode
+    with path.open("r+") as file:
+        file.write("changed")
+    assert len(list((work / ROOT).glob("set-*/files/params.db"))) == 2
+    kill(session)
+    start()
+    assert path.read_text() == "at the save point"
+
+
+def test_a_file_that_is_open_for_writing_is_snapshotted_and_named_once(start: Start, work: Path, said: Said) -> None:
+    """A rename would let the program write on into the set."""
+    session = start("u.dat\nv.dat\n")
+    with (work / "u.dat").open("w") as file:
+        said.clear()
+        for step in range(3):
+            write(work, v_dat=str(step))
+            file.write(f"row {step}\n")
+            file.flush()
+            session.hide(step, wait=True)
+            assert contents(work) == {"u.dat": "".join(f"row {k}\n" for k in range(step + 1))}
+        file.write("of the lost iteration")
+    warned = [text for level, text in said if level == "WARNING"]
+    assert warned == ["u.dat is still open for writing: saved as a snapshot of what was flushed so far"]
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "row 0\nrow 1\nrow 2\n", "v.dat": "2"}
+
+
+def test_a_large_file_that_is_open_for_writing_is_refused_and_nothing_is_moved(start: Start, work: Path) -> None:
+    session = start("a.dat\nu.dat\ncopy_open_below = 1 KiB\n")
+    write(work, a_dat="a")
+    with (work / "u.dat").open("wb") as file:
+        file.write(bytes(1024))
+        file.flush()
+        assert session.hide(0) is not None  # up to this size
+        write(work, a_dat="a")
+        file.write(b"!")
+        file.flush()
+        file_number = file.fileno()
+        with pytest.raises(RefusedFileError) as caught:
+            session.hide(1)
+    advice = "close it before hide, or mark it copy or append"
+    who = f"descriptor {file_number} of this process"
+    told = f"u.dat is still open for writing ({who}), and its 1025 bytes are over copy_open_below (1024): {advice}"
+    assert str(caught.value) == told
+    assert contents(work).keys() == {"a.dat", "u.dat"}
+    assert session.hide(1) is not None  # closed now
+    assert contents(work) == {}
+
+
+@pytest.mark.parametrize("attribute", ["copy", "append"])
+def test_a_file_marked_copy_or_append_may_be_open_for_writing(
+    start: Start, work: Path, attribute: str, said: Said
+) -> None:
+    session = start(f"u.dat {attribute}\ncopy_open_below = 1\n")
+    said.clear()
+    with (work / "u.dat").open("w") as file:
+        file.write("row 0\n")
+        file.flush()
+        session.hide(0, wait=True)
+        file.write("row 1\n")
+    assert [level for level, _ in said] == ["INFO"]
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "row 0\n"}

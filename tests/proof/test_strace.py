@@ -1,0 +1,79 @@
+"""SIGKILL at the file-system calls of a real run, injected from outside by `strace -e inject`."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from testbed import tally
+from testbed.lives import Life, Running, directory_for_lives, goes_on
+from testbed.program import Violation
+from testbed.sweep import ALL, LONG
+from testbed.tracing import Call, calls_of, killed_at, why_not
+
+pytestmark = [
+    pytest.mark.skipif(why_not is not None, reason=str(why_not)),
+    pytest.mark.timeout(3600 if LONG else 600),  # against a hang: beside other work the long form takes an hour
+]
+STEPS = 5
+
+
+def killed_after_a_hide(directory: os.PathLike[str]) -> Life:
+    with Running(directory, STEPS) as program:
+        program.until("hid 3")
+        program.kill()
+        return program.end()
+
+
+def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, int]:
+    """Kill at every call of a thread, each time in a new directory, and start again. How many kills hit, and calls.
+    `prepare`: only at those of the start of a second life, up to its first hide."""
+    with directory_for_lives() as directory:
+        if prepare:
+            killed_after_a_hide(directory)
+        calls = calls_of(directory, gate, STEPS, *options, end_after="hiding" if prepare else "")
+
+    def one(call: Call) -> int:
+        with directory_for_lives() as directory:
+            said = killed_after_a_hide(directory).said if prepare else []
+            life = killed_at(directory, gate, call, STEPS, *options)
+            life.said[:0] = said
+            try:
+                goes_on(directory, life, STEPS)
+            except Violation as violation:
+                raise Violation(f"killed at {call} of the {gate} thread: {violation}") from violation
+            return int(life.status == -9)
+
+    every = 1 if ALL else 4 if LONG else 17
+    sample = calls[len(calls) % every :: every]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        hits = sum(pool.map(one, sample))
+    where = f"{'restart' if prepare else 'every hide waits' if 'inline' in options else gate}"
+    tally.count("kills at a system call", where, hits)
+    print(f"{where}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
+    return {"calls": len(calls), "tried": len(sample), "hit": hits}
+
+
+def test_killed_at_each_call_of_the_main_thread() -> None:
+    """G1, G2, G2k: a run of five iterations, with the saver in the background."""
+    result = kill_at_each("start")
+    assert result["hit"] > 0.9 * result["tried"], result
+
+
+def test_killed_at_each_call_of_the_saver_thread() -> None:
+    """G1, G2, G2k: the background part of three saves, by the saver and its helpers."""
+    result = kill_at_each("saver")
+    assert result["hit"] > 0.4 * result["tried"], result  # who does what depends on who is faster
+
+
+def test_killed_at_each_call_when_every_hide_waits() -> None:
+    """G1, G2, G2k: take, store, commit and prune in one thread, all fsyncs too."""
+    result = kill_at_each("start", "inline", "serial")
+    assert result["hit"] > 0.9 * result["tried"], result
+
+
+def test_killed_at_each_call_while_it_restores() -> None:
+    """G3: a run was killed just after a hide; the next one is killed at each call of its own start; then it goes on."""
+    result = kill_at_each("start", prepare=True)
+    assert result["hit"] > 0.7 * result["tried"], result

@@ -1,0 +1,1824 @@
+"""What must hold on many ranks: `mpiexec -n P python mpi_cases.py DIRECTORY [CASE ...]`; all ranks run every case.
+
+Status 0 and a line `ok CASE` for each, or a traceback from the first rank where one failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import functools
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import safepoint
+from safepoint import (
+    DamagedError,
+    LockedError,
+    ManifestError,
+    MissingFilesError,
+    RefusedFileError,
+    RestoreError,
+    SafepointError,
+    SaveError,
+    Session,
+    UsageError,
+    owner,
+)
+from safepoint.restoring.stage import BY_HAND
+from testbed.faultdisk import FaultDisk, Killed, images
+from testbed.lives import killed_beside_a_child
+from testbed.program import LateSaver
+from testbed.ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
+
+owner.PATIENCE = 1.5  # seconds: for a lock that somebody holds who does not say so, in several cases
+Case = Callable[[Any, str], None]
+PATIENCE = int(
+    os.environ.get("PATIENCE", 4800 if os.environ.get("SAFEPOINT_CRASH") == "long" else 900)
+)  # seconds for one case, many times what it takes
+ALL = os.environ.get("SAFEPOINT_CRASH") == "all"
+
+
+SIZES: dict[str, tuple[int, ...]] = {}
+
+
+def sizes(*allowed: int) -> Callable[[Case], Case]:
+    """The numbers of ranks that a case is about; without, all of them."""
+
+    def note(case: Case) -> Case:
+        SIZES[case.__name__] = allowed
+        return case
+
+    return note
+
+
+def write(directory: str, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("r+b" if name == "history.csv" and path.exists() else "wb") as file:
+            file.write(data)
+
+
+def case_all_ranks_get_the_newest_step_of_all(comm: Any, where: str) -> None:
+    """G5, G1: hide, go away, start again; every rank has its own files and the saver those of all."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = Session(directory, comm=comm)
+    assert session.restore() is None
+    for step in range(4):
+        write(directory, files_of(rank, step))
+        point = session.hide(step)
+        assert point and point.step == step and point.number == step + 1
+        check(comm, set(point.files) == set(files_of(rank, step)), point.files)
+    write(directory, files_of(rank, 17))
+    session.close()
+    again = Session(directory, comm=comm)
+    saved = again.restore()
+    assert saved and saved.step == 3 and not saved.finished
+    found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 3)}
+    check(comm, found == files_of(rank, 3), found)
+    again.finish(3)
+    third = Session(directory, comm=comm)
+    saved = third.restore()
+    assert saved and saved.finished and saved.step == 3
+    check(comm, set(saved.files) >= set(files_of(rank, 3)), saved.files)
+
+
+def sample(points: list[int], every: int) -> list[int]:
+    """All, or a part of them; the smaller, the more ranks have to share the machine."""
+    every *= MPI.COMM_WORLD.Get_size()
+    return points if ALL else points[len(points) % every :: every]
+
+
+def killed_at_each(comm: Any, where: str, victim: int, saver: str, every: int) -> int:
+    """One rank dies at each operation of its own that changes something; then all are started again. How many."""
+    options: dict[str, Any] = {}
+    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), saver=saver, options=options)
+    whole.run()
+    check(comm, whole.finished, f"{whole.error!r}")
+    changing, ops = comm.bcast((whole.disk.record.changing, whole.disk.record.ops), victim)
+    for at in sample(changing, every):
+        directory = new_directory(comm, where)
+        disk = FaultDisk(directory, kill_at=at if comm.Get_rank() == victim else -1)
+        first = Crew(comm, whole.others, disk, saver=saver, options=options)
+        first.run()
+        try:
+            check(comm, first.disk.dead and first.error is None, f"{first.error!r}")
+            restart(first, directory)
+        except AssertionError as error:
+            raise AssertionError(f"rank {victim} killed at {at} ({ops[at]}): {error}") from error
+    return len(changing)
+
+
+def case_one_rank_killed_at_each_operation(comm: Any, where: str) -> None:
+    """G5, G2k, G3: the others go on until they need it. Dead in `hide`, `restore`, `init`, `finish`, or the saver."""
+    for victim in {0, comm.Get_size() - 1}:
+        for saver in ("now", "late", "wait"):
+            killed_at_each(comm, where, victim, saver, 7)
+
+
+def failing_at_each(comm: Any, where: str, victim: int, saver: str, error: int, every: int) -> None:
+    options: dict[str, Any] = {}
+    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), saver=saver)
+    whole.run()
+    length, ops = comm.bcast((len(whole.disk.record.ops), whole.disk.record.ops), victim)
+    raised = 0
+    for at in sample(list(range(length)), every):
+        directory = new_directory(comm, where)
+        disk = FaultDisk(directory, fail_at=at if comm.Get_rank() == victim else -1, error=error)
+        first = Crew(comm, whole.others, disk, saver=saver, options=options)
+        first.run()
+        try:
+            if not first.finished and not first.error:
+                continue  # it was the program's own write
+            same(comm, type(first.error), "class of the error")
+            if first.error:
+                raised += 1
+                same(comm, str(first.error), "text of the error")
+                names = f"rank {victim} of {comm.Get_size()}: " if comm.Get_size() > 1 else ""
+                check(comm, str(first.error).startswith(names), first.error)
+            else:
+                check(comm, first.finished, "no error, and not finished")
+            restart(first, directory, disk_failed=True)
+        except AssertionError as error_:
+            raise AssertionError(f"rank {victim} failed at {at} ({ops[at]}): {error_}") from error_
+    assert raised, "no failure was raised: this tests nothing"
+
+
+def case_a_failure_anywhere_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
+    """G7, and no rank hangs: each operation of `init`, `restore`, `hide`, saver, `finish` fails once on one rank."""
+    for victim in {0, comm.Get_size() - 1}:
+        for saver, error in (("now", errno.EIO), ("wait", errno.ENOSPC), ("late", errno.EACCES)):
+            failing_at_each(comm, where, victim, saver, error, 9)
+
+
+def message_of(comm: Any, call: Any, kind: type[BaseException]) -> str:
+    """The text of the error that `call` raises on all ranks; any other outcome on any rank is a failure on all."""
+    text, wrong = "", "no error"
+    try:
+        call()
+    except kind as error:
+        text, wrong = str(error), "" if type(error) is kind else repr(error)
+    except Exception as error:
+        wrong = repr(error)
+    check(comm, not wrong, wrong)
+    same(comm, text, "text of the error")
+    return text
+
+
+def started(comm: Any, directory: str, **options: Any) -> Session:
+    session = Session(directory, comm=comm, **options)
+    session.restore()
+    return session
+
+
+def in_place(rank: int, directory: str) -> dict[str, bytes]:
+    paths = {name: Path(directory, name) for name in files_of(rank, 0)}
+    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+@sizes(2, 4, 8)
+def case_a_missing_file_on_one_rank_is_an_error_on_all_and_nothing_moves(comm: Any, where: str) -> None:
+    """G7: the other ranks had moved theirs, and have them back."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in range(3):
+        write(directory, files_of(rank, step))
+        if rank == size - 1:
+            os.unlink(os.path.join(directory, f"z-{rank}.dat"))
+        text = message_of(comm, lambda step=step: session.hide(step), MissingFilesError)
+        assert text.startswith(f"rank {size - 1} of {size}: missing: z-{size - 1}.dat (line 1), though sub/p-"), text
+        write(directory, files_of(rank, step))
+        check(comm, in_place(rank, directory) == files_of(rank, step), "not put back")
+        point = session.hide(step)
+        assert point and point.step == step
+    session.close()
+    assert started(comm, directory)._number == 6
+
+
+@sizes(2, 4, 8)
+def case_none_of_the_files_on_one_rank_is_an_error_and_on_all_ranks_nothing_to_hide(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    assert session.hide(0) is None
+    if rank != size - 1:
+        write(directory, files_of(rank, 0))
+    text = message_of(comm, lambda: session.hide(0), MissingFilesError)
+    names = f"z-{size - 1}.dat (line 1), sub/p-{size - 1:03d}.dat (line 2)"
+    assert text == f"rank {size - 1} of {size}: missing: {names}, though other ranks have theirs", text
+    check(comm, rank == size - 1 or in_place(rank, directory) == files_of(rank, 0), "not put back")
+    write(directory, files_of(rank, 0))
+    point = session.hide(0)
+    assert point and point.number == 2  # the number of the failed one is not used again
+
+
+@sizes(2, 4, 8)
+def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 0))
+    text = message_of(comm, lambda: session.hide(100 if rank else 200), UsageError)
+    others = "rank 1 of 2" if size == 2 else f"ranks {', '.join(map(str, range(1, size)))} of {size}"
+    wanted = f"hide was called with different steps: step 100 on {others}, step 200 on rank 0 of {size}"
+    assert text == f"all {size} ranks: {wanted}", text
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    text = message_of(comm, lambda: session.hide(7 if rank else None), UsageError)
+    assert f"step None on rank 0 of {size}" in text, text
+    session.hide(0)
+    text = message_of(comm, lambda: session.finish(1 if rank else 2), UsageError)
+    assert "finish was called with different steps: step 1 on " in text, text
+    session.finish()
+
+
+@sizes(2, 4)
+def case_after_an_init_that_failed_all_ranks_refuse(comm: Any, where: str) -> None:
+    """Also where only some of them named another directory: one that refused alone would leave the others waiting."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = safepoint.init(directory, comm=comm)
+    other = directory if rank == 0 else f"{where}-not-there"
+    message_of(comm, lambda: safepoint.init(other, comm=comm), LockedError)
+    text = ""
+    try:
+        safepoint.hide(0)
+    except UsageError as error:
+        text = str(error)
+    check(comm, text.startswith(f"hide after an init that failed, in {other} ("), text)
+    session.close()
+
+
+@sizes(2, 4, 8)
+def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
+    """Whatever the class: the others wait in an agreement already."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 0))
+    bad: Any = "seven"
+    for call in (session.hide, session.finish):
+        text = message_of(comm, lambda call=call: call(bad if rank == 1 else 7), UsageError)
+        assert text.startswith(f"rank 1 of {size}: {call.__name__}: step must be an integer, not 'seven' (str)"), text
+    text = message_of(comm, lambda: session.hide(2**70), UsageError)
+    assert "is too large" in text
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    different: list[dict[str, Any]] = [
+        {"keep": 3}, {"background": False}, {"inflight": "off"}, {"coordinate": False}, {"saver": 1}, {"saver": None}
+    ]  # fmt: skip
+    for options in different:
+        name = next(iter(options))
+        other = new_directory(comm, f"{where}-2")
+        text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
+        assert f"{name}={options[name]} given to init, and {name}=" in text, text
+        assert not os.path.exists(f"{other}/.safepoint.d")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"keep": 0}, "keep must be at least 1"), ({"saver": size}, "saver must be one of the ranks"),
+        ({"inflight": "loud"}, "inflight must be"),
+    ]  # fmt: skip
+    for options, words in wrong:
+        text = message_of(comm, lambda: Session(other, comm=comm, **(options if rank else {})), UsageError)
+        assert words in text, text
+    if rank == 1:
+        session.close()
+    text = message_of(comm, lambda: session.hide(7), UsageError)
+    assert text.startswith(f"rank 1 of {size}: hide after the end of the session (it was closed)"), text
+
+
+def case_no_communicator_is_an_error(comm: Any, where: str) -> None:
+    directory = new_directory(comm, where)
+    for other in (MPI.COMM_NULL, "world", 7, MPI):
+        message_of(comm, lambda other=other: Session(directory, comm=other), UsageError)
+
+
+@sizes(2, 4, 8)
+def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Interrupted(FaultDisk):
+        def rename(self, source: str, target: str) -> None:
+            if rank == 1 and target.endswith("set-00000001/files/z-1.dat"):
+                raise KeyboardInterrupt
+            super().rename(source, target)
+
+    session = started(comm, directory, disk=Interrupted(directory))
+    write(directory, files_of(rank, 0))
+    raised: BaseException | None = None
+    try:
+        session.hide(0)
+    except BaseException as error:
+        raised = error
+    wanted = KeyboardInterrupt if rank == 1 else SafepointError
+    check(comm, type(raised) is wanted, repr(raised))
+    check(comm, rank == 1 or ("rank 1 of" in str(raised) and "KeyboardInterrupt" in str(raised)), raised)
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    assert session.hide(0)
+
+
+def fail_in_set(directory: str, rank: int, failing: set[tuple[int, int]]) -> FaultDisk:
+    """A disk on which the contents of these (rank, set) cannot be flushed."""
+
+    class Sick(FaultDisk):
+        def sync_files(self, paths: Any, opened: Any = ()) -> None:
+            for path in paths:
+                if any(rank == r and f"/set-{n:08d}/files" in path for r, n in failing):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+                super().sync_files([path])
+
+    return Sick(directory)
+
+
+@sizes(2, 4, 8)
+def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm: Any, where: str) -> None:
+    """G7: with the ranks and the file; nothing of the new set was begun; the set before is what is restored."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for verb in ("hide", "wait", "finish", "restore"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (size - 1, 3)}))
+        for step in (1, 2, 3):
+            write(directory, files_of(rank, step))
+            session.hide(step)
+        write(directory, files_of(rank, 4))
+        calls = {"hide": lambda s=session: s.hide(4), "finish": lambda s=session: s.finish(4)}
+        text = message_of(comm, calls.get(verb, getattr(session, verb)), SaveError)
+        who = "rank 1 of 2" if size == 2 else f"ranks 1, {size - 1} of {size}"
+        assert text.startswith(f"{who}: set 3 (step 3) not stored: z-1.dat: Input/output error; set 2 (step 2) is"), (
+            text
+        )
+        assert size == 2 or f"\n  rank {size - 1}: set 3 (step 3) not stored: z-{size - 1}.dat: Input" in text, text
+        check(comm, in_place(rank, directory) == files_of(rank, 4), f"{verb} began something")
+        session.close()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step in (2, 3)  # what is in the page cache was not lost
+        check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(2, 4, 8)
+def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: str) -> None:
+    """`hide(wait=True)`, and the first `hide`: on error the files are where they were, on every rank."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for bad in (1, 3):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, bad)}))
+        for step in range(1, bad):
+            write(directory, files_of(rank, step))
+            session.hide(step, wait=True)
+        write(directory, files_of(rank, bad))
+        # One rank that asks for it is enough to make all wait.
+        text = message_of(comm, lambda bad=bad: session.hide(bad, wait=rank == 0), SaveError)
+        assert text.startswith(f"rank 1 of {size}: set {bad} (step {bad}) not stored: z-1.dat: Input/output error"), (
+            text
+        )
+        check(comm, in_place(rank, directory) == files_of(rank, bad), "not put back")
+        sets = session._root.numbers("set") + session._root.numbers("failed")
+        check(comm, bad not in sets, sets)
+        session.close()
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert (saved.step if saved else 0) == bad - 1, saved
+        right = files_of(rank, saved.step or 0) if saved else {}  # torn first files are set aside
+        check(comm, in_place(rank, directory) == right, "wrong")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(4)
+def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -> None:
+    """Rule 2 of save. After set 3 failed on one rank and set 4 on another, the least of the newest is 3, which one rank
+    does not have: only what all have at the same time counts."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1)
+    failed = 0
+    for step in range(1, 6):
+        write(directory, files_of(rank, step))
+        try:
+            session.hide(step)
+        except SaveError:
+            failed += 1
+            session.hide(step)
+    session.wait()
+    session.close()
+    comm.Barrier()
+    assert failed == 2
+    # What could not be stored would be completed from the page cache; here, as after a power cut, it is lost. Set 7
+    # too, where it was not yet committed.
+    for victim, number in ((1, 3), (2, 5), (0, 7)):
+        if rank == victim:
+            shutil.rmtree(session._root.set(number))
+    comm.Barrier()
+    again = Session(directory, comm=comm)
+    saved = again.restore()
+    assert saved and saved.step == 2, saved
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "wrong")
+
+
+class Listen(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.said: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append((record.levelno, record.getMessage()))
+
+    def __enter__(self) -> Listen:
+        logger = logging.getLogger("safepoint")
+        self.level = logger.level
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("safepoint").removeHandler(self)
+        logging.getLogger("safepoint").setLevel(self.level)
+
+    def loud(self) -> list[str]:
+        return [text for level, text in self.said if level >= logging.INFO]
+
+
+@sizes(2, 4, 8)
+def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where: str) -> None:
+    """G5, G6: never the newest that any rank has. Reported once, on the saver."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for fault in ("gone", "damaged"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, keep=3)
+        for step in range(100, 500, 100):
+            write(directory, files_of(rank, step))
+            session.hide(step)
+        session.close()
+        root = session._root
+        if rank == 1:
+            if fault == "gone":
+                shutil.rmtree(root.set(4))
+            else:
+                with open(root.stored(4, "z-1.dat"), "r+b") as file:
+                    file.write(b"X")
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        with Listen() as heard:
+            saved = again.restore()
+        assert saved and (saved.number, saved.step) == (3, 300)
+        check(comm, in_place(rank, directory) == files_of(rank, 300), "wrong")
+        why = "rank 1 has only 3" if fault == "gone" else "rank 1: the checksum of z-1.dat differs"
+        wanted = f"restored set 3 (step 300): all {size} ranks; set 4 (step 400): {why}"
+        told = [text for text in heard.loud() if text.startswith("restored")]
+        check(comm, told == ([wanted] if rank == 0 else []), told)
+        check(comm, root.numbers("set") == [2, 3], root.numbers("set"))
+        write(directory, files_of(rank, 400))
+        point = again.hide(401)
+        assert point and point.number == 4
+        again.close()
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_tables_begun_anew_on_some_ranks_leave_the_set_whole_on_all(comm: Any, where: str) -> None:
+    """G1, G5: a set that was given back, and, if it is damaged, the one before it, on every rank."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "z-{rank}.dat\nrows-{rank}.csv append\nrows.csv append\n")
+    mine = [f"rows-{rank}.csv", *["rows.csv"] * (rank == 0)]
+
+    def rows(step: int) -> dict[str, bytes]:
+        return {name: b"".join(b"row %d of a table\n" % k for k in range(10 * step)) for name in mine}
+
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, {f"z-{rank}.dat": b"z at %d" % step, **rows(step)})
+        session.hide(step, wait=True)
+    session.close()
+    root = session._root
+    comm.Barrier()
+    for begins_anew, newest in (({1}, 2), ({0, 1}, 2), ({0}, 1), ({1}, 1)):
+        if newest == 1 and rank == 1 and os.path.exists(root.set(2)):
+            Path(root.stored(2, "z-1.dat")).write_bytes(b"z at ?")
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == newest, saved
+        found = {name: Path(directory, name).read_bytes() for name in mine}
+        check(comm, found == rows(newest), found)
+        for name in mine if rank in begins_anew else ():
+            os.truncate(os.path.join(directory, name), 5)
+        again.close()
+        comm.Barrier()
+
+
+@sizes(4)
+def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(comm: Any, where: str) -> None:
+    """G6: never a fresh start, and no file is touched."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    session.close()
+    write(directory, files_of(rank, 9))
+    root = session._root
+    if rank == 0:
+        shutil.rmtree(root.set(2))
+    if rank == 1:
+        os.unlink(root.stored(1, "z-1.dat"))
+    comm.Barrier()
+    for _ in range(2):
+        again = Session(directory, comm=comm)
+        text = message_of(comm, again.restore, DamagedError)
+        assert text == (
+            f"none of the sets in {directory} is whole; no file was touched:\n"
+            f"  set 2 (step 2): rank 0 has only 1\n  set 1 (step 1): rank 1: z-1.dat is missing\n{BY_HAND}"
+        ), text
+        check(comm, in_place(rank, directory) == files_of(rank, 9), "touched")
+        text = message_of(comm, lambda again=again: again.hide(3), UsageError)
+        assert "hide before restore" in text
+        again.close()
+        comm.Barrier()
+    if rank == size - 1:  # the disk of a node is lost
+        shutil.rmtree(root.path)
+    comm.Barrier()
+    text = message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+    assert f"rank-{size - 1:05d} is gone" in text, text
+
+
+@sizes(2, 4, 8)
+def case_one_rank_without_its_directory_is_no_fresh_start(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    session.close()
+    if rank == size - 1:
+        shutil.rmtree(session._root.path)
+    comm.Barrier()
+    for _ in range(2):  # nothing is made that would hide it from the next start
+        text = message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+        assert text.startswith(f"rank {size - 1} of {size}: {session._root.side}/rank-{size - 1:05d} is gone"), text
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_roots_that_vanished_are_no_first_start_of_a_rank(comm: Any, where: str) -> None:
+    """G6: of the rank that leads, of another one, of all; also for ranks that do not agree on sets, of which one alone
+    would begin anew. Ranks that the sets never had have nothing to lose."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    half = comm.Split(int(rank < size // 2))
+    for coordinate in (True, False):
+        for gone in ([0], [size - 1], range(size)):
+            directory = new_directory(comm, where)
+            session = started(comm, directory, coordinate=coordinate)
+            write(directory, files_of(rank, 1))
+            session.hide(1, wait=True)
+            session.close()
+            comm.Barrier()
+            if rank in gone:
+                shutil.rmtree(session._root.path)
+            comm.Barrier()
+            for _ in range(2):
+                text = message_of(comm, lambda: Session(directory, comm=comm, coordinate=coordinate), DamagedError)
+                assert "is gone, though an earlier run had made it" in text and "remove" in text, text
+            comm.Barrier()
+    directory = new_directory(comm, where, "u.dat\nhistory.csv append\n")
+    if rank < size // 2:
+        session = started(half, directory)
+        write(directory, {k: v for k, v in files_of(rank, 1).items() if k in ("u.dat", "history.csv")})
+        session.hide(1, wait=True)
+        session.close()
+    comm.Barrier()
+    Path(directory, ".safepoint").write_text(MANIFEST)
+    comm.Barrier()
+    session = started(comm, directory)
+    assert session._number == 1
+    session.close()
+
+
+@sizes(2, 4)
+def case_all_ranks_wait_for_a_child_of_a_killed_run_and_decide_together(comm: Any, where: str) -> None:
+    """G8, and no rank hangs: whichever rank the child was of, all begin when it has ended, or all are refused; and a
+    signal to one of them ends the waiting of all."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+
+    class Hears(logging.Handler):
+        heard = False
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if not self.heard and "waiting up to" in record.getMessage():
+                self.heard = True
+                reaction()
+
+    for victim in {0, size - 1}:
+        for outcome in ("ends", "stays", "signal"):
+            directory = new_directory(comm, where)
+            left = killed_beside_a_child(directory, victim) if rank == victim else contextlib.nullcontext((0, bool))
+            with left as (dead, end):
+                reaction: Callable[[], object] = bool
+                if rank == victim and outcome == "ends":
+                    reaction = end
+                elif rank == victim and outcome == "signal":
+                    reaction = functools.partial(signal.raise_signal, signal.SIGINT)
+                owner.PATIENCE = 1.5 if outcome == "stays" else PATIENCE * 10.0
+                handler, logger = Hears(logging.WARNING), logging.getLogger("safepoint")
+                logger.addHandler(handler)
+                logger.setLevel(logging.WARNING)
+                comm.Barrier()
+                raised: BaseException | None = None
+                try:
+                    Session(directory, comm=comm).close()
+                except (LockedError, KeyboardInterrupt) as error:
+                    raised = error
+                finally:
+                    logger.removeHandler(handler)
+                    logger.setLevel(logging.NOTSET)
+                    owner.PATIENCE = 1.5
+                wanted = KeyboardInterrupt if outcome == "signal" and rank == victim else LockedError
+                right = raised is None if outcome == "ends" else type(raised) is wanted
+                check(comm, right and handler.heard == (rank == victim), (victim, outcome, repr(raised)))
+                gone = f"process {comm.bcast(dead, victim)} on"
+                check(comm, not isinstance(raised, LockedError) or gone in str(raised), str(raised))
+            comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any, where: str) -> None:
+    """G7, G8: of W, or of one rank alone; and what the error advises works on all."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for whole in (True, False):
+        directory = new_directory(comm, where)
+        session = started(comm, directory)
+        write(directory, files_of(rank, 1))
+        session.hide(1, wait=True)
+        write(directory, files_of(rank, 2))
+        comm.Barrier()
+        if rank == size - 1:
+            shutil.rmtree(session._root.side if whole else session._root.path)
+        comm.Barrier()
+        for call in (lambda: session.hide(2), lambda: session.hide(2, wait=True), session.wait, session.finish):
+            text = message_of(comm, call, SaveError)
+            assert "all sets are gone with it" in text and (whole or text.startswith(f"rank {size - 1} of {size}")), (
+                text
+            )
+            check(comm, in_place(rank, directory) == files_of(rank, 2), "moved")
+        session.close()
+        comm.Barrier()
+        if not whole:
+            message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
+            comm.Barrier()
+            if rank == 0:
+                shutil.rmtree(session._root.side)
+            comm.Barrier()
+        session = Session(directory, comm=comm)
+        session.hide(2)
+        session.close()
+        write(directory, files_of(rank, 9))
+        comm.Barrier()
+        session = Session(directory, comm=comm)
+        assert (saved := session.restore()) and saved.step == 2
+        check(comm, in_place(rank, directory) == files_of(rank, 2), "not given back")
+        session.close()
+        comm.Barrier()
+
+
+@sizes(4, 8)
+def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: str) -> None:
+    """G5: unless the set holds files of the saver alone. Nothing is changed."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    half = comm.Split(int(rank < size // 2))
+    for few_first in (True, False):
+        for each in (True, False):
+            directory = new_directory(comm, where, MANIFEST if each else "u.dat\nhistory.csv append\n")
+            first, second = (half, comm) if few_first else (comm, half)
+            here = rank < size // 2
+            if here or first is comm:
+                session = started(first, directory)
+                for step in (1, 2):
+                    write(directory, files_of(rank, step))
+                    session.hide(step)
+                session.close()
+            comm.Barrier()
+            if here or second is comm:
+                again = Session(directory, comm=second)
+                if each:
+                    text = message_of(second, again.restore, UsageError)
+                    wanted = f"set 2 (step 2) was saved by {first.Get_size()} ranks, and this run has"
+                    assert f"{wanted} {second.Get_size()} ranks: a set with files of each rank needs the same" in text
+                    stays = {"history.csv": files_of(0, 2)["history.csv"]} if rank == 0 else {}
+                    check(second, in_place(rank, directory) == stays, "changed")
+                else:
+                    saved = again.restore()
+                    assert saved and saved.step == 2
+                    assert Path(directory, "u.dat").read_bytes() == files_of(0, 2)["u.dat"]
+                    assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
+                again.close()
+            comm.Barrier()
+    # One process, without a communicator.
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    said = f"was saved by {size} ranks, and this run has 1 rank:"
+    if rank == 0:
+        try:
+            said = f"restored {Session(directory).restore()}"
+        except UsageError as error:
+            said = str(error)
+    check(comm, f"was saved by {size} ranks, and this run has 1 rank:" in said, said)
+
+
+@sizes(4)
+def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    path = Path(directory, "u.dat")
+    for number, saver in enumerate((2, 2, 0, 3, 1)):
+        session = Session(directory, comm=comm, saver=saver)
+        saved = session.restore()
+        assert (saved.step if saved else 0) == number
+        if saved:
+            assert path.read_text() == str(number)
+        comm.Barrier()
+        if rank == saver:
+            path.write_text(str(number + 1))
+        point = session.hide(number + 1)
+        check(comm, bool(point) and point.files == (("u.dat",) if rank == saver else ()), point)
+        comm.Barrier()
+        if rank == saver:
+            path.write_text("torn")
+        session.close()
+        comm.Barrier()
+    # Initial files, too, stay where they are when the saver changes before there is a set.
+    other = new_directory(comm, f"{where}-2", "u.dat\n")
+    if rank == 2:
+        Path(other, "u.dat").write_text("initial")
+    comm.Barrier()
+    for saver in (2, 0, 1):
+        session = started(comm, other, saver=saver)
+        session.close()
+        comm.Barrier()
+        assert Path(other, "u.dat").read_text() == "initial"
+    few = comm.Split(int(rank < 2))
+    if rank < 2:  # the set is with rank 1: that is enough
+        session = Session(directory, comm=few)
+        saved = session.restore()
+        assert saved and saved.step == 5 and path.read_text() == "5"
+        session.close()
+    comm.Barrier()
+    session = started(comm, directory, saver=3)
+    if rank == 3:
+        path.write_text("6")
+    session.hide(6)
+    session.close()
+    comm.Barrier()
+    if rank < 2:
+        session = Session(directory, comm=few)
+        text = message_of(few, session.restore, UsageError)
+        assert "are with rank 3, its saver among 4 ranks, and this run has 2 ranks: start it with more than 3" in text
+
+
+@sizes(2, 4)
+def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory)
+    for step in range(4):
+        if rank == 0:
+            Path(directory, "u.dat").write_text(str(step))
+        point = session.hide(step)
+        assert point and point.step == step
+        check(comm, session._work.flight is None or rank == 0, "a thread for nothing")
+    session.wait()
+    session.close()
+    comm.Barrier()
+    assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
+    # Now each rank has a file too: the sets from before stay good.
+    if rank == 0:
+        Path(directory, ".safepoint").write_text("u.dat\nz-{rank}.dat\n")
+    comm.Barrier()
+    for _ in range(2):
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == 3 and Path(directory, "u.dat").read_text() == "3"
+        # Rank 0 has a record of that set, from when the file was not listed: it may be an input, and is left alone.
+        check(comm, rank == 0 or not Path(directory, f"z-{rank}.dat").exists(), "the torn first file is in place")
+        comm.Barrier()
+        Path(directory, f"z-{rank}.dat").write_text("torn")
+        again.close()
+        comm.Barrier()
+    again = started(comm, directory)
+    Path(directory, f"z-{rank}.dat").write_text("4")
+    if rank == 0:
+        Path(directory, "u.dat").write_text("4")
+    again.hide(4)
+    again.close()
+    comm.Barrier()
+    third = Session(directory, comm=comm)
+    saved = third.restore()
+    assert saved and saved.step == 4
+    check(comm, Path(directory, f"z-{rank}.dat").read_text() == "4", "wrong")
+    third.finish()
+    assert size
+
+
+@sizes(2, 4, 8)
+def case_files_of_ranks_are_not_taken_by_a_wildcard_of_the_saver(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\nrun-{rank}/\nrun-*/*.txt\n")
+    session = started(comm, directory)
+    os.mkdir(f"{directory}/run-{rank}")
+    Path(directory, f"run-{rank}", "a.txt").write_text("a")
+    Path(directory, f"z-{rank}.dat").write_text("z")
+    if rank == 0:
+        for name in ("u.dat", f"z-{size}.dat", "z-x.dat"):
+            Path(directory, name).write_text(name)
+        os.mkdir(f"{directory}/run-x")
+        Path(directory, "run-x/b.txt").write_text("b")
+    comm.Barrier()
+    point = session.hide(1)
+    mine = {f"z-{rank}.dat", f"run-{rank}"} | (
+        {"u.dat", f"z-{size}.dat", "z-x.dat", "run-x/b.txt"} if rank == 0 else set()
+    )
+    check(comm, point is not None and set(point.files) == mine, point)
+
+
+@sizes(2, 8)
+def case_entries_that_several_ranks_would_take_for_theirs_are_refused(comm: Any, where: str) -> None:
+    size = comm.Get_size()
+    for line, words in (
+        ("out-{size}.dat", f"out-{{size}}.dat is the same file for all {size} ranks: add {{rank}}"),
+        ("*{rank}*.dat", "a wildcard beside {rank} matches files of other ranks too"),
+        ("run/\nrun/z-{rank}.dat", "is of each rank and may lie in run/ (line 1)"),
+        ("run-{rank}/a.dat\nrun-[1-9]/", "may lie in run-[1-9]/ (line 2)"),
+        ("d*/x-{rank}a.dat\nd1/", "may lie in d1/ (line 2)"),
+        ("**/\nsub/z-{rank}.dat", "may lie in **/ (line 1)"),
+        ("no such attribute", "unknown attribute such"),
+    ):
+        directory = new_directory(comm, where, line + "\n")
+        text = message_of(comm, lambda directory=directory: Session(directory, comm=comm), ManifestError)
+        assert words in text, text
+        assert not os.path.exists(f"{directory}/.safepoint.d")
+    directory = new_directory(comm, where, "halo-{rank}-*.dat optional\nhalo-*-{rank}.dat optional\n")
+    session = started(comm, directory)
+    if comm.Get_rank() == 0:
+        Path(directory, "halo-0-1.dat").write_text("from 0 to 1")
+    comm.Barrier()
+    text = message_of(comm, lambda: session.hide(1), RefusedFileError)
+    assert "halo-0-1.dat is a file of rank 0 by halo-{rank}-*.dat, and of rank 1 by halo-*-{rank}.dat (line 2)" in text
+    assert Path(directory, "halo-0-1.dat").exists()
+    from safepoint.manifest import parse
+
+    for line, ranks, fine in (
+        ("a{rank}*", 10, True), ("a{rank}*", 11, False), ("a{rank:02d}*", 11, True), ("a{rank:02d}*", 101, False),
+        ("*{rank}", 11, False), ("a-{rank}-*", 101, True), ("a*-{rank}", 101, True), ("[ab]{rank}", 11, False),
+        ("a-{rank}/b\nx*/", 4, True), ("a-{rank}/b\na-x/", 4, True), ("a-{rank}/b\n[b-z]*/", 4, True),
+        ("a-{rank}/b\n[a-z]*/", 4, False), ("a-{rank}/b\n?-?/", 4, False), ("a-{rank}/\na-*/", 4, True),
+        ("{rank}-of-{size}", 11, True), ("a{rank:x}?", 16, True), ("a{rank:x}?", 17, False),
+    ):  # fmt: skip
+        try:
+            parse(line).owned_by(1, ranks, 0)
+        except ManifestError:
+            assert not fine, (line, ranks)
+        else:
+            assert fine, (line, ranks)
+
+
+@sizes(2, 4, 8)
+def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
+    """saver=None: all that is listed is of each rank; one mark, one step."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    new_directory(comm, where)
+    directory = f"{where}/{rank}"
+    os.mkdir(directory)
+    Path(directory, ".safepoint").write_text(MANIFEST)
+    text = message_of(comm, lambda: Session(directory, comm=comm), UsageError)
+    assert "pass saver=None if every rank has a directory of its own" in text, text
+    session = started(comm, directory, saver=None)
+    for step in (1, 2, 3):
+        write(directory, files_of(rank, step, None))
+        session.hide(step)
+    session.close()
+    comm.Barrier()
+    if rank == 1:
+        shutil.rmtree(session._root.set(3))
+    comm.Barrier()
+    write(directory, files_of(rank, 9, None))
+    again = Session(directory, comm=comm, saver=None)
+    saved = again.restore()
+    assert saved and saved.step == 2
+    found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 2, None)}
+    check(comm, found == files_of(rank, 2, None), "wrong")
+    again.close()
+    comm.Barrier()
+    other = f"{where}/{(rank + 1) % size}"  # the directory of another rank
+    text = message_of(comm, Session(other, comm=comm, saver=None).restore, UsageError)
+    assert f"rank 0: {where}/1 has the sets of rank 1, not those of rank 0" in text.replace(
+        f"all {size} ranks", "rank 0"
+    )
+    comm.Barrier()
+
+
+def nodes(comm: Any, where: str, *names: str) -> list[str]:
+    """Disks of nodes, each with a manifest, on which ranks work in directories of their own."""
+    new_directory(comm, where)
+    paths = [f"{where}/{name}" for name in names]
+    for path in paths if comm.Get_rank() == 0 else ():
+        os.mkdir(path)
+        Path(path, ".safepoint").write_text("u.dat\nkeep = 9\n")
+    comm.Barrier()
+    return paths
+
+
+def job(comm: Any, directory: str, steps: dict[int, str]) -> Any:
+    """One job on the nodes where the ranks are: what it was given back, and then these steps, each durable."""
+    session = Session(directory, comm=comm, saver=None)
+    saved = session.restore()
+    for step, text in steps.items():
+        Path(directory, "u.dat").write_text(f"{text}, step {step}, rank {comm.Get_rank()}")
+        session.hide(step, wait=True)
+    session.close()
+    comm.Barrier()
+    return saved
+
+
+def copied(comm: Any, source: str, target: str) -> None:
+    if comm.Get_rank() == 0:
+        shutil.rmtree(target)
+        shutil.copytree(source, target)
+    comm.Barrier()
+
+
+@sizes(2)
+def case_a_node_that_comes_back_brings_no_history_that_was_given_up(comm: Any, where: str) -> None:
+    """G1, G5: numbers of sets come again after a fall-back, and what was away then has the old ones."""
+    rank = comm.Get_rank()
+    a, b, c = nodes(comm, where, "a", "b", "c")
+    job(comm, (a, b)[rank], {1: "history one"})
+    copied(comm, b, c)  # before the second set: what is left of b's part when that node is lost
+    job(comm, (a, b)[rank], {2: "history one"})
+    saved = job(comm, (a, c)[rank], {2: "history two"})
+    check(comm, saved and saved.step == 1, saved)
+    with Listen() as heard:
+        saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and (saved.number, saved.step) == (1, 1), saved)
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, text == f"history one, step 1, rank {rank}", text)
+    words = "set 2 (step 2): rank 1 has another set 2, of another history"
+    check(comm, rank > 0 or any(words in text for text in heard.loud()), heard.said)
+    saved = job(comm, (a, b)[rank], {2: "history three"})
+    saved = job(comm, (a, b)[rank], {})
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, saved and text == f"history three, step 2, rank {rank}", text)
+
+
+@sizes(2)
+def case_two_halves_that_each_went_on_with_a_copy_of_the_other_are_not_mixed(comm: Any, where: str) -> None:
+    """G1, G5: then even the lives have the same number, and their history alone tells them apart."""
+    rank = comm.Get_rank()
+    a, b, c, d = nodes(comm, where, "a", "b", "c", "d")
+    job(comm, (a, b)[rank], {1: "together"})
+    copied(comm, a, d)
+    copied(comm, b, c)
+    job(comm, (a, c)[rank], {2: "first half"})
+    job(comm, (d, b)[rank], {2: "second half"})
+    with Listen() as heard:
+        saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and saved.step == 1, saved)
+    text = Path((a, b)[rank], "u.dat").read_text()
+    check(comm, text == f"together, step 1, rank {rank}", text)
+    words = "it is of another history than that of rank"
+    check(comm, rank > 0 or any(words in text for text in heard.loud()), heard.said)
+
+
+class Away:
+    """Two ranks on two of three nodes: a life that may be killed, and what all of them then have."""
+
+    def __init__(self, comm: Any, where: str) -> None:
+        self.comm, self.others, self.where = comm, comm.Dup(), where
+
+    def life(self, nodes: str, name: str, *, kill_at: int = -1, victim: int = 0) -> FaultDisk:
+        rank = self.comm.Get_rank()
+        directory = f"{self.where}/{nodes[rank]}"
+        disk = FaultDisk(directory, kill_at=kill_at if rank == victim else -1)
+        mortal = Mortal.of(self.comm, self.others, disk)
+        self.saved, self.found = None, ""
+        try:
+            session = Session(directory, comm=mortal, saver=None, keep=9, disk=disk)
+            session._work.thread = LateSaver()
+            self.saved = session.restore()
+            self.found = Path(directory, "u.dat").read_text() if self.saved else ""
+            begin = self.saved.step if self.saved else 0
+            for step in range(begin + 1, begin + 3):
+                disk.overwrite(f"{directory}/u.dat", f"{self.found}, {step} of {name}".encode())
+                session.hide(step)
+            session.close()
+        except Killed:
+            pass
+        finally:
+            mortal.last_words()
+            disk.end()
+        self.comm.Barrier()
+        return disk
+
+    def copy(self, source: str, target: str) -> None:
+        if self.comm.Get_rank() == 0:
+            shutil.rmtree(f"{self.where}/{target}", ignore_errors=True)
+            shutil.copytree(f"{self.where}/{source}", f"{self.where}/{target}", symlinks=True)
+        self.comm.Barrier()
+
+
+@sizes(2)
+def case_killed_at_each_operation_and_another_node_comes_back(comm: Any, where: str) -> None:
+    """G1, G5: a and b; then a and c, which is a copy of b, killed; then a and b again; then a and c again."""
+    nodes(comm, where, "a", "b")
+    away = Away(comm, where)
+    away.life("ab", "one")
+    for node in "ab":
+        away.copy(node, f"{node}-begin")
+    away.copy("b", "c")
+    disk = away.life("ac", "two")
+    changing = [comm.bcast(disk.record.changing, victim) for victim in (0, 1)]
+    for victim in (0, 1):
+        for at in sample(changing[victim], 1):
+            for node, source in (("a", "a-begin"), ("b", "b-begin"), ("c", "b-begin")):
+                away.copy(source, node)
+            away.life("ac", "two", kill_at=at, victim=victim)
+            for lives in ("ab", "ac", "ab"):
+                away.life(lives, lives)
+                same(comm, away.found, f"rank {victim} killed at {at}, then {lives}: histories")
+                same(comm, away.saved and away.saved.step, f"rank {victim} killed at {at}, then {lives}: steps")
+    away.others.Free()
+
+
+@sizes(2)
+def case_an_empty_directory_of_one_rank_is_its_part_of_a_first_set(comm: Any, where: str) -> None:
+    """G1: the other ranks have files, so this one's directory, and its rows, belong to the step too."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "out-{rank}/\nlog-{rank}.csv append\n")
+    session = started(comm, directory)
+    os.mkdir(f"{directory}/out-{rank}")
+    Path(directory, f"log-{rank}.csv").write_text("row 0\n")
+    check(comm, session.hide(0, wait=True) is None, "two empty directories were taken for a step")
+    if rank == 0:
+        Path(directory, "out-0/a").write_text("0")
+    comm.Barrier()
+    point = session.hide(0, wait=True)
+    check(comm, point is not None and not os.path.exists(f"{directory}/out-{rank}"), "not taken")
+    session.close()
+    comm.Barrier()
+    saved = Session(directory, comm=comm).restore()
+    check(comm, saved is not None and saved.step == 0, saved)
+    found = os.path.isdir(f"{directory}/out-{rank}") and Path(directory, f"log-{rank}.csv").read_text()
+    check(comm, found == "row 0\n", found)
+
+
+@sizes(2)
+def case_copies_of_append_files_are_kept_on_all_ranks_before_any_is_swapped_in(comm: Any, where: str) -> None:
+    """G1, G7: if it fails on one rank, no file of the working directory was changed on any."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=True)
+    session.close()
+    write(directory, files_of(rank, 7))
+    before = in_place(rank, directory)
+    comm.Barrier()
+
+    class Fails(FaultDisk):
+        def create(self, path: str) -> Any:
+            if rank == 0 and "/append." in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            return super().create(path)
+
+    text = message_of(comm, Session(directory, comm=comm, disk=Fails(directory)).restore, RestoreError)
+    assert "append" in text, text
+    check(comm, in_place(rank, directory) == before, "a file was changed")
+
+
+@sizes(2)
+def case_a_finish_mark_ends_the_sets_of_a_node_that_was_away(comm: Any, where: str) -> None:
+    """G4: though these have greater numbers than the mark."""
+    rank = comm.Get_rank()
+    a, b, c = nodes(comm, where, "a", "b", "c")
+    job(comm, (a, b)[rank], {1: "history one"})
+    copied(comm, b, c)
+    job(comm, (a, b)[rank], {2: "history one", 3: "history one", 4: "history one"})
+    directory = (a, c)[rank]
+    session = Session(directory, comm=comm, saver=None)
+    saved = session.restore()
+    check(comm, saved and saved.step == 1, saved)
+    Path(directory, "u.dat").write_text("the result")
+    session.finish(9)
+    comm.Barrier()
+    saved = job(comm, (a, b)[rank], {})
+    check(comm, saved and saved.finished and saved.step == 9, saved)
+
+
+@sizes(2, 4)
+def case_two_ranks_in_one_directory_without_a_saver_are_an_error(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    alone = f"{where}/{rank}" if rank < size - 1 else f"{where}/0"
+    os.makedirs(alone, exist_ok=True)
+    Path(alone, ".safepoint").write_text(MANIFEST)
+    comm.Barrier()
+    text = message_of(comm, lambda: Session(alone, comm=comm, saver=None), LockedError)
+    assert "With saver=None every rank needs a directory of its own" in text, text
+    if rank == 0:  # nobody holds a lock now
+        for name in range(size - 1):
+            Session(f"{directory}/{name}").close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_second_run_is_refused_on_all_ranks(comm: Any, where: str) -> None:
+    """G8"""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    text = message_of(comm, lambda: Session(directory, comm=comm), LockedError)
+    assert "is in use by another run: process " in text and "(this very process, by an earlier init" in text, text
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    # One rank's lock alone is held: the others give theirs back.
+    if rank == 1:
+        holder = Session.__new__(Session)
+        release = FaultDisk(directory).lock(session._root.lock)
+        del holder
+    comm.Barrier()
+    text = message_of(comm, lambda: Session(directory, comm=comm), LockedError)
+    assert text.startswith(f"rank 1 of {comm.Get_size()}: "), text
+    if rank == 1:
+        assert release is not None
+        release()
+    comm.Barrier()
+    assert started(comm, directory)._number == 1
+
+
+@sizes(2, 4)
+def case_under_a_launcher_without_a_communicator_the_message_says_what_to_pass(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    said = ""
+    if rank == 0:
+        session = Session(directory)
+    comm.Barrier()
+    if rank:
+        try:
+            Session(directory)
+        except LockedError as error:
+            said = str(error)
+        check_ = "call init(comm=MPI.COMM_WORLD)" in said and "is set)" in said
+    comm.Barrier()
+    check(comm, rank == 0 or check_, said)
+    if rank == 0:
+        session.close()
+
+
+@sizes(2, 4, 8)
+def case_without_coordination_each_rank_goes_at_its_own_pace(comm: Any, where: str) -> None:
+    """Only `init`, `restore` and `finish` are collective."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, coordinate=False)
+    for step in range(1, 3 + rank):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=bool(step % 2))
+    session.close()
+    comm.Barrier()
+    again = Session(directory, comm=comm, coordinate=False)
+    saved = again.restore()
+    check(comm, saved is not None and saved.step == 2 + rank, saved)
+    check(comm, in_place(rank, directory) == files_of(rank, 2 + rank), "wrong")
+    again.close()
+    comm.Barrier()
+    root = again._root
+    if rank == 1:  # damage on one rank is an error on all
+        for number in root.numbers("set"):
+            os.unlink(root.record(number)) if os.path.exists(root.record(number)) else None
+    comm.Barrier()
+    third = Session(directory, comm=comm, coordinate=False)
+    text = message_of(comm, third.restore, DamagedError)
+    assert text.startswith(f"rank 1 of {size}: none of the sets in "), text
+    third.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_farm_only_the_master_saves(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory, coordinate=False)
+    if rank == 0:
+        for step in range(5):
+            Path(directory, "u.dat").write_text(str(step))
+            session.hide(step)
+        Path(directory, "u.dat").write_text("5")
+    session.finish(5)
+    again = Session(directory, comm=comm, coordinate=False)
+    saved = again.restore()
+    assert saved and saved.finished and saved.step == 5
+
+
+@sizes(2, 4, 8)
+def case_finish_puts_the_last_set_back_on_all_or_none(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    if rank != size - 1:
+        write(directory, files_of(rank, 2))
+    text = message_of(comm, lambda: session.finish(2), MissingFilesError)
+    assert f"rank {size - 1} of {size}: not finished: missing: z-{size - 1}.dat" in text, text
+    write(directory, files_of(rank, 2))
+    session.hide(2)
+    session.finish()
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "not brought back")
+    saved = Session(directory, comm=comm).restore()
+    assert saved and saved.finished and saved.step == 2
+    comm.Barrier()
+    assert not [n for n in os.listdir(session._root.path) if n.startswith("set")]
+    message_of(comm, lambda: session.hide(3), UsageError)
+
+
+@sizes(2, 4, 8)
+def case_after_a_finish_a_new_history_begins(comm: Any, where: str) -> None:
+    """G4: and a set that not every rank has committed does not end the old one."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 5))
+    session.hide(5)
+    write(directory, files_of(rank, 6))
+    session.finish(6)
+    second = Session(directory, comm=comm)
+    saved = second.restore()
+    assert saved and saved.finished
+    point = second.hide(6)
+    assert point and point.number == saved.number + 1
+    second.close()
+    comm.Barrier()
+    if rank == 1:
+        shutil.rmtree(second._root.set(point.number))
+    comm.Barrier()
+    text = message_of(comm, Session(directory, comm=comm).restore, DamagedError)
+    assert "rank 1 has none" in text
+
+
+@sizes(2, 4, 8)
+def case_a_message_in_flight_is_reported(comm: Any, where: str) -> None:
+    """A restart would lose it. With source, tag and size; and with "error" nothing is saved."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for how in ("warn", "error", "off"):
+        directory = new_directory(comm, where)
+        session = started(comm, directory, inflight=how)
+        write(directory, files_of(rank, 1))
+        request = comm.Isend([bytearray(24), MPI.BYTE], 1, 77) if rank == 0 else None
+        with Listen() as heard:
+            if how == "error":
+                text = message_of(comm, lambda: session.hide(1), UsageError)
+                wanted = "a message of 24 bytes from rank 0 to rank 1, with tag 77, is in flight across this save point"
+                assert text.startswith(f"rank 1 of {size}: {wanted}"), text
+                check(comm, in_place(rank, directory) == files_of(rank, 1), "not put back")
+            else:
+                assert session.hide(1)
+        told = [text for level, text in heard.said if level == logging.WARNING]
+        check(comm, bool(told) == (rank == 1 and how == "warn"), told)
+        check(comm, not told or told[0].startswith("a message of 24 bytes from rank 0 to rank 1, with tag 77"), told)
+        if rank == 1:
+            comm.Recv([bytearray(24), MPI.BYTE], 0, 77)
+        if request:
+            request.Wait()
+        if how == "error":
+            assert session.hide(1)
+        session.close()
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_message_sent_after_hide_is_no_message_in_flight(comm: Any, where: str) -> None:
+    """A rank may be quick to leave `hide` and send, while another is still in it."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, inflight="error")
+    for step in range(100):
+        if rank == step % size:
+            time.sleep(0.0005)
+        write(directory, files_of(rank, step))
+        session.hide(step)
+        comm.send(step, (rank + 1) % size, tag=step)
+        assert comm.recv(source=(rank - 1) % size, tag=step) == step
+    session.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str) -> None:
+    """G5: killed after the ranks found that their steps differ, and before they put their files back."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Dies(FaultDisk):
+        """Nothing is put back."""
+
+        def remove(self, path: str) -> None:
+            if "set-00000002" in path:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+            super().remove(path)
+
+        def rename(self, source: str, target: str) -> None:
+            if "set-00000002/files" in source:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+    disk = Dies(directory)
+    session = started(comm, directory, disk=disk)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    write(directory, files_of(rank, 2))
+    text = message_of(comm, lambda: session.hide(2 if rank else 3), SaveError)
+    assert "not put back" in text, text
+    disk.end()
+    comm.Barrier()
+    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
+    with Listen() as heard:
+        saved = again.restore()
+    assert saved and saved.step == 1, saved
+    told = [text for text in heard.loud() if text.startswith("restored")]
+    check(comm, rank != 0 or "the ranks have different steps, step 2 on " in told[0], told)
+    check(comm, in_place(rank, directory) == files_of(rank, 1), "wrong")
+
+
+@sizes(2, 4)
+def case_initial_files_stay_when_saver_or_number_of_ranks_change_before_the_first_set(comm: Any, where: str) -> None:
+    """G3: each rank judges what it owned at the first start."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\n")
+    names = ["u.dat", *(f"z-{n}.dat" for n in range(size))]
+    for name in names if rank == 0 else ():
+        Path(directory, name).write_text("initial")
+    comm.Barrier()
+    few = comm.Split(int(rank < size // 2))
+    for group, saver in ((comm, 0), (comm, 1), (few, 0), (comm, None), (comm, 0)):
+        if (group is comm or rank < size // 2) and (saver is not None or rank == 0):
+            session = Session(directory, comm=group if saver is not None else None, saver=saver)
+            assert session.restore() is None
+            session.close()
+        comm.Barrier()
+        check(comm, all(Path(directory, name).read_text() == "initial" for name in names), (group, saver))
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_a_start_that_failed_on_one_rank_was_none(comm: Any, where: str) -> None:
+    """G3: files that the user brings after it are initial ones, not torn ones."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    for fault in ("lock", "sync"):
+        directory = new_directory(comm, where)
+
+        class Refuses(FaultDisk):
+            def lock(self, path: str) -> Any:
+                return None if fault == "lock" and rank == size - 1 else super().lock(path)
+
+            def sync_dir(self, path: str) -> None:
+                if fault == "sync" and rank == size - 1 and path.endswith(f"rank-{rank:05d}"):
+                    raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+                super().sync_dir(path)
+
+        kind = LockedError if fault == "lock" else SaveError
+        message_of(comm, lambda: Session(directory, comm=comm, disk=Refuses(directory)), kind)
+        comm.Barrier()
+        write(directory, files_of(rank, 0))
+        comm.Barrier()
+        session = Session(directory, comm=comm)
+        assert session.restore() is None
+        check(comm, in_place(rank, directory) == files_of(rank, 0), fault)
+        session.close()
+        comm.Barrier()
+
+
+@sizes(2, 4)
+def case_arguments_of_numpy_are_as_good_as_those_of_python(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = Session(directory, comm=comm, saver=np.int64(0), background=np.True_, coordinate=np.True_)  # type: ignore[arg-type]
+    session.restore()
+    for step in range(3):
+        write(directory, files_of(rank, step))
+        wait: Any = np.bool_(step == rank) if rank % 2 else step == 1
+        point = session.hide(np.int32(step), wait=wait)
+        assert point and point.step == step
+    session.finish(2)
+
+
+@sizes(2, 4)
+def case_an_input_listed_later_is_not_dropped_with_a_set_that_was_passed_over(comm: Any, where: str) -> None:
+    """Rule 4 of restore: rank 0 had taken it when rank 1 died, so that set is none."""
+    rank = comm.Get_rank()
+    for attribute in ("", "   compress"):
+        directory = new_directory(comm, where, "z-{rank}.dat\n")
+        session = started(comm, directory)
+        for step in range(2):
+            write(directory, {f"z-{rank}.dat": b"%d" % step})
+            session.hide(step)
+        session.close()
+        comm.Barrier()
+        if rank == 0:
+            Path(directory, ".safepoint").write_text(f"z-{{rank}}.dat\nmesh.dat{attribute}\n")
+            Path(directory, "mesh.dat").write_bytes(b"made by the user" * 1000)
+        comm.Barrier()
+        session = started(comm, directory)
+        write(directory, {f"z-{rank}.dat": b"2"})
+        comm.Barrier()
+        session.hide(2, wait=True)  # what is left of it on rank 1 is lost
+        session.close()
+        if rank == 1:
+            shutil.rmtree(session._root.set(3))
+        comm.Barrier()
+        again = Session(directory, comm=comm)
+        saved = again.restore()
+        assert saved and saved.step == 1
+        check(comm, Path(directory, "mesh.dat").read_bytes() == b"made by the user" * 1000, "lost")
+        again.close()
+        comm.Barrier()
+
+
+@sizes(2)
+def case_a_signal_or_a_log_handler_does_not_end_hide_on_one_rank_alone(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    if rank == 0:
+        threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+    else:
+        time.sleep(0.5)
+    raised: BaseException | None = None
+    try:
+        session.hide(1)
+    except KeyboardInterrupt as error:
+        raised = error
+    check(comm, (raised is not None) == (rank == 0), repr(raised))
+    check(comm, session._committed is not None and session._committed.step == 1, "the set was not saved on all")
+
+    class Raises(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise RuntimeError("warnings are errors here")
+
+    write(directory, files_of(rank, 2))
+    request = comm.Isend([bytearray(8), MPI.BYTE], 1, 5) if rank == 0 else None
+    handler = Raises(logging.WARNING)
+    logging.getLogger("safepoint").addHandler(handler)
+    logging.getLogger("safepoint").setLevel(logging.WARNING)
+    outcome: BaseException | None = None
+    try:
+        session.hide(2)
+    except Exception as error:
+        outcome = error
+    finally:
+        logging.getLogger("safepoint").removeHandler(handler)
+        logging.getLogger("safepoint").setLevel(logging.NOTSET)
+    check(comm, isinstance(outcome, RuntimeError if rank else SafepointError), repr(outcome))
+    check(comm, in_place(rank, directory) == files_of(rank, 2), "not put back")
+    if request:
+        request.Wait()
+    else:
+        comm.Recv([bytearray(8), MPI.BYTE], 0, 5)
+    freed = comm.Dup()
+    other = started(freed, new_directory(comm, f"{where}-2"))
+    write(f"{where}-2", files_of(rank, 1))
+    freed.Free()  # the user's; ours is another
+    assert other.hide(1)
+
+
+@sizes(2, 4)
+def case_a_step_of_a_serial_run_that_no_agreement_can_hold_is_refused_by_all(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    if rank == 0:
+        with Session(directory) as session:
+            session.restore()
+            Path(directory, "u.dat").write_text("u")
+            session.hide(2**70)
+            session.close()
+        os.mkdir(f"{directory}/.safepoint.d/rank-00000/set-99999999999999999999")  # a number too, and none of ours
+    comm.Barrier()
+    text = message_of(comm, lambda: started(comm, directory), UsageError)
+    assert "cannot be agreed on" in text, text
+
+
+@sizes(2, 4)
+def case_finish_after_a_hide_that_failed_brings_the_last_set_back(comm: Any, where: str) -> None:
+    """And one that cannot, since a set is damaged on one rank, leaves W alone on all."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    message_of(comm, lambda: session.hide(rank), UsageError)
+    path = session._root.stored(1, f"z-{rank}.dat")
+    if rank == 1:
+        os.rename(path, path + "-away")
+    before = in_place(rank, directory)
+    for _ in range(2):
+        text = message_of(comm, session.finish, DamagedError)
+        assert "rank 1 of" in text and "no file was touched" in text, text
+        check(comm, in_place(rank, directory) == before, "touched")
+    if rank == 1:
+        os.rename(path + "-away", path)
+    session.finish()
+    check(comm, in_place(rank, directory) == files_of(rank, 1), "not brought back")
+
+
+@sizes(4)
+def case_a_saver_that_lost_its_set_is_missed(comm: Any, where: str) -> None:
+    """G6: the others have no part in it, but without the saver there are no files."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "u.dat\n")
+    session = started(comm, directory, saver=2)
+    if rank == 2:
+        Path(directory, "u.dat").write_text("1")
+    session.hide(1)
+    session.close()
+    comm.Barrier()
+    few = comm.Split(int(rank < 2))
+    if rank < 2:  # rank 0, which has no file in it, knows of the set
+        session_of_few = Session(directory, comm=few)
+        text = message_of(few, session_of_few.restore, UsageError)
+        assert "are with rank 2, its saver among 4 ranks" in text, text
+        session_of_few.close()
+    comm.Barrier()
+    if rank == 2:
+        shutil.rmtree(session._root.set(1))
+    comm.Barrier()
+    text = message_of(comm, Session(directory, comm=comm, saver=2).restore, DamagedError)
+    assert "set 1 (step 1): rank 2 has none" in text, text
+
+
+@sizes(2, 4)
+def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 1))
+    session.hide(1)
+    session.close()
+    write(directory, files_of(rank, 7))
+    comm.Barrier()
+
+    class Full(FaultDisk):
+        def mkdir(self, path: str) -> None:
+            if rank == 1 and path.endswith("/stage"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            super().mkdir(path)
+
+    again = Session(directory, comm=comm, disk=Full(directory))
+    text = message_of(comm, again.restore, RestoreError)
+    assert "No space left on device" in text
+    check(comm, in_place(rank, directory) == files_of(rank, 7), "touched")
+    check(comm, not os.path.exists(again._root.stage), "the stage is left")
+    again.close()
+    comm.Barrier()
+
+
+@sizes(2, 4)
+def case_the_finish_mark_ends_the_sets_of_a_rank_that_was_ahead(comm: Any, where: str) -> None:
+    """G4, without coordination: its number is not smaller than that of any set of any rank."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+
+    class Keeps(FaultDisk):
+        """Dies, so to say, before the sets go."""
+
+        def rename(self, source: str, target: str) -> None:
+            if "/gone-" in target and self.finished:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+        finished = False
+
+    disk = Keeps(directory)
+    session = started(comm, directory, coordinate=False, disk=disk)
+    for step in range(1, 3 + 2 * rank):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=True)
+    write(directory, files_of(rank, 9))
+    disk.finished = True
+    session.finish(9)
+    comm.Barrier()
+    saved = Session(directory, comm=comm, coordinate=False).restore()
+    check(comm, saved is not None and saved.finished and saved.step == 9, saved)
+    check(comm, in_place(rank, directory) == files_of(rank, 9), "the result is gone")
+
+
+class Counting(MPI.Intracomm):  # type: ignore[misc]
+    """A communicator that counts what is asked of its duplicates."""
+
+    calls: list[str]
+
+    def Dup(self, info: Any = None) -> Counting:
+        new = Counting(super().Dup())
+        new.calls = self.calls
+        return new
+
+    def Get_attr(self, keyval: int) -> None:
+        pass
+
+    def Set_attr(self, keyval: int, value: Any) -> None:
+        pass
+
+    def Allreduce(self, *arguments: Any) -> None:
+        self.calls.append("Allreduce")
+        super().Allreduce(*arguments)
+
+    def Ibarrier(self) -> Any:
+        self.calls.append("Ibarrier")
+        return super().Ibarrier()
+
+    def bcast(self, *arguments: Any) -> Any:
+        self.calls.append("bcast")
+        return super().bcast(*arguments)
+
+
+@sizes(2, 4, 8)
+def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where: str) -> None:
+    """One Allreduce, one Ibarrier for the messages in flight, and the file operations of a serial program."""
+    rank = comm.Get_rank()
+    counted = []
+    for inflight in ("warn", "off"):
+        directory = new_directory(comm, where, "a-{rank}\nb-{rank}\nc-{rank}\n")
+        counting = Counting(comm)
+        counting.calls = []
+        disk = FaultDisk(directory)
+        session = started(counting, directory, disk=disk, inflight=inflight)
+        for step in range(3):
+            session.wait()
+            write(directory, {f"{name}-{rank}": b"x" for name in "abc"})
+            calls, ops = len(counting.calls), len(disk.record.ops)
+            session._work.thread = Later()  # type: ignore[assignment]
+            session.hide(step)
+        made = [op.split()[0] for op in disk.record.ops[ops:]]
+        counted.append(counting.calls[calls:])
+        check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
+        session.wait()
+        saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
+        session.close()
+        comm.Barrier()
+        shutil.rmtree(f"{directory}-alone", ignore_errors=True) if rank == 0 else None
+        comm.Barrier()
+        if rank == 0:  # the same, alone
+            os.mkdir(f"{directory}-alone")
+            Path(f"{directory}-alone", ".safepoint").write_text("a\nb\nc\n")
+            disk = FaultDisk(f"{directory}-alone")
+            alone = Session(f"{directory}-alone", disk=disk)
+            alone.restore()
+            for step in range(3):
+                alone.wait()
+                write(f"{directory}-alone", dict.fromkeys("abc", b"x"))
+                ops = len(disk.record.ops)
+                alone._work.thread = Later()  # type: ignore[assignment]
+                alone.hide(step)
+            alone.wait()
+            assert sorted(made + saved) == sorted(op.split()[0] for op in disk.record.ops[ops:])
+        comm.Barrier()
+    assert counted == [["Ibarrier", "Allreduce"], ["Allreduce"]], counted
+
+
+class Later(LateSaver):
+    """The background save happens when it is waited for, so that its operations can be told apart."""
+
+
+@sizes(2, 4)
+def case_a_first_set_with_different_steps_is_none(comm: Any, where: str) -> None:
+    """G3: killed when all had taken it, before they found that their steps differ: the initial files are back."""
+    rank, others = comm.Get_rank(), comm.Dup()
+    directory = new_directory(comm, where)
+    write(directory, files_of(rank, 0))
+    comm.Barrier()
+    disk = FaultDisk(directory)
+    mortal = Mortal.of(comm, others, disk)
+    session = started(mortal, directory, disk=disk)
+    mortal.copy.dies_in = 1
+    try:
+        session.hide(1 + rank)
+    except Killed:
+        pass
+    else:
+        raise AssertionError("it lives")
+    mortal.copy.dies_in = 0
+    disk.end()
+    comm.Barrier()
+    check(comm, in_place(rank, directory).keys() == ({"history.csv"} if rank == 0 else set()), "nothing was taken")
+    comm.Barrier()
+    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
+    assert again.restore() is None
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "the initial files are lost")
+
+
+@sizes(2, 4)
+def case_a_power_cut_on_each_node_leaves_one_step(comm: Any, where: str) -> None:
+    """G5, G2: every rank on a disk of its own, each cut in a state of its own, after any operation of one of them."""
+    rank, others = comm.Get_rank(), comm.Dup()
+
+    def own(name: str) -> str:
+        new_directory(comm, f"{where}/{name}")
+        path = f"{where}/{name}/{rank}"
+        os.mkdir(path)
+        Path(path, ".safepoint").write_text(MANIFEST)
+        comm.Barrier()
+        return path
+
+    options = {"saver": None}
+    for saver in ("now", "late"):
+        whole = Crew(comm, others, FaultDisk(own("whole")), saver=saver, options=options)
+        whole.run()
+        check(comm, whole.finished, f"{whole.error!r}")
+        victim = comm.Get_size() - 1
+        changing, ops = comm.bcast((whole.disk.record.changing, whole.disk.record.ops), victim)
+        for at in sample(changing, 11):
+            disk = FaultDisk(own(f"run-{at}"), kill_at=at if rank == victim else -1)
+            first = Crew(comm, others, disk, saver=saver, options=options)
+            first.run()
+            cuts = list(images(disk.record, own(f"cut-{at}"), seed=at + rank, singles=2, at=[len(disk.record.ops)]))
+            for n in range(max(comm.allgather(len(cuts)))):
+                image = cuts[(n * (1 + rank)) % len(cuts)]
+                copy = f"{own(f'copy-{at}-{n}')}/w"
+                shutil.copytree(image.directory, copy, symlinks=True)
+                inodes = {os.lstat(copy).st_ino: 1}
+                after = Crew(comm, others, FaultDisk(copy, boot="after", inodes=inodes), saver=saver, options=options)
+                about = f"{saver}, rank {victim} killed at {at} ({ops[at]}), then {image}"
+                try:
+                    after.run()
+                except BaseException as error:
+                    raise AssertionError(f"{about}, restored {after.restored}, durable {first.durable}") from error
+                check(comm, after.finished, f"{about}: {after.error!r}")
+                same(comm, after.restored, about)
+                least = min(comm.allgather(first.durable))
+                check(comm, after.restored >= least, f"{about}: {after.restored} < {least}")
+                comm.Barrier()
+            if rank == 0:
+                for name in os.listdir(where):
+                    shutil.rmtree(f"{where}/{name}")
+            comm.Barrier()
+
+
+CASES: dict[str, Case] = {name[5:]: case for name, case in list(globals().items()) if name.startswith("case_")}
+
+
+def main() -> int:
+    comm = MPI.COMM_WORLD
+    where, *names = sys.argv[1:]
+    status = 0
+    fitting = [name for name in CASES if comm.Get_size() in SIZES.get(f"case_{name}", (comm.Get_size(),))]
+    for name in names or fitting:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True)
+        failure = None
+        try:
+            CASES[name](comm, os.path.join(where, name))
+        except BaseException:
+            failure = f"rank {comm.Get_rank()} of {comm.Get_size()}:\n{traceback.format_exc()}"
+            print(failure, file=sys.stderr, flush=True)  # if the others wait for this rank, all that is seen of it
+        faulthandler.cancel_dump_traceback_later()
+        failures = [text for text in comm.allgather(failure) if text]
+        if comm.Get_rank() == 0:
+            print(f"FAILED {name}\n{failures[0]}" if failures else f"ok {name}", flush=True)
+            shutil.rmtree(os.path.join(where, name), ignore_errors=True)
+        comm.Barrier()
+        status |= bool(failures)
+    return status
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.CRITICAL)
+    logging.getLogger("safepoint").propagate = False
+    if variant := os.environ.get("SAFEPOINT_VARIANT"):  # broken on purpose, to see that it is noticed
+        from testbed import variants
+
+        variants.apply(variant)
+    sys.exit(main())
