@@ -21,7 +21,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, SupportsIndex, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 from safepoint.disk import Disk, codec
 from safepoint.disk.signals import undisturbed
@@ -51,13 +51,13 @@ logger = logging.getLogger("safepoint")
 FINISHED = "finish() was called"  # the end of a session after which there are no others to agree with
 
 
-class Ready(NamedTuple):
+class Ready:
     """What this rank brings to the agreement of `hide`."""
 
-    there: find.Found = find.Found()
+    there = find.Found()
     step: int | None = None
-    asked: bool = False  # the caller wants to wait
-    wait: bool = False
+    asked = False  # the caller wants to wait
+    wait = False
     taken: Taken | None = None
     failure: BaseException | None = None
 
@@ -231,9 +231,9 @@ class Verbs:
         ready = self._get_ready(number, step, wait)
         try:
             if probing and (message := peers.in_flight()):
-                ready = ready._replace(failure=ready.failure or self._crossing(message))
+                ready.failure = ready.failure or self._crossing(message)
         except BaseException as error:
-            ready = ready._replace(failure=ready.failure or error)
+            ready.failure = ready.failure or error
         go, wait = self._agree_to_hide(number, ready)
         if not go:
             self._number = number - 1
@@ -254,26 +254,26 @@ class Verbs:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
         ready, home = Ready(), self._home
         try:
-            ready = ready._replace(asked=bool(wait), step=self._as_step("hide", step))
+            ready.asked, ready.step = bool(wait), self._as_step("hide", step)
             self._check("hide")
             self._collect()
             named = label(number, ready.step)
             self._refuse_other(SaveError, f"{named} not taken", "the files are where they were")
-            ready = ready._replace(wait=self._must_wait() or bool(wait))
+            ready.wait = self._must_wait() or ready.asked
             for listener in self._listeners:
                 listener.hiding()
             if home.active:
-                ready = ready._replace(there=find.find(home.root, home.manifest, first=self._committed is None))
+                ready.there = find.find(home.root, home.manifest, first=self._committed is None)
             there = ready.there
             if there.items or (home.active and self._peers.size > 1 and not there.missing):
                 self._remarks.found(there)
                 self._memory.check_kept(there.items)
                 self._number = number
                 # If they were begun anew no older set is whole: this one must be soon.
-                ready = ready._replace(wait=self._begun_anew(there.items) or ready.wait)
-                ready = ready._replace(taken=self._take(there.items, number, ready.step))
+                ready.wait = self._begun_anew(there.items) or ready.wait
+                ready.taken = self._take(there.items, number, ready.step)
         except BaseException as error:
-            return ready._replace(wait=False, failure=error)
+            ready.wait, ready.failure = False, error
         return ready
 
     def _as_step(self, verb: str, step: SupportsIndex | None) -> int | None:

@@ -73,14 +73,14 @@ def action(number: int) -> bytes:
             import ctypes
 
             buffer = ctypes.create_string_buffer(256)
-            return buffer.raw if _libc().sigaction(number, None, buffer) == 0 else b""
+            return buffer.raw if _libc(True).sigaction(number, None, buffer) == 0 else b""
     return b""
 
 
 def set_action(number: int, action: bytes) -> None:
     """As `action` said."""
     if action:
-        _libc().sigaction(number, action, None)
+        _libc(True).sigaction(number, action, None)
 
 
 def handler(action: bytes) -> bytes:
@@ -89,10 +89,11 @@ def handler(action: bytes) -> bytes:
 
 
 @functools.cache
-def _libc() -> Any:
+def _libc(prompt: bool = False) -> Any:
+    """`prompt`: for calls that take no time. The interpreter stays with this thread, and goes to no saver meanwhile."""
     import ctypes
 
-    return ctypes.CDLL(None, use_errno=True)
+    return ctypes.PyDLL(None) if prompt else ctypes.CDLL(None, use_errno=True)
 
 
 # Where a file lies, and where it could.

@@ -40,6 +40,7 @@ class _Mine(threading.local):
 
 _mine = _Mine()
 _held: Block | None = None  # the block of the main thread
+_action = b""  # what the kernel knows of a signal for which Python alone has a handler
 
 
 class Block:
@@ -69,13 +70,16 @@ class Block:
         return self
 
     def _hold(self) -> None:
+        global _action
         for number in HELD:
             if callable(handler := _plain.getsignal(number)):
-                self._handlers[number], self._actions[number] = handler, kernel.action(number)
+                self._handlers[number], before = handler, kernel.action(number)
+                if before != _action:  # else Python puts back all of it
+                    self._actions[number] = before
                 try:
                     _plain.signal(number, self._noting)
-                    ours, before = kernel.action(number), self._actions[number]
-                    if before and kernel.handler(before) != kernel.handler(ours):
+                    _action = _action or kernel.action(number)
+                    if before and kernel.handler(before) != kernel.handler(_action):
                         self._of_c.add(number)
                 except ValueError as error:
                     if error.__traceback__ and error.__traceback__.tb_next:  # by a handler that ran just now
@@ -122,7 +126,8 @@ class Block:
 
     def _put_back(self, number: int) -> None:
         _plain.signal(number, self._handlers[number])
-        kernel.set_action(number, self._actions[number])
+        if number in self._actions:
+            kernel.set_action(number, self._actions[number])
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """As if the signal came now. To raise it once more would also write to a wake-up descriptor once more."""

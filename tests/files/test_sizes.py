@@ -334,12 +334,12 @@ def test_a_write_back_that_fails_fails_the_save(
     answer = 0
 
     class Libc:
+        def __init__(self, *prompt: bool) -> None:
+            self.sigaction = lambda *_: -1
+
         def sync_file_range(self, *_: Any) -> int:
             ctypes.set_errno(answer)
             return -1 if answer else 0
-
-        def sigaction(self, *_: Any) -> int:
-            return -1
 
     session = session_of(tmp_path, "".join(f"f{k}\n" for k in range(files)))
     for step, answer in enumerate((0, errno.ENOSYS, errno.EIO)):
