@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from safepoint.patterns import NAME, SIDE, Way, above, per_rank
-from safepoint.sealed import PATH, Unsealed, checked, rows_of, seal, unseal
+from safepoint.sealed import PATH, Unsealed, rows_of, seal, unseal
 
 NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
 
@@ -204,7 +204,7 @@ def parse_baseline(data: bytes) -> dict[str, Any]:
 def _parsed(kind: type[Any], row_kind: type[Any], content: dict[str, Any]) -> Any:
     """The fields of a sealed file. It may come from elsewhere: what it names must lie in W."""
     columns = content.get("columns")
-    whole = checked(kind, content)
+    (whole,) = rows_of(kind, list(content), [list(content.values())])
     files = rows_of(row_kind, columns if type(columns) is list else [None], whole.files)
     _check_paths(files)
     if not re.fullmatch("([0-3][0-9a-f]{15})?", getattr(whole, "history", "")):

@@ -143,23 +143,21 @@ class Verbs:
         mark = ranks.share(ranks.together(self._before_restore), home.lead)
         self._sets.known = False
         restart = Restart(home, self._peers, self._memory, self._sets, mark, background=self._choices.background)
-        if self._peers is ranks:
-            outcome = self._restarted(restart, progress)
-        else:
-            outcome = ranks.together(lambda: self._restarted(restart, progress))
+        run = functools.partial(restart.run, progress)
+        try:
+            outcome = run() if self._peers is ranks else ranks.together(run)
+        finally:
+            self._must_restore = self._must_restore or restart.changing
+            self._remarks.warn_once(restart.unkept)
+        ranks.together(functools.partial(self._begin_from, outcome, restart.number))
         self._life = new_life(ranks, home.lead, restart.newest_life)
         for listener in self._listeners:
             listener.restored(outcome)
         return outcome.point
 
-    def _restarted(self, restart: Restart, progress: Progress | None) -> Outcome:
-        """Begin anew from what this gives back."""
-        try:
-            outcome = restart.run(progress)
-        finally:
-            self._must_restore = self._must_restore or restart.changing
-            self._remarks.warn_once(restart.unkept)
-        given, self._must_restore, self._broken = restart.number, False, ""
+    def _begin_from(self, outcome: Outcome, given: int | None) -> None:
+        """Go on from what a restart has given back: the set of this number, if any."""
+        self._must_restore, self._broken = False, ""
         self._home.first_start = self._home.first_start or given is None
         self._committed, self._number = outcome.record, self._number if given is None else given
         self._agreed, self._hidden = given or 0, 0
@@ -167,13 +165,12 @@ class Verbs:
             # A program that is killed again and again must not fill the disk.
             self._prune(outcome.record, outcome.record.number, just_committed=False)
         self._remarks.restored(outcome)
-        return outcome
 
     def _before_restore(self) -> dict[str, Any] | None:
         root = self._root
         self._check("restore")
         self._collect()
-        self._refuse_other(RestoreError, "cannot restore", "the listed files are untouched")
+        self._root.refuse_other(RestoreError, "cannot restore", "the listed files are untouched")
         if self._ranks.rank != self._home.lead:
             return None
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
@@ -213,7 +210,13 @@ class Verbs:
         """
         begin, before, point = time.perf_counter(), self._number, None
         try:
-            return (point := self._hide(step, wait))
+            ready = self._get_ready(before + 1, step, wait)
+            go, waiting = self._agree_to_hide(before + 1, ready)
+            if go:
+                point = self._hand_over(before + 1, ready, wait=waiting)
+            else:
+                self._number = before
+            return point
         finally:
             end = time.perf_counter()
             if self._number > before:  # else there was nothing to hide, or it was refused at once
@@ -221,44 +224,19 @@ class Verbs:
                     waited = self._work.flight is None
                     listener.hidden(self._number, begin, end, taken=point is not None, waited=waited)
 
-    def _hide(self, step: SupportsIndex | None, wait: bool) -> SavePoint | None:
-        peers, number = self._peers, self._number + 1
-        probing = self._choices.inflight != "off"
-        if probing:
-            peers.arrive()
-        if peers.size > 1:
-            self._number = number  # the same for all next time too, whoever fails
-        ready = self._get_ready(number, step, wait)
-        try:
-            if probing and (message := peers.in_flight()):
-                ready.failure = ready.failure or self._crossing(message)
-        except BaseException as error:
-            ready.failure = ready.failure or error
-        go, wait = self._agree_to_hide(number, ready)
-        if not go:
-            self._number = number - 1
-            return None
-        self._must_restore = False
-        taken = ready.taken
-        if wait:
-            self._save_now(number, taken)
-            if not ready.asked and self._choices.background:
-                self._begin_saver()  # so that the next `hide` need not
-        elif taken:
-            self._hidden = number
-            self._work.submit(functools.partial(self._save, agreed=self._agreed), taken)
-        when = taken.time if taken else time.time()
-        return SavePoint(number, ready.step, when, tuple(item.path for item in ready.there.items))
-
     def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
-        ready, home = Ready(), self._home
+        ready, home, probing = Ready(), self._home, self._choices.inflight != "off"
+        if probing:
+            self._peers.arrive()
+        if self._peers.size > 1:
+            self._number = number  # the same for all next time too, whoever fails
         try:
             ready.asked, ready.step = bool(wait), self._as_step("hide", step)
             self._check("hide")
             self._collect()
             named = label(number, ready.step)
-            self._refuse_other(SaveError, f"{named} not taken", "the files are where they were")
+            self._root.refuse_other(SaveError, f"{named} not taken", "the files are where they were")
             ready.wait = self._must_wait() or ready.asked
             for listener in self._listeners:
                 listener.hiding()
@@ -271,10 +249,37 @@ class Verbs:
                 self._number = number
                 # If they were begun anew no older set is whole: this one must be soon.
                 ready.wait = self._begun_anew(there.items) or ready.wait
-                ready.taken = self._take(there.items, number, ready.step)
+                how = home.page_cache, self._life, self._committed
+                ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
             ready.wait, ready.failure = False, error
+        if probing:
+            self._refuse_crossing(ready)
         return ready
+
+    def _refuse_crossing(self, ready: Ready) -> None:
+        """A message in flight is none that a restart would send again."""
+        try:
+            if message := self._peers.in_flight():
+                text = f"{message}, is in flight across this save point: a restart from it would lose the message"
+                if self._choices.inflight == "error":
+                    raise UsageError(f"{text}; receive it before hide; the files are where they were")
+                logger.warning("%s", text)
+        except BaseException as error:
+            ready.failure = ready.failure or error
+
+    def _hand_over(self, number: int, ready: Ready, *, wait: bool) -> SavePoint:
+        """What was taken, on all ranks, is to be stored: now, or in the background."""
+        self._must_restore, taken = False, ready.taken
+        if wait:
+            self._save_now(number, taken)
+            if not ready.asked and self._choices.background:
+                self._begin_saver()  # so that the next `hide` need not
+        elif taken:
+            self._hidden = number
+            self._work.submit(functools.partial(self._save, agreed=self._agreed), taken)
+        when = taken.time if taken else time.time()
+        return SavePoint(number, ready.step, when, tuple(item.path for item in ready.there.items))
 
     def _as_step(self, verb: str, step: SupportsIndex | None) -> int | None:
         number = None if step is None else whole(f"{verb}: step", step)
@@ -293,17 +298,6 @@ class Verbs:
         if self._work.thread is None and any(entry.compress is not None for entry in self._home.manifest.entries):
             codec.load()
         return self._work.begin()
-
-    def _take(self, items: Sequence[Item], number: int, step: int | None) -> Taken:
-        home = self._home
-        return take.take(home.root, home.manifest, items, number, step, home.page_cache, self._life, self._committed)
-
-    def _crossing(self, message: str) -> UsageError | None:
-        text = f"{message}, is in flight across this save point: a restart from it would lose the message"
-        if self._choices.inflight == "error":
-            return UsageError(f"{text}; receive it before hide; the files are where they were")
-        logger.warning("%s", text)
-        return None
 
     def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, bool]:
         """Whether there is a set, on every rank, and whether to wait for it. If anything failed on any rank, what was
@@ -446,7 +440,7 @@ class Verbs:
         def work() -> None:
             self._check("wait")
             self._collect()
-            self._refuse_other(SaveError, "nothing is durable", "the listed files are untouched")
+            self._root.refuse_other(SaveError, "nothing is durable", "the listed files are untouched")
 
         self._peers.together(work)
 
@@ -484,7 +478,7 @@ class Verbs:
         at, home = self._as_step("finish", step), self._home
         self._check("finish")
         self._collect()
-        self._refuse_other(SaveError, "not finished", "the listed files are untouched")
+        self._root.refuse_other(SaveError, "not finished", "the listed files are untouched")
         there = find.find(home.root, home.manifest) if home.active else find.Found()
         self._remarks.found(there._replace(many=None))
         return at, there
@@ -591,7 +585,3 @@ class Verbs:
         record = self._work.collect()
         if record:
             self._committed = record
-
-    def _refuse_other(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
-        if self._home.active:
-            self._root.refuse_other(kind, what, holds)

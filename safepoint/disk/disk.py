@@ -51,10 +51,13 @@ class names_file:
 
 def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
     """Write everything: a single write may stop half way, and on a full disk it does so without an error."""
-    with names_file(file.name):
-        rest = memoryview(data)
+    rest = memoryview(data)
+    try:
         while rest:
             rest = rest[file.write(rest) :]
+    except OSError as error:
+        error.filename = error.filename or file.name
+        raise
 
 
 def close_read_only(close: Callable[..., None], *what: int) -> None:

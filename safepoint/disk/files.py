@@ -160,11 +160,7 @@ def remove_tree(disk: Disk, path: str) -> None:
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:
     """Several at once: a disk that is told of the blocks that are free (`discard`) may be waited for with each."""
 
-    def remove(part: Sequence[str]) -> None:
-        for path in part:
-            disk.remove(path)
-
-    disk.helpers.each(remove, [paths[start : start + 100] for start in range(0, len(paths), 100)], 4)
+    disk.helpers.each(disk.remove, paths, 4)
 
 
 def _readable_entries(disk: Disk, directory: str) -> list[tuple[str, bool]]:

@@ -288,7 +288,7 @@ def open_for_writing(paths: Sequence[str]) -> list[str]:
     """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
     if sys.platform != "linux":
         return []
-    answers = [_leased(path) for path in paths]
+    answers = list(map(_leased, paths))
     # No leases here (NFS, FUSE, files of others): what can be seen of our own processes, in one look for all.
     unknown = {answer: None for answer in answers if isinstance(answer, tuple)}
     written = {which for which, _ in _holders(unknown)} if unknown else set()

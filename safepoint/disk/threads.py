@@ -44,7 +44,7 @@ class Helpers:
         with signals.Block() as held, contextlib.ExitStack() as ended:
             block = signals.block()
             for _ in range(min(len(items), at_once) - 1):
-                ended.callback(self._submit(run))
+                self._submit(run, ended)
             run()
         _raise_first([errors[number] for number in sorted(errors)], held)
         return [results[number] for number in range(len(items))]
@@ -63,22 +63,20 @@ class Helpers:
                     errors.append(error)
 
         of_block: BaseException | None = None
-        with signals.Block() as held:
+        with signals.Block() as held, contextlib.ExitStack() as ended:
             block = signals.block()
-            ended = self._submit(run)
+            self._submit(run, ended)
             try:
                 yield
             except BaseException as error:
                 of_block = error
-            finally:
-                ended()
         if isinstance(of_block, KeyboardInterrupt) and isinstance(next(iter(errors), of_block), KeyboardInterrupt):
             errors = []  # one Ctrl-C, seen here and there
         _raise_first([*errors, *([of_block] if of_block else [])], held)
 
-    def _submit(self, run: Callable[[], None]) -> Callable[[], None]:
-        """Let a helper thread do this. What waits for its end; if no helper has come to it by then, it is done there:
-        all of them may be busy, or there are none to be had."""
+    def _submit(self, run: Callable[[], None], ended: contextlib.ExitStack) -> None:
+        """Let a helper thread do this; at the end of that stack its end is waited for. If no helper has come to it by
+        then, it is done there: all of them may be busy, or there are none to be had."""
         taken, done = threading.Lock(), threading.Event()
 
         def once() -> None:
@@ -88,15 +86,12 @@ class Helpers:
                 finally:
                     done.set()
 
-        def ended() -> None:
-            once()
-            done.wait()
-
+        ended.callback(done.wait)
+        ended.callback(once)
         try:
             self._threads().submit(once)
         except RuntimeError:  # no thread to be had: a limit, or the interpreter is about to end
             self.dismiss()
-        return ended
 
     def _threads(self) -> ThreadPoolExecutor:
         """They stay: to start a thread takes longer than to wake one, as it is waited for until it runs. A forked child

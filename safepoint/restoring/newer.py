@@ -78,6 +78,8 @@ def _take_out(root: Root, number: int, path: str) -> None:
     if not exists(root.disk, kept):
         raise Damaged(f"{path} is missing")
     contents.make_parents(root.disk, target, root.work)
+    # The way to it before it moves: a file system may forget a new directory, and what it holds is nowhere else.
+    sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     root.disk.rename(kept, target)
     # Its name in W before the set goes for good: else a power cut could leave it without any.
     root.disk.sync_dir(os.path.dirname(target))

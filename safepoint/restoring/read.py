@@ -6,9 +6,8 @@ import errno
 import math
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from stat import S_ISREG
-from typing import Any
 
 from safepoint.disk import Disk, codec, kernel
 from safepoint.disk.files import NO_FILE
@@ -71,43 +70,39 @@ def read_out(
     `most`: of a file with more bytes it is a reflink, or the error EFBIG.
     """
     grows = file.kind == "append"
-
-    def read() -> tuple[int, str]:
-        with disk.open(path) as source:
-            size = os.fstat(source.fileno()).st_size
-            if file.kept == "raw" and file.kind == "file" and size != file.size:
-                return size, ""  # not a byte of it is read: it may be without end
-            if not target:
-                return through(source, None)
-            with disk.create(target) as sink:
-                copied = file.kept != "raw" or (not share and kernel.cached(source))
-                # Of a file that only grows without what came after: the rows of another step.
-                if copied or not disk.duplicate(source, sink, file.size if grows else None, only_shared=True):
-                    if file.size > most:
-                        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), target)
-                    return through(source, sink)
-        with disk.open(target) as source:  # the reflink itself, as it is what the program will read, from the disk
-            return through(source, None)
-
-    def through(source: Any, sink: Any) -> tuple[int, str]:
+    with or_damaged(path), disk.open(path) as source, ExitStack() as opened:
+        size, sink = os.fstat(source.fileno()).st_size, None
+        if file.kept == "raw" and not grows:
+            _compare_size(file, size)  # else not a byte of it is read: it may be without end
+        if target:
+            sink = opened.enter_context(disk.create(target))
+            copied = file.kept != "raw" or (not share and kernel.cached(source))
+            # Of a file that only grows without what came after: the rows of another step.
+            if not copied and disk.duplicate(source, sink, file.size if grows else None, only_shared=True):
+                opened.close()
+                # The reflink itself, as it is what the program will read, from the disk.
+                source, sink = opened.enter_context(disk.open(target)), None
+                size = os.fstat(source.fileno()).st_size
+            elif file.size > most:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), target)
         if file.kept == "zst":
-            return codec.unpack(source, file.size, sink, tick)
-        if file.kept == "tar":
+            size, checksum = codec.unpack(source, file.size, sink, tick)
+        elif file.kept == "tar" or grows:
             source.seek(file.offset)
-        if file.kept == "tar" or grows:
-            return codec.copy(source, sink, file.size, tick=tick)
-        size = os.fstat(source.fileno()).st_size
-        return codec.copy_sparse(source, sink, size, kernel.extents(source, size), tick)
-
-    with or_damaged(path):
-        size, checksum = read()
+            size, checksum = codec.copy(source, sink, file.size, tick=tick)
+        else:
+            size, checksum = codec.copy_sparse(source, sink, size, kernel.extents(source, size), tick)
     _compare(file, size, checksum)
+
+
+def _compare_size(file: StoredFile, size: int) -> None:
+    if size != file.size:
+        raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
 
 
 def _compare(file: StoredFile, size: int, checksum: str) -> None:
     if size > file.size and file.kept == "zst":
         raise Damaged(f"{file.path} has more than {file.size} bytes")
-    if size != file.size:
-        raise Damaged(f"{file.path} has {size} bytes instead of {file.size}")
+    _compare_size(file, size)
     if checksum != file.checksum:
         raise Damaged(f"the checksum of {file.path} differs")

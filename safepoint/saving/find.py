@@ -47,8 +47,8 @@ def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
             root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
         )
         required = [entry for entry in manifest.entries if not entry.optional]
-        moving = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
-        written = any(not (tree and first) or _has_file(root.disk, f"{root.work}/{path}") for path, tree in moving)
+        news = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
+        written = any(not (tree and first) or _has_file(root.disk, f"{root.work}/{path}") for path, tree in news)
         names = manifest.shown_missing(
             missing, root.work, root.disk.stat, root.rank, root.ranks, partial(listdir, root.disk)
         )
@@ -64,7 +64,9 @@ def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
             _check_type(path, entry, info)
             if info.st_dev != device:
                 _check_mount(root, path)
-        opened = _opened(root, manifest, found)
+        moving = {f"{root.work}/{path}": path for path, (e, _) in found.items() if e.kind == "move" and not e.tree}
+        opened = [moving[full] for full in root.disk.open_for_writing(list(moving))] if moving else []
+        _refuse_large(root, opened, found, manifest.setting("copy_open_below"))
         for path, (entry, info) in found.items():
             kind = "copy" if path in opened else entry.kind
             items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
@@ -108,17 +110,12 @@ def changed(root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
     return ", ".join(found[:NAMED]) + " and more" * (len(found) > NAMED)
 
 
-def _opened(root: Root, manifest: Manifest, found: dict[str, Match]) -> list[str]:
-    """Those of the files to be moved that somebody could still write to; small enough to be snapshotted instead."""
-    moving = [path for path, (entry, _) in found.items() if entry.kind == "move" and not entry.tree]
-    full = {os.path.join(root.work, path): path for path in moving}
-    opened = [full[name] for name in root.disk.open_for_writing(list(full))] if full else []
-    limit = manifest.setting("copy_open_below")
+def _refuse_large(root: Root, opened: Sequence[str], found: dict[str, Match], limit: int) -> None:
+    """Of the files to be moved those that somebody could still write to are snapshotted instead, if they are small."""
     for path in opened:
         if found[path].info.st_size > limit:
             size = f", and its {found[path].info.st_size} bytes are over copy_open_below ({limit})"
             raise RefusedFileError(f"{still_open(root.disk, path, os.path.join(root.work, path), size)} or append")
-    return opened
 
 
 def _check_mount(root: Root, path: str) -> None:

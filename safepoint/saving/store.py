@@ -82,26 +82,27 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
             files |= _described(root, number, batch, small, memory, opened)
     with flushing(root.disk, last) as opened:
         files |= _described(root, number, [*last, *rest], small, memory, opened)
-        rows = [files[content.file.path] for content in contents]
-        return _recorded(root, taken, rows, {content.full for content in early}, memory)
+        rows, new = tuple(files[content.file.path] for content in contents), root.record(number) + ".new"
+        record = _record(taken, rows, memory.options.version)
+        kept = {new, *_paths(root, number, rows)}
+        # The names too, of every directory down to each file: else they could be durable and not be found.
+        names = directories_up_to(map(os.path.dirname, kept), {root.set(number), root.work})
+        with root.disk.create(new) as sink:
+            write_all(sink, dump(record))
+            sync(root.disk, sorted(kept - {content.full for content in early}), names, {new: sink})
+        return record
 
 
-def _recorded(
-    root: Root, taken: Taken, files: Sequence[StoredFile], flushed: set[str], memory: Memory
-) -> Record:  # fmt: skip
-    """Write the set's record, and make durable what it vouches for, but for these paths, which others flush."""
-    number, new = taken.number, root.record(taken.number) + ".new"
-    kept = {root.where(number, file) for file in files if file.kept != "tar" and file.has_bytes}
-    kept.update({root.bundle(number), new} if any(file.kept == "tar" for file in files) else {new})
+def _record(taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
     whose = taken.rank, taken.ranks, taken.saver
-    head = number, taken.step, taken.time, time.time(), taken.host, memory.options.version
-    record = Record(*head, *whose, tuple(taken.patterns), tuple(files), taken.life, taken.history)
-    # The names too, of every directory down to each file: else they could be durable and not be found.
-    names = directories_up_to(map(os.path.dirname, kept), {root.set(number), root.work})
-    with root.disk.create(new) as sink:
-        write_all(sink, dump(record))
-        sync(root.disk, sorted(kept - flushed), names, {new: sink})
-    return record
+    head = taken.number, taken.step, taken.time, time.time(), taken.host, version
+    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history)
+
+
+def _paths(root: Root, number: int, files: Sequence[StoredFile]) -> set[str]:
+    """Where all the bytes are of which a record speaks."""
+    paths = {root.where(number, file) for file in files if file.kept != "tar" and file.has_bytes}
+    return paths | {root.bundle(number)} if any(file.kept == "tar" for file in files) else paths
 
 
 def _batches(contents: Sequence[Content]) -> list[Sequence[Content]]:

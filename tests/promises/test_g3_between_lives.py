@@ -533,3 +533,37 @@ def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work
         assert ((directory / "t.csv").read_text(), (directory / "u.dat").read_text()) == ("row 1\n" * 200, "u of 1")
         session.close()
         shutil.rmtree(directory)
+
+
+@pytest.mark.leaves_damage
+def test_an_input_that_only_a_newer_set_has_survives_a_power_cut_in_new_directories(work: Path) -> None:
+    """G2, G3: an input listed only since set 1 was moved by set 2, which is damaged, and W lost its directories since.
+    Set 2 goes when the input is back, and every name on the way to it is safe."""
+    (work / ".safepoint").write_text("u.dat\n")
+    session = Session(work)
+    session.restore()
+    write(work, **{"u.dat": "u of 1"})
+    session.hide(1, wait=True)
+    session.close()
+    (work / ".safepoint").write_text("u.dat\nin/mesh/*.dat optional\n")
+    session = Session(work)
+    session.restore()
+    (work / "in/mesh").mkdir(parents=True)
+    write(work, **{"u.dat": "u of 2", "in/mesh/m.dat": "the mesh"})
+    session.hide(2, wait=True)
+    session.close()
+    shutil.rmtree(work / "in")
+    Path(Root(str(work)).stored(2, "u.dat")).write_text("u of X")
+    disk = FaultDisk(str(work), boot="after")
+    session = Session(work, disk=disk)
+    saved = session.restore()
+    assert saved and saved.step == 1
+    disk.end()
+    assert any("gone-00000002" in str(op) for op in disk.record.ops)
+    for image in images(disk.record, str(work.parent), seed=5, singles=2):
+        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
+        saved = session.restore()
+        assert saved and saved.step == 1, image
+        assert (Path(image.directory) / "in/mesh/m.dat").read_text() == "the mesh", image
+        session.close()
+        shutil.rmtree(image.directory)
