@@ -66,34 +66,11 @@ def exchange(one: str, other: str) -> bool:
     return swap is not None and swap(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0
 
 
-def action(number: int) -> bytes:
-    """How this signal is handled, in the words of the kernel: more than Python knows. Empty where it cannot say."""
-    if sys.platform != "win32":
-        with contextlib.suppress(ImportError, OSError):  # no descriptor is left to load that
-            import ctypes
-
-            buffer = ctypes.create_string_buffer(256)
-            return buffer.raw if _libc(True).sigaction(number, None, buffer) == 0 else b""
-    return b""
-
-
-def set_action(number: int, action: bytes) -> None:
-    """As `action` said."""
-    if action:
-        _libc(True).sigaction(number, action, None)
-
-
-def handler(action: bytes) -> bytes:
-    """Where the code is that handles it; of the rest of what `action` says, not all means something."""
-    return action[: struct.calcsize("P")]
-
-
 @functools.cache
-def _libc(prompt: bool = False) -> Any:
-    """`prompt`: for calls that take no time. The interpreter stays with this thread, and goes to no saver meanwhile."""
+def _libc() -> Any:
     import ctypes
 
-    return ctypes.PyDLL(None) if prompt else ctypes.CDLL(None, use_errno=True)
+    return ctypes.CDLL(None, use_errno=True)
 
 
 # Where a file lies, and where it could.

@@ -14,16 +14,17 @@ KeyboardInterrupt of Ctrl-C, could leave a lock taken, a failed fsync unseen, or
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
 import signal
+import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
-
-from safepoint.disk import kernel
 
 logger = logging.getLogger("safepoint")
 # Not those that cannot be caught, nor those by which the processor says what is wrong with the very next instruction.
@@ -41,6 +42,35 @@ class _Mine(threading.local):
 _mine = _Mine()
 _held: Block | None = None  # the block of the main thread
 _action = b""  # what the kernel knows of a signal for which Python alone has a handler
+
+
+def action(number: int) -> bytes:
+    """How this signal is handled, in the words of the kernel: more than Python knows. Empty where it cannot say."""
+    try:
+        return _buffer().raw if sys.platform != "win32" and _libc().sigaction(number, None, _buffer()) == 0 else b""
+    except (ImportError, OSError):  # no descriptor is left to load that
+        return b""
+
+
+def code(action: bytes) -> bytes:
+    """Where the code is that handles it; of the rest of what `action` says, not all means something."""
+    return action[: struct.calcsize("P")]
+
+
+@functools.cache
+def _libc() -> Any:
+    """For calls that take no time: the interpreter stays with this thread, and goes to no saver meanwhile."""
+    import ctypes
+
+    return ctypes.PyDLL(None)
+
+
+@functools.cache
+def _buffer() -> Any:
+    """One is enough for the main thread; to make one takes longer than to ask."""
+    import ctypes
+
+    return ctypes.create_string_buffer(256)
 
 
 class Block:
@@ -73,13 +103,13 @@ class Block:
         global _action
         for number in HELD:
             if callable(handler := _plain.getsignal(number)):
-                self._handlers[number], before = handler, kernel.action(number)
-                if before != _action:  # else Python puts back all of it
+                self._handlers[number], before = handler, action(number)
+                if before not in (b"", _action):  # else Python puts back all of it
                     self._actions[number] = before
                 try:
                     _plain.signal(number, self._noting)
-                    _action = _action or kernel.action(number)
-                    if before and kernel.handler(before) != kernel.handler(_action):
+                    _action = _action or action(number)
+                    if before and code(before) != code(_action):
                         self._of_c.add(number)
                 except ValueError as error:
                     if error.__traceback__ and error.__traceback__.tb_next:  # by a handler that ran just now
@@ -127,7 +157,7 @@ class Block:
     def _put_back(self, number: int) -> None:
         _plain.signal(number, self._handlers[number])
         if number in self._actions:
-            kernel.set_action(number, self._actions[number])
+            _libc().sigaction(number, self._actions[number], None)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """As if the signal came now. To raise it once more would also write to a wake-up descriptor once more."""

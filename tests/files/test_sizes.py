@@ -334,9 +334,6 @@ def test_a_write_back_that_fails_fails_the_save(
     answer = 0
 
     class Libc:
-        def __init__(self, *prompt: bool) -> None:
-            self.sigaction = lambda *_: -1
-
         def sync_file_range(self, *_: Any) -> int:
             ctypes.set_errno(answer)
             return -1 if answer else 0

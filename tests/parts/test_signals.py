@@ -19,8 +19,8 @@ from testbed.children import SOURCE
 from testbed.handlers import ctrl_c, handled
 
 from safepoint import Session
-from safepoint.disk import Disk, kernel
-from safepoint.disk.signals import HELD, Block, look, uncut
+from safepoint.disk import Disk
+from safepoint.disk.signals import HELD, Block, action, code, look, uncut
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals to a thread")
 
@@ -166,14 +166,14 @@ def test_what_only_the_kernel_knows_of_a_handler_is_as_it_was(tmp_path: Path) ->
     with handled(signal.SIGUSR1, lambda *_: ran.append(1)), handled(signal.SIGUSR2, lambda *_: ran.append(2)):
         signal.siginterrupt(signal.SIGUSR1, False)
         ctypes.CDLL(None).signal(signal.SIGUSR2, ctypes.c_void_p(1))  # SIG_IGN
-        before = [kernel.handler(kernel.action(number)) for number in HELD]
+        before = [code(action(number)) for number in HELD]
         with Session(tmp_path) as session:
             session.restore()
             session.close()
         with Block():
             signal.raise_signal(signal.SIGUSR1)
             signal.raise_signal(signal.SIGUSR2)
-        assert [kernel.handler(kernel.action(number)) for number in HELD] == before and ran == [1]
+        assert [code(action(number)) for number in HELD] == before and ran == [1]
         assert restarts(signal.SIGUSR1)
 
 
