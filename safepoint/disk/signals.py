@@ -109,7 +109,7 @@ class Block:
                 try:
                     _plain.signal(number, self._noting)
                     _action = _action or action(number)
-                    if before and code(before) != code(_action):
+                    if number in self._actions and code(before) != code(_action):
                         self._of_c.add(number)
                 except ValueError as error:
                     if error.__traceback__ and error.__traceback__.tb_next:  # by a handler that ran just now
