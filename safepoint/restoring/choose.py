@@ -49,10 +49,7 @@ class _Rank(NamedTuple):
     parts: dict[int, Candidate]
     found: dict[int, Record]
     why: dict[int, str]  # it cannot give its part back
-    offers: set[int]  # its part is found, or none is needed
-
-    def lacks(self, key: int) -> bool:
-        return key in self.why or key not in self.offers
+    offers: set[int]  # it can, or none of it is needed
 
 
 def choose(parties: Sequence[Party], peers: Serial | Ranks, trial: Trial) -> Choice:
@@ -87,6 +84,7 @@ def choose(parties: Sequence[Party], peers: Serial | Ranks, trial: Trial) -> Cho
             for rank in ranks:
                 if rank.root.rank in damage:
                     rank.why[key] = damage[rank.root.rank]
+                    rank.offers.discard(key)
             offers = offers and offers - {key}
     several = peers.size > 1 or len(parties) > 1
     passed = {n: _explain(peers, ranks, n, several) for n in every if key is None or n > key}
@@ -108,7 +106,6 @@ def _offer_needless(peers: Serial | Ranks, ranks: Sequence[_Rank]) -> None:
         for rank in ranks:
             if key not in rank.found and rank.root.rank != saver:
                 rank.offers.add(key)
-                rank.why.pop(key, None)
 
 
 def _said(ranks: Sequence[_Rank], key: int) -> tuple[list[int], dict[int, int]]:
@@ -134,7 +131,7 @@ def staged(memory: Memory, progress: Progress | None, parts: Parts) -> dict[int,
 def _explain(peers: Serial | Ranks, ranks: Sequence[_Rank], key: int, several: bool) -> tuple[str, str]:
     """How a set is called that is not given back, and why it is not, as all ranks know it then."""
     labels = {r.root.rank: r.found[key].label for r in ranks if key in r.found}
-    lacking = {r.root.rank: r for r in ranks if r.lacks(key)}
+    lacking = {r.root.rank: r for r in ranks if key not in r.offers}
     first, holder = peers.least(min(lacking, default=LARGEST), min(labels, default=LARGEST))
     name = label(number_of(key), None) if holder == LARGEST else peers.share(labels.get(holder), holder)
     reason = _reason(lacking[first], key, several) if first in lacking else ""

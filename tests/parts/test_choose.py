@@ -33,7 +33,7 @@ class Comm:
         self._barrier.wait(20)
         return found
 
-    def Allreduce(self, mine: array[int], result: array[int], _: object) -> None:  # noqa: N802
+    def Allreduce(self, mine: array[int], result: array[int], _: object) -> None:
         result[:] = array("q", map(min, zip(*self._all(list(mine)), strict=True)))
 
     def bcast(self, value: Any, source: int) -> Any:
