@@ -113,7 +113,8 @@ class Restart:
         root = self._home.root
         if not self._home.active:
             return choose.Party(None)
-        return choose.Party(root, found, history, None if self._resumed else partial(stage.clear_stage, root))
+        undo = None if self._resumed else partial(stage.clear_stage, root)
+        return choose.Party(root, found, once=history, undo=undo)
 
     def _give_up(self, *, check: bool) -> list[str]:
         """This rank has no set to give back: its initial files are; the names of torn first files, set aside."""

@@ -23,7 +23,7 @@ from safepoint.manifest import Manifest
 from safepoint.ranks import Serial
 from safepoint.record import Record, mark_key, number_of
 from safepoint.restoring.baseline import check_baseline, refuse_outside
-from safepoint.restoring.choose import Choice, Parts, Party, choose, staged
+from safepoint.restoring.choose import Choice, Parts, choose, staged
 from safepoint.restoring.grown import keep_prefixes
 from safepoint.restoring.newer import drop_newer
 from safepoint.restoring.read import Damaged
@@ -88,15 +88,15 @@ def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_
     seen = look(DISK, directory, mine=True)
     resumed = {rank.rank: exists(DISK, rank.root.stage) for rank in seen.ranks}
     asked = None if number is None else seen.find(number)
-    parties = [_clearing(party) for party in seen.parties(asked)]
-    choice = choose(parties, Serial(), partial(_staged, memory))
-    passed = _passed(seen, asked, choice)
-    if choice.number is None:
-        raise _nothing_whole(seen, asked, choice, passed)
-    chosen = seen.find(choice.number)
     with ExitStack() as on_error:
-        for undo in filter(None, (party.undo for party in parties)):
-            on_error.callback(undo)
+        for rank in seen.ranks:
+            if not resumed[rank.rank]:  # else what is there says that a restore was killed, and must be repeated
+                on_error.callback(clear_stage, rank.root)
+        choice = choose(seen.parties(asked), Serial(), partial(_staged, memory))
+        passed = _passed(seen, asked, choice)
+        if choice.number is None:
+            raise _nothing_whole(seen, asked, choice, passed)
+        chosen = seen.find(choice.number)
         newer = [s for s in seen.sets if s.number > chosen.number]
         if newer and not terminal.agreed(_question(chosen, newer, dict(passed)), yes=yes):
             raise UsageError("not restored; nothing was changed")
@@ -123,19 +123,13 @@ def _question(chosen: SetState, newer: list[SetState], reasons: dict[SetState, s
     return "\n".join([f"{chosen.label} is to be restored. This removes what is newer:", *lines, "Remove it?"])
 
 
-def _clearing(party: Party) -> Party:
-    """As in `Restart`: `stage/` that is there says that a restore was killed, and must be repeated."""
-    if party.root is None or exists(DISK, party.root.stage):
-        return party
-    return party._replace(undo=partial(clear_stage, party.root))
-
-
 def _passed(seen: Overview, asked: SetState | None, choice: Choice) -> list[tuple[SetState, str]]:
     """Why not each newer set of those that might have been chosen. What was known before names all of its ranks."""
     tried = [asked] if asked else [s for s in seen.sets if s.state != "ended"]
     reasons = {number_of(key): reason for key, (_, reason) in reversed(choice.passed.items())}
+    known = {s: s.why for s in tried if s is not asked or s.state != "foreign"}
     newer = [s for s in tried if choice.number is None or s.number > choice.number]
-    return [(s, s.why * (s is not asked or s.state != "foreign") or reasons.get(s.number) or s.state) for s in newer]
+    return [(s, known.get(s) or reasons.get(s.number) or s.state) for s in newer]
 
 
 def _nothing_whole(

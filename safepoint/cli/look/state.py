@@ -234,13 +234,12 @@ class Overview:
         many ranks as it has."""
         sets, what = [of] if of else [s for s in self.sets if s.state != "ended"], self._newest(of)
         foreign = {s.number: reason for s in sets if s.state == "foreign" and not of for reason in s.reasons.values()}
-        parts = {rank.rank: rank.parts for rank in self.ranks}
-        found = []
+        parts, once, found = {rank.rank: rank.parts for rank in self.ranks}, self.begun, []
         for rank in sorted({*parts, *(n for s in sets for n in s.needed)}):
             if what is None or rank < what.ranks:
                 mine = [parts[rank][s.number].candidate for s in sets if rank in parts and s.number in parts[rank]]
                 mine = [c._replace(record=None, reason=foreign[c.number]) if c.number in foreign else c for c in mine]
-                found.append(Party(self.root(rank, of), mine, once=self.begun))
+                found.append(Party(self.root(rank, of), mine, once))
         return found
 
     def raise_if_empty(self) -> None:
