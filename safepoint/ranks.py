@@ -253,6 +253,11 @@ def low_high(value: int, counts: bool = True) -> tuple[int, int]:
     return (value, -value) if counts else (LARGEST, LARGEST)
 
 
+def bounds(values: Collection[int]) -> tuple[int, int]:
+    """The same of all ranks that one process speaks for."""
+    return min(values, default=LARGEST), -max(values, default=-LARGEST)
+
+
 def ranks_by_step(peers: Serial | Ranks, step: int | None) -> str:
     """Who has which step: the few smallest ones. Collective."""
     named: list[str] = []
@@ -264,3 +269,10 @@ def ranks_by_step(peers: Serial | Ranks, step: int | None) -> str:
         _, names = peers.name_some(step_key(step) == last)
         named.append(f"step {None if last == -LARGEST else last} on {names}")
     return ", ".join(named)
+
+
+def by_step(peers: Serial | Ranks, steps: Mapping[int, int | None]) -> str:
+    """The same, where a process may speak for several: the steps of those by rank. Collective."""
+    if len(steps) > 1:  # then it is alone
+        return ", ".join(f"step {step} on rank {rank}" for rank, step in steps.items())
+    return ranks_by_step(peers, next(iter(steps.values()), None))

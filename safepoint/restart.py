@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from safepoint.disk.files import exists
-from safepoint.errors import RestoreError, UsageError
+from safepoint.errors import DamagedError, RestoreError, UsageError
 from safepoint.listener import Outcome, SavePoint
 from safepoint.opening import Opening, new_life
 from safepoint.ranks import LARGEST, Ranks, Serial
 from safepoint.record import Life, Record, life_of, mark_key
 from safepoint.restoring import baseline, choose, grown, newer, settle, stage, survey, swap
-from safepoint.restoring.stage import Progress
+from safepoint.restoring.stage import BY_HAND, Progress
 from safepoint.saving import prune
 from safepoint.saving.memory import Memory, read_lost
 from safepoint.settings import EVERY
@@ -54,10 +55,15 @@ class Restart:
         home, peers = self._home, self._peers
         found, foreign = peers.together(self._survey)
         found, history = peers.together(lambda: self._settle(found, foreign))
-        party = choose.Party(home.root if home.active else None, found, history, self._resumed)
-        choice = choose.choose(home.root.work, party, peers, self._memory, progress)
+        choice = choose.choose([self._party(found, history)], peers, partial(choose.staged, self._memory, progress))
+        passed = [": ".join(why) for why in choice.passed.values()]
+        if choice.lost:
+            listed = "\n  ".join(passed)
+            raise DamagedError(
+                f"none of the sets in {home.root.work} is whole; no file was touched:\n  {listed}\n{BY_HAND}"
+            )
         if choice.number is not None:
-            outcome = self._give_back(choice.number, choice.record, choice.passed)
+            outcome = self._give_back(choice.number, choice.records.get(home.root.rank), passed)
             left = [c for c in found if c.number <= choice.number]
             self._sets.committed = sorted(c.number for c in left if c.committed)
             self._sets.others = sorted(c.number for c in left if not c.committed)
@@ -68,12 +74,10 @@ class Restart:
         aside = peers.together(lambda: self._give_up(check=self._mark is None))
         peers.together(self._renew_baseline)
         if self._mark is None:
-            return Outcome(None, None, choice.passed, aside, [])
+            return Outcome(None, None, passed, aside, [])
         files, changed = peers.together(self._after_finish)
         mark = self._mark
-        return Outcome(
-            SavePoint(mark["number"], mark["step"], mark["time"], files, True), None, choice.passed, aside, changed
-        )
+        return Outcome(SavePoint(mark["number"], mark["step"], mark["time"], files, True), None, passed, aside, changed)
 
     def _survey(self) -> tuple[list[survey.Candidate], dict[int, str]]:
         """The sets of this rank; and why some are none for this program. Nothing is changed."""
@@ -103,6 +107,14 @@ class Restart:
             found = [c._replace(record=None, reason=foreign[c.number]) if c.number in foreign else c for c in found]
             self._resumed = exists(root.disk, root.stage)
             return found, survey.once_committed(root, found)
+
+    def _party(self, found: list[survey.Candidate], history: bool) -> choose.Party:
+        """What this rank brings to the choice. `stage/` that was there says that a restore was killed: it stays."""
+        root = self._home.root
+        if not self._home.active:
+            return choose.Party(None)
+        undo = None if self._resumed else partial(stage.clear_stage, root)
+        return choose.Party(root, found, once=history, undo=undo)
 
     def _give_up(self, *, check: bool) -> list[str]:
         """This rank has no set to give back: its initial files are; the names of torn first files, set aside."""

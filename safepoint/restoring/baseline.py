@@ -10,9 +10,7 @@ from typing import Any
 from safepoint.disk.files import exists, listdir, read
 from safepoint.errors import DamagedError, OverwrittenError
 from safepoint.manifest import Manifest
-from safepoint.record import (
-    parse_baseline,
-)
+from safepoint.record import parse_baseline
 from safepoint.restoring.read import Damaged, or_damaged
 from safepoint.restoring.swap import clear_discarded
 from safepoint.root import Root

@@ -12,10 +12,7 @@ from typing import TypeVar
 from safepoint.disk import Disk, codec
 from safepoint.disk.files import NO_ROOM, exists, sync
 from safepoint.errors import RestoreError
-from safepoint.record import (
-    Record,
-    StoredFile,
-)
+from safepoint.record import Record, StoredFile
 from safepoint.restoring.read import Damaged, read_out, read_prefix, reporting
 from safepoint.restoring.survey import survey
 from safepoint.root import Root, State, is_ours

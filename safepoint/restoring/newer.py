@@ -7,9 +7,7 @@ from contextlib import suppress
 
 from safepoint.disk.files import exists, remove_tree, sync
 from safepoint.manifest import Manifest
-from safepoint.record import (
-    StoredFile,
-)
+from safepoint.record import StoredFile
 from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.restoring.survey import read_record, read_taken, refuse_links
 from safepoint.restoring.swap import movable

@@ -10,10 +10,7 @@ from typing import Any
 from safepoint.disk import PageCache
 from safepoint.disk.files import exists, remove_tree, stat_or_none
 from safepoint.errors import DamagedError, RestoreError, SaveError
-from safepoint.record import (
-    Item,
-    Taken,
-)
+from safepoint.record import Item, Taken
 from safepoint.restoring.baseline import read_baseline
 from safepoint.restoring.read import DAMAGE, Damaged, read_out, reporting
 from safepoint.restoring.survey import Candidate, read_record, read_taken, refuse_links, sets_after

@@ -12,10 +12,7 @@ from stat import S_ISDIR, S_ISREG
 from safepoint.disk import Disk, codec, kernel
 from safepoint.disk.files import freed_later, listdir, remove_tree, stat_or_none
 from safepoint.errors import RestoreError
-from safepoint.record import (
-    Record,
-    StoredFile,
-)
+from safepoint.record import Record, StoredFile
 from safepoint.restoring.grown import bring_prefix, read_wherever
 from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.root import Root
@@ -23,16 +20,12 @@ from safepoint.saving import contents
 from safepoint.saving.memory import Memory
 
 LARGE = 16 << 20  # bytes: to give the blocks of such a file back is not waited for
-
-
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
-
 
 BY_HAND = (
     "To go on bring back what is missing (of a file that only grows its first bytes, which may have got another name), "
     "or take the other files of a set by hand: docs/format.md"
 )
-
 
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set
 

@@ -12,22 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 from safepoint.disk import Disk
 from safepoint.disk.files import exists, listdir, read, stat_or_none
 from safepoint.errors import DamagedError, UsageError
-from safepoint.record import (
-    Record,
-    Taken,
-    key,
-    life_of,
-    parse_mark,
-    parse_record,
-    parse_taken,
-)
+from safepoint.record import Record, Taken, key, life_of, parse_mark, parse_record, parse_taken
 from safepoint.restoring.read import Damaged, or_damaged
 from safepoint.root import Root, State, is_ours
 from safepoint.saving import contents
 
 _NO_WAY = {errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}  # what a name says that leads nowhere in a set
-
-
 Sealed = TypeVar("Sealed", Record, Taken)
 
 

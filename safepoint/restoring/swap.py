@@ -9,10 +9,7 @@ from stat import S_ISDIR
 from safepoint.disk.files import exists, listdir, remove_tree, stat_or_none, sync
 from safepoint.manifest import Manifest
 from safepoint.patterns import above
-from safepoint.record import (
-    Record,
-    StoredFile,
-)
+from safepoint.record import Record, StoredFile
 from safepoint.restoring.read import reporting
 from safepoint.root import Root
 from safepoint.saving import back, contents

@@ -113,15 +113,14 @@ def restore_by_rename_instead_of_copy(put: Set) -> None:
 
 @variant
 def swap_before_all_ranks_have_staged(put: Set) -> None:
-    before = choose._stage
+    before = choose.staged
 
-    def hasty(root: Any, part: Any, memory: Any, progress: Any) -> str:
-        damage = before(root, part, memory, progress)
-        if part and not damage:
+    def hasty(memory: Any, progress: Any, parts: Any) -> dict[int, str]:
+        damage = before(memory, progress, parts)
+        for root, part in () if damage else parts:
             for file in swap.movable(part.record):
                 swap._place(root, file)
-            before(root, part, memory, progress)
-        return damage
+        return damage or before(memory, progress, parts)
 
     everywhere(put, before, hasty)
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import write_cli
 from testbed.commands import (
     MANIFEST,
     a_run,
@@ -27,10 +30,17 @@ from testbed.lives import killed_beside_a_child
 from testbed.sessions import ordinary_user
 
 import safepoint
-from safepoint.record import dump, parse_record
+from safepoint import Session
+from safepoint.cli.terminal import DISK
+from safepoint.manifest import load
+from safepoint.record import Life, Record, dump, parse_record
+from safepoint.restoring.baseline import note_baseline
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.stage import extract
 from safepoint.root import Root
+from safepoint.saving import commit, find, take
+from safepoint.saving.memory import Memory, Options
+from safepoint.sealed import FORMAT
 
 
 def test_an_older_set_is_restored_only_when_the_loss_of_the_newer_is_agreed_to(work: Path) -> None:
@@ -72,6 +82,85 @@ def test_a_part_that_turns_out_damaged_leaves_every_file_of_every_rank_alone(ran
     assert "restored set 1 (step 100)" in cli("restore", ranked, "--yes").stdout
 
 
+@pytest.fixture
+def fewer(tmp_path: Path) -> Path:
+    """Set 1 is of two ranks, and set 2 of one."""
+    work = tmp_path / "fewer"
+    work.mkdir()
+    write_cli.make(str(work), 2, 1)
+    taken = write_cli.taken_by(str(work), 0, 1, 2, None)
+    commit.secure(Root(str(work), 0, 1), taken, None, Memory(Options("1")))
+    return work
+
+
+@damages
+def test_a_set_of_more_ranks_than_the_newest_is_given_back_only_if_asked_for(fewer: Path, tmp_path: Path) -> None:
+    hurt(fewer, 2, "files/u-0.npy")
+    for where in (["--yes"], ["--to", tmp_path / "none"]):
+        result = cli("restore", fewer, *where)
+        assert result.exit_code == 18 and "set 2 (step 200): the checksum of u-0.npy differs" in result.stderr
+        assert "set 1 (step 100): rank 0: it was saved by 2 ranks, and the newest set by 1" in result.stderr
+    assert not (tmp_path / "none").exists()
+    assert answer("restore", fewer, "--set", 1, "--to", tmp_path / "there")["set"] == 1
+    assert {path.name for path in (tmp_path / "there").glob("u-*")} == {"u-0.npy", "u-1.npy"}
+    assert answer("restore", fewer, "--set", 1, "--yes")["set"] == 1
+
+
+def test_a_set_of_more_ranks_needs_all_of_them(fewer: Path, tmp_path: Path) -> None:
+    """G5, G6: also if it is asked for by its number."""
+    shutil.rmtree(Root(str(fewer), 1).set(1))
+    before = in_place(fewer)
+    for where in (["--yes"], ["--to", tmp_path / "there"]):
+        result = cli("restore", fewer, "--set", 1, *where)
+        assert result.exit_code == 18 and "set 1 (step 100): rank 1 has none" in result.stderr
+    assert in_place(fewer) == before and not (tmp_path / "there").exists()
+
+
+@damages
+def test_a_set_of_the_saver_alone_that_the_newest_run_does_not_have_is_passed_over(tmp_path: Path) -> None:
+    """Its files are with rank 1, and the newest set is of a run without one."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    side = Path(Root(str(tmp_path)).side)
+    side.mkdir()
+    (side / "FORMAT").write_text(f"safepoint {FORMAT}\n")
+    for number, (rank, ranks) in enumerate([(1, 2), (0, 1)], 1):
+        (tmp_path / "u.dat").write_text(f"u at {number}")
+        root = Root(str(tmp_path), rank, ranks, rank)
+        os.mkdir(root.path)
+        items = find.find(root, load(str(tmp_path)).owned_by(rank, ranks, rank)).items
+        where = DISK.page_cache(root.path), Life(1, "2f6a91c04d8e37b5")
+        taken = take.take(root, load(str(tmp_path)), items, number, number, *where, None)
+        commit.secure(root, taken, None, Memory(Options("1")))
+    assert [s["state"] for s in answer("status", tmp_path)["sets"]] == ["complete", "foreign"]
+    hurt(tmp_path, 2, "files/u.dat")
+    result = cli("restore", tmp_path, "--yes")
+    text = "it was saved by 2 ranks, with its files on rank 1, and the newest set by 1"
+    assert result.exit_code == 18 and text in result.stderr
+    assert answer("restore", tmp_path, "--set", 1, "--yes")["set"] == 1
+    assert (tmp_path / "u.dat").read_text() == "u at 1"
+
+
+@damages
+def test_a_root_beyond_the_ranks_of_the_newest_set_has_no_say(ranked: Path) -> None:
+    shutil.copytree(ranked / ".safepoint.d/rank-00001", ranked / ".safepoint.d/rank-00009")
+    hurt(ranked, 2, "files/u-1.npy", rank=9)
+    assert answer("restore", ranked, "--yes")["set"] == 2
+
+
+@damages
+def test_the_only_set_is_damaged_before_its_baseline_was_removed(work: Path) -> None:
+    """G6: as the program's own restore says; it was complete, so this is no first start."""
+    for number in (2, 3):
+        shutil.rmtree(Root(str(work)).set(number))
+    root = Root(os.path.realpath(work))
+    note_baseline(root, load(root.work))
+    hurt(work, 1)
+    result = cli("restore", work, "--yes")
+    assert result.exit_code == 18 and "set 1 (step 0): the checksum of u.npy differs" in result.stderr
+    with pytest.raises(safepoint.DamagedError, match="checksum"), Session(work) as session:
+        session.restore()
+
+
 def test_a_set_is_extracted_elsewhere_with_times_modes_and_the_beginning_of_what_grows(
     work: Path, tmp_path: Path
 ) -> None:
@@ -111,6 +200,25 @@ def test_a_damaged_set_is_not_extracted_and_leaves_nothing_behind(work: Path, tm
     result = cli("restore", work, "--set", 3, "--to", top)
     assert result.exit_code == 18 and "the checksum of u.npy differs" in result.stderr and not top.exists()
     assert "extracted set 2" in cli("restore", work, "--to", top).stdout
+
+
+def test_what_a_run_removes_while_it_is_extracted_is_passed_over(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what that run has staged is not touched: no lock is held."""
+    stage = Path(Root(str(work)).stage)
+    stage.mkdir()
+
+    def pruned(root: Root, record: Record, *rest: Any) -> None:
+        if record.number == 3:
+            shutil.rmtree(root.set(3))
+        extract(root, record, *rest)
+
+    monkeypatch.setattr("safepoint.cli.act.restore.extract", pruned)
+    result = cli("restore", work, "--to", tmp_path / "out")
+    assert result.exit_code == 0 and stage.is_dir()
+    assert "not set 3 (step 20): a run at work has removed it meanwhile" in result.stdout
+    assert (tmp_path / "out/fields/10.vtk").exists() and not (tmp_path / "out/fields/20.vtk").exists()
 
 
 def test_a_finished_run_is_left_alone_and_an_asked_for_set_explained(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any
 
 import click
@@ -17,15 +18,17 @@ from safepoint.cli.act.holding import alone_in
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk.files import exists, listdir, remove_tree, write
-from safepoint.errors import DamagedError, NothingSavedError, RestoreError, UsageError
+from safepoint.errors import DamagedError, NothingSavedError, RestoreError, SafepointError, UsageError
 from safepoint.manifest import Manifest
-from safepoint.record import Record, mark_key
+from safepoint.ranks import Serial
+from safepoint.record import Record, mark_key, number_of
 from safepoint.restoring.baseline import check_baseline, refuse_outside
+from safepoint.restoring.choose import Choice, Parts, choose, staged
 from safepoint.restoring.grown import keep_prefixes
 from safepoint.restoring.newer import drop_newer
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.settle import give_up, settle
-from safepoint.restoring.stage import BY_HAND, Progress, clear_stage, extract, stage
+from safepoint.restoring.stage import BY_HAND, Progress, clear_stage, extract
 from safepoint.restoring.survey import survey
 from safepoint.restoring.swap import swap
 from safepoint.root import Root
@@ -70,7 +73,7 @@ def _tell_finished(seen: Overview, number: int | None, as_json: bool) -> None:
 
 
 def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_json: bool) -> None:
-    """Settle, choose, stage, swap, as `session` does with one rank per process."""
+    """The steps of `Restart.run`, for all ranks at once, with a question before W is touched."""
     finished = mark_key(seen.mark)
     assert seen.manifest  # alone_in has seen to it
     setting = seen.manifest.setting
@@ -84,16 +87,21 @@ def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_
             settle(root, DISK.page_cache(root.path), survey(root, finished), root.numbers("gone"), memory)
     seen = look(DISK, directory, mine=True)
     resumed = {rank.rank: exists(DISK, rank.root.stage) for rank in seen.ranks}
+    asked = None if number is None else seen.find(number)
     with ExitStack() as on_error:
         for rank in seen.ranks:
             if not resumed[rank.rank]:  # else what is there says that a restore was killed, and must be repeated
                 on_error.callback(clear_stage, rank.root)
-        chosen, passed = _staged(seen, number, memory)
+        choice = choose(seen.parties(asked), Serial(), partial(_staged, memory))
+        passed = _passed(seen, asked, choice)
+        if choice.number is None:
+            raise _nothing_whole(seen, asked, choice, passed)
+        chosen = seen.find(choice.number)
         newer = [s for s in seen.sets if s.number > chosen.number]
         if newer and not terminal.agreed(_question(chosen, newer, dict(passed)), yes=yes):
             raise UsageError("not restored; nothing was changed")
         on_error.pop_all()
-    aside = _swap(seen, chosen, resumed, finished)
+    aside = _swap(seen, chosen, choice.records, resumed, finished)
     _note(seen, chosen, passed, aside)
     files, size, _ = chosen.totals
     if as_json:
@@ -115,47 +123,40 @@ def _question(chosen: SetState, newer: list[SetState], reasons: dict[SetState, s
     return "\n".join([f"{chosen.label} is to be restored. This removes what is newer:", *lines, "Remove it?"])
 
 
-def _candidates(seen: Overview, number: int | None) -> Iterator[SetState]:
-    yield from [seen.find(number)] if number is not None else seen.sets
+def _passed(seen: Overview, asked: SetState | None, choice: Choice) -> list[tuple[SetState, str]]:
+    """Why not each newer set of those that might have been chosen. What was known before names all of its ranks."""
+    tried = [asked] if asked else [s for s in seen.sets if s.state != "ended"]
+    reasons = {number_of(key): reason for key, (_, reason) in reversed(choice.passed.items())}
+    known = {s: s.why for s in tried if s is not asked or s.state != "foreign"}
+    newer = [s for s in tried if choice.number is None or s.number > choice.number]
+    return [(s, known.get(s) or reasons.get(s.number) or s.state) for s in newer]
 
 
-def _staged(seen: Overview, number: int | None, memory: Memory) -> tuple[SetState, list[tuple[SetState, str]]]:
-    """The set whose parts are now staged on every rank, all of them through their checksums; and why no newer one."""
-    passed: list[tuple[SetState, str]] = []
-    for each in _candidates(seen, number):
-        whole = each.state == "complete" or (each.state == "foreign" and number is not None)
-        reason = each.why or each.state
-        if whole:
-            reason = _stage(seen, each, memory)
-            if not reason:
-                return each, passed
-        passed.append((each, reason))
+def _nothing_whole(
+    seen: Overview, asked: SetState | None, choice: Choice, passed: list[tuple[SetState, str]]
+) -> SafepointError:  # fmt: skip
     reasons = "\n  ".join(f"{each.label}: {reason}" for each, reason in passed)
-    if number is None and not seen.begun:
-        raise NothingSavedError(
+    if asked is None and not choice.lost:
+        return NothingSavedError(
             f"no set in {seen.work} was ever complete; when the program starts, its initial files are put back:\n"
             f"  {reasons}"
         )
-    what = "none of the sets" if number is None else f"set {number}, the only one asked for, of those"
-    raise DamagedError(
-        f"{what} in {seen.work} is {'not ' * (number is not None)}whole; no file was touched:\n  {reasons}\n{BY_HAND}"
+    what = f"set {asked.number}, the only one asked for, of those" if asked else "none of the sets"
+    return DamagedError(
+        f"{what} in {seen.work} is {'not ' * (asked is not None)}whole; no file was touched:\n  {reasons}\n{BY_HAND}"
     )
 
 
-def _records(each: SetState) -> dict[int, Record]:
-    return {rank: part.record for rank, part in each.parts.items() if part.record}
+def _bar(doing: str, parts: Parts) -> AbstractContextManager[Callable[[int], None]]:
+    """One for all parts of a set."""
+    records = [part.record for _, part in parts if part.record]
+    return terminal.progress(f"{doing} {records[0].label}", sum(file.size for r in records for file in r.files))
 
 
-def _stage(seen: Overview, each: SetState, memory: Memory) -> str:
-    """Stage all parts; what is wrong with one, or nothing."""
-    total = sum(file.size for _, file in each.files)
-    with terminal.progress(f"reading {each.label}", total) as advance:
-        for rank, record in _records(each).items():
-            try:
-                stage(seen.root(rank, each), record, memory, _steps(advance))
-            except Damaged as error:
-                return f"rank {rank}: {error}" if len(each.needed) > 1 else str(error)
-    return ""
+def _staged(memory: Memory, parts: Parts) -> dict[int, str]:
+    """The trial of a restore in place: that of the program's own."""
+    with _bar("reading", parts) as advance:
+        return staged(memory, _steps(advance), parts)
 
 
 def _steps(advance: Callable[[int], None]) -> Progress:
@@ -164,26 +165,29 @@ def _steps(advance: Callable[[int], None]) -> Progress:
 
     def tick(now: int, _: int) -> None:
         nonlocal done
-        advance(now - done)
+        advance(now - done if now >= done else now)  # of the next part it is counted anew
         done = now
 
     return tick
 
 
-def _swap(seen: Overview, chosen: SetState, resumed: dict[int, bool], finished: int) -> list[str]:
+def _swap(
+    seen: Overview, chosen: SetState, records: dict[int, Record], resumed: dict[int, bool], finished: int
+) -> list[str]:  # fmt: skip
     """Swap in all parts, and drop what is newer on every rank; the names of what was moved out of the way."""
-    records, aside = _records(chosen), []
+    aside: list[str] = []
     patterns = next(iter(records.values())).patterns
-    for number, record in records.items():  # of all ranks, before W changes on any
-        root = seen.root(number, chosen)
-        for reason in keep_prefixes(root, record, _owned(seen.manifest, root).setting("copy_append_below")):
+    for rank in seen.ranks:  # all of them, before W changes on any
+        root = seen.root(rank.rank, chosen)
+        limit = _owned(seen.manifest, root).setting("copy_append_below")
+        for reason in keep_prefixes(root, records[root.rank], limit) if root.rank in records else ():
             click.echo(f"safepoint: {reason}", err=True)
     for rank in seen.ranks:
         root = seen.root(rank.rank, chosen)
         mine = _owned(seen.manifest, root)
         with _reporting(root):
-            if rank.rank in records:
-                aside += swap(root, mine, records[rank.rank], resumed=resumed[rank.rank])
+            if root.rank in records:
+                aside += swap(root, mine, records[root.rank], resumed=resumed[rank.rank])
             else:
                 give_up(root, finished, resumed=resumed[rank.rank])
                 if exists(DISK, root.baseline):
@@ -192,7 +196,7 @@ def _swap(seen: Overview, chosen: SetState, resumed: dict[int, bool], finished: 
             if left:
                 names = ", ".join(left)
                 click.echo(f"safepoint: damaged, and only in a newer set, kept as a failed one: {names}", err=True)
-            clear_stage(root, records.get(rank.rank))
+            clear_stage(root, records.get(root.rank))
     return aside
 
 
@@ -223,49 +227,46 @@ def _extract(directory: str, number: int | None, to: str, as_json: bool) -> None
     top = os.path.realpath(to)
     if exists(DISK, top) and (not os.path.isdir(top) or listdir(DISK, top)):
         raise UsageError(f"{top} is there and not an empty directory; nothing was changed")
-    passed = []
-    for each in _candidates(seen, number):
-        reason = each.why or each.state
-        if set(each.needed) <= set(_records(each)) and (not each.reasons or each.state == "foreign"):
-            reason = _copied(seen, each, top)
-            if not reason:
-                break
-        passed.append(f"{each.label}: {reason}")
-    else:
-        reasons = "\n  ".join(passed)
-        raise DamagedError(f"no such set in {seen.work} is whole; nothing was extracted:\n  {reasons}")
+    asked, new = None if number is None else seen.find(number), not exists(DISK, top)
+    with ExitStack() as on_error:
+        on_error.callback(_empty, top, new)
+        choice = choose(seen.parties(asked), Serial(), partial(_extracted, top, new))
+        passed = [f"{each.label}: {reason}" for each, reason in _passed(seen, asked, choice)]
+        if choice.number is None:
+            reasons = "\n  ".join(passed)
+            raise DamagedError(f"no such set in {seen.work} is whole; nothing was extracted:\n  {reasons}")
+        on_error.pop_all()
+    chosen = seen.find(choice.number)
     if as_json:
-        terminal.put(_content(seen, each, "extracted", [], top))
+        terminal.put(_content(seen, chosen, "extracted", [], top))
         return
-    files, size, _ = each.totals
-    terminal.say(f"extracted {each.label}: {words.count(files, 'file')}, {words.size(size)}, to {top}")
+    files, size, _ = chosen.totals
+    terminal.say(f"extracted {chosen.label}: {words.count(files, 'file')}, {words.size(size)}, to {top}")
     for reason in passed:
         terminal.say(f"not {reason}")
 
 
-def _copied(seen: Overview, each: SetState, top: str) -> str:
-    """Copy all parts of a set to `top`; what is wrong with one, or nothing. On error `top` is as it was."""
-    new = not exists(DISK, top)
+def _extracted(top: str, new: bool, parts: Parts) -> dict[int, str]:
+    """The trial of `--to`: the parts are copied to `top`, in place of those of a set that did not withstand it."""
+    _empty(top, new)
     if new:
         DISK.mkdir(top)
-    with ExitStack() as on_error:
-        on_error.callback(_empty, top, new)
-        with terminal.progress(f"extracting {each.label}", sum(file.size for _, file in each.files)) as advance:
-            for rank, record in _records(each).items():
-                try:
-                    extract(seen.root(rank, each), record, top, advance)
-                except Damaged as error:
-                    if not exists(DISK, seen.root(rank, each).set(each.number)):
-                        return "a run at work has removed it meanwhile"
-                    return f"rank {rank}: {error}" if len(each.needed) > 1 else str(error)
-        on_error.pop_all()
-    return ""
+    with _bar("extracting", parts) as advance:
+        for root, part in parts:
+            assert part.record
+            try:
+                extract(root, part.record, top, advance)
+            except Damaged as error:
+                gone = not exists(DISK, root.set(part.number))
+                return {root.rank: "a run at work has removed it meanwhile" if gone else str(error)}
+    return {}
 
 
 def _empty(top: str, new: bool) -> None:
-    for name in listdir(DISK, top):
+    """`top` as it was before."""
+    for name in listdir(DISK, top) if exists(DISK, top) else ():
         remove_tree(DISK, os.path.join(top, name))
-    if new:
+    if new and exists(DISK, top):
         DISK.rmdir(top)
 
 

@@ -25,7 +25,7 @@ from safepoint.record import Record, Taken, key, life_of, mark_key
 from safepoint.restoring.grown import prefixes_kept
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.settle import prove
-from safepoint.restoring.survey import finish_mark, read_taken, refuse_links, survey
+from safepoint.restoring.survey import Candidate, finish_mark, read_taken, refuse_links, survey
 from safepoint.root import Root, State, roots
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
@@ -105,15 +105,17 @@ def _parts(root: Root, place: PageCache, finished: int, read: bool) -> dict[int,
         for candidate in candidates:
             number = candidate.number
             if candidate.record and (fault := _cut_off(root, candidate.record)):
-                parts[number] = Part(number, "damaged", fault, record=candidate.record)
+                parts[number] = Part(number, "damaged", fault, record=candidate.record, key=candidate.key)
             elif candidate.record:
-                parts[number] = Part(number, "committed", record=candidate.record)
+                parts[number] = Part(number, "committed", record=candidate.record, key=candidate.key)
             elif recorded.get(number):
-                parts[number] = Part(number, "damaged", candidate.reason, taken=_taken(root, number))
+                parts[number] = Part(number, "damaged", candidate.reason, taken=_taken(root, number), key=candidate.key)
             elif number < newest or candidate.key <= finished:
-                parts[number] = Part(number, "uncommitted", candidate.reason, taken=_taken(root, number))
+                parts[number] = Part(
+                    number, "uncommitted", candidate.reason, taken=_taken(root, number), key=candidate.key
+                )
             else:
-                parts[number] = _unproven(root, number, place, read)
+                parts[number] = _unproven(root, candidate, place, read)
         # What a run commits or prunes while we look must not pass for damage, nor for a side directory without a set:
         # the newest may have been prepared only when it was looked at, and the one before gone when it was its turn.
         now = _recorded(root)
@@ -141,16 +143,17 @@ def _recorded(root: Root) -> dict[int, bool]:
     return {number: exists(root.disk, root.record(number)) for number in root.numbers("set")}
 
 
-def _unproven(root: Root, number: int, place: PageCache, read: bool) -> Part:
+def _unproven(root: Root, candidate: Candidate, place: PageCache, read: bool) -> Part:
     """A set without a record that the next start would try to complete."""
+    number, key = candidate.number, candidate.key
     try:
         taken, _ = prove(root, number, place, read=read)
-        return Part(number, "completable", taken=taken)
+        return Part(number, "completable", taken=taken, key=key)
     except Damaged as error:
         taken_ = _taken(root, number)
         if not read and taken_ and exists(root.disk, root.record(number) + ".new"):
-            return Part(number, "perhaps", "only its checksums can tell whether it is whole", taken=taken_)
-        return Part(number, "uncommitted", str(error), taken=taken_)
+            return Part(number, "perhaps", "only its checksums can tell whether it is whole", taken=taken_, key=key)
+        return Part(number, "uncommitted", str(error), taken=taken_, key=key)
 
 
 def _taken(root: Root, number: int) -> Taken | None:
@@ -209,12 +212,16 @@ def _needed(what: Record | Taken) -> tuple[int, ...]:
 def _judged(seen: SetState, newest: Record | Taken | None) -> SetState:
     """Not for a program with the ranks of the newest set, if it is of another number of ranks."""
     what = next(iter(seen.descriptions), None)
-    if what is None or newest is None or seen.state == "ended" or not what.per_rank:
+    if what is None or newest is None or seen.state == "ended":
         return seen
-    if (what.ranks, what.saver is None) == (newest.ranks, newest.saver is None):
+    who = f"saved by {words.count(what.ranks, 'rank')}"
+    if not what.per_rank and what.saver is not None:
+        if what.saver < newest.ranks:
+            return seen
+        who += f", with its files on rank {what.saver}"
+    elif (what.ranks, what.saver is None) == (newest.ranks, newest.saver is None):
         return seen
-    who = words.count(what.ranks, "rank")
-    reason = f"it was saved by {who}, and the newest set by {newest.ranks}"
+    reason = f"it was {who}, and the newest set by {newest.ranks}"
     return SetState(seen.number, "foreign", seen.needed, seen.parts, {seen.needed[0]: reason})
 
 

@@ -16,6 +16,8 @@ from safepoint.manifest import Manifest
 from safepoint.owner import describe_owner
 from safepoint.patterns import SIDE
 from safepoint.record import Record, StoredFile, Taken, label
+from safepoint.restoring.choose import Party
+from safepoint.restoring.survey import Candidate
 from safepoint.root import Root
 
 
@@ -29,10 +31,18 @@ class Part:
     reason: str = ""
     record: Record | None = None
     taken: Taken | None = None
+    key: int = 0  # as a restart orders sets
 
     @property
     def description(self) -> Record | Taken | None:
         return self.record or self.taken
+
+    @property
+    def candidate(self) -> Candidate:
+        """What a restart could try of it as it is now."""
+        if self.state == "committed":
+            return Candidate(self.number, self.record, key=self.key, measured=True)
+        return Candidate(self.number, None, self.reason or self.state, self.key)
 
     @property
     def usable(self) -> bool:
@@ -210,11 +220,27 @@ class Overview:
         raise NothingSavedError(f"no set {number} in {self.work}{f': there are {have}' if have else ', nor any other'}")
 
     def root(self, rank: int, of: SetState | None = None) -> Root:
-        """This root as a program sees it that has the ranks and the saver of a set, by default the newest."""
-        what = next(iter((of or self.sets[0]).descriptions), None) if of or self.sets else None
+        """This root as a program sees it that has the ranks and the saver of a set, by default of the newest."""
+        what = self._newest(of)
         if what is None:
             return Root(self.work, rank)
         return Root(self.work, what.rank if what.saver is None else rank, what.ranks, what.saver)
+
+    def _newest(self, of: SetState | None) -> Record | Taken | None:
+        return next((what for each in ([of] if of else self.sets) for what in each.descriptions), None)
+
+    def parties(self, of: SetState | None = None) -> list[Party]:
+        """What each rank brings to the choice of a restart as assumed; or to that of this set, by a program with as
+        many ranks as it has."""
+        sets, what = [of] if of else [s for s in self.sets if s.state != "ended"], self._newest(of)
+        foreign = {s.number: reason for s in sets if s.state == "foreign" and not of for reason in s.reasons.values()}
+        parts, once, found = {rank.rank: rank.parts for rank in self.ranks}, self.begun, []
+        for rank in sorted({*parts, *(n for s in sets for n in s.needed)}):
+            if what is None or rank < what.ranks:
+                mine = [parts[rank][s.number].candidate for s in sets if rank in parts and s.number in parts[rank]]
+                mine = [c._replace(record=None, reason=foreign[c.number]) if c.number in foreign else c for c in mine]
+                found.append(Party(self.root(rank, of), mine, once))
+        return found
 
     def raise_if_empty(self) -> None:
         """Raise `NothingSavedError` if there is no set, `DamagedError` if all roots are gone."""
