@@ -148,16 +148,16 @@ class Verbs:
             outcome = run() if self._peers is ranks else ranks.together(run)
         finally:
             self._must_restore = self._must_restore or restart.changing
-            self._remarks.warn_once(restart.unkept)
-        ranks.together(functools.partial(self._begin_from, outcome, restart.number))
+        ranks.together(functools.partial(self._begin_from, outcome, restart))
         self._life = new_life(ranks, home.lead, restart.newest_life)
         for listener in self._listeners:
             listener.restored(outcome)
         return outcome.point
 
-    def _begin_from(self, outcome: Outcome, given: int | None) -> None:
-        """Go on from what a restart has given back: the set of this number, if any."""
-        self._must_restore, self._broken = False, ""
+    def _begin_from(self, outcome: Outcome, restart: Restart) -> None:
+        """Go on from what a restart has given back. If it failed on another rank, this one too must restore again."""
+        self._remarks.warn_once(restart.unkept)
+        given, self._must_restore, self._broken = restart.number, False, ""
         self._home.first_start = self._home.first_start or given is None
         self._committed, self._number = outcome.record, self._number if given is None else given
         self._agreed, self._hidden = given or 0, 0

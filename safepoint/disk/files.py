@@ -23,6 +23,7 @@ if sys.platform != "win32":
 NO_FILE = {errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EFBIG}  # what `read` says of what is none, or too large
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 NO_ROOM = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.ENAMETOOLONG}  # for a second copy
+PART = 100  # files that one thread removes before it asks for more
 LONGEST = 4 << 30  # bytes of a file that is read whole: a record of ten million files, each with 400 bytes there
 
 
@@ -160,7 +161,16 @@ def remove_tree(disk: Disk, path: str) -> None:
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:
     """Several at once: a disk that is told of the blocks that are free (`discard`) may be waited for with each."""
 
-    disk.helpers.each(disk.remove, paths, 4)
+    if len(paths) <= PART:
+        for path in paths:
+            disk.remove(path)
+        return
+
+    def remove(part: Sequence[str]) -> None:
+        for path in part:
+            disk.remove(path)
+
+    disk.helpers.each(remove, [paths[start : start + PART] for start in range(0, len(paths), PART)], 4)
 
 
 def _readable_entries(disk: Disk, directory: str) -> list[tuple[str, bool]]:

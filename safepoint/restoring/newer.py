@@ -65,6 +65,7 @@ def _take_out(root: Root, number: int, path: str) -> None:
     """Bring a file or directory that only this set has back into W, by one rename. Raises `Damaged`."""
     kept, target = root.stored(number, path), os.path.join(root.work, path)
     if exists(root.disk, target):
+        root.disk.sync_dir(os.path.dirname(target))  # who brought it may have been killed before that
         return
     files: list[StoredFile] = []
     if exists(root.disk, root.record(number)):

@@ -237,6 +237,23 @@ def test_a_file_that_was_put_back_after_a_failed_fsync_is_not_taken_as_it_is(tmp
     session.close()
 
 
+def test_a_directory_that_was_put_back_is_not_taken_because_something_new_is_in_it(tmp_path: Path) -> None:
+    """G2, G7: its time changes with each new name, and the files whose fsync failed are in it still."""
+    (tmp_path / ".safepoint").write_text("run.zarr/\n")
+    disk = Failing()
+    session = Session(tmp_path, disk=disk)
+    (tmp_path / "run.zarr").mkdir()
+    (tmp_path / "run.zarr/0.0").write_text("step 0")
+    disk.of = ends("run.zarr/0.0")
+    with pytest.raises(SaveError, match=r"run\.zarr/0\.0: Input/output error"):
+        session.hide(0, wait=True)
+    (tmp_path / "run.zarr/0.1").write_text("more of step 0")
+    for verb in (session.hide, session.finish):
+        with pytest.raises(SaveError, match=r"run\.zarr: its fsync failed before"):
+            verb(0)
+    session.close()
+
+
 # A table that the program cuts, or begins anew, when it starts again.
 
 ROWS_OF = ["a\n" * 200, "a\n" * 200 + "b\n" * 300]  # the table at each step

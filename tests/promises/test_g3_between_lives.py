@@ -20,7 +20,7 @@ from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.program import SHAPES_AND_KINDS, Program, listed, new_directory, restart
 from testbed.sweep import kept, sample, told
 
-from safepoint import MissingFilesError, RefusedFileError, Session
+from safepoint import MissingFilesError, OverwrittenError, RefusedFileError, Session
 from safepoint.cli.group import program
 from safepoint.disk import Disk
 from safepoint.root import Root
@@ -438,8 +438,8 @@ def two_sets(work: Path) -> Path:
     return work
 
 
-def killed_restore(work: Path, after: str) -> None:
-    """A restore that dies right after the first operation whose name begins with this."""
+def killed_restore(work: Path, after: str) -> FaultDisk:
+    """The disk of a restore that dies right after the first operation whose name begins with this."""
     whole = shutil.copytree(work, work.with_name("copy"), symlinks=True)
     disk = FaultDisk(str(whole))
     Session(whole, disk=disk).restore()
@@ -452,6 +452,7 @@ def killed_restore(work: Path, after: str) -> None:
         Session(work, disk=disk).restore()
     disk.end()
     assert disk.dead
+    return disk
 
 
 def test_clean_does_not_take_away_the_sign_that_files_in_place_are_a_mixture(two_sets: Path) -> None:
@@ -536,25 +537,33 @@ def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work
 
 
 @pytest.mark.leaves_damage
-def test_an_input_that_only_a_newer_set_has_survives_a_power_cut_in_new_directories(work: Path) -> None:
+@pytest.mark.parametrize("listed", ["in/mesh/*.dat optional", "in/mesh/ optional\nbundle_from = 1"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_an_input_that_only_a_newer_set_has_survives_a_power_cut_in_new_directories(
+    work: Path, killed: bool, listed: str
+) -> None:
     """G2, G3: an input listed only since set 1 was moved by set 2, which is damaged, and W lost its directories since.
     Set 2 goes when the input is back, and every name on the way to it is safe."""
     (work / ".safepoint").write_text("u.dat\n")
     session = Session(work)
     session.restore()
-    write(work, **{"u.dat": "u of 1"})
+    large = "." * 70_000  # so that it is in no bundle
+    write(work, **{"u.dat": f"{large} of 1"})
     session.hide(1, wait=True)
     session.close()
-    (work / ".safepoint").write_text("u.dat\nin/mesh/*.dat optional\n")
+    (work / ".safepoint").write_text(f"u.dat\n{listed}\n")
     session = Session(work)
     session.restore()
-    (work / "in/mesh").mkdir(parents=True)
-    write(work, **{"u.dat": "u of 2", "in/mesh/m.dat": "the mesh"})
+    (work / "in/mesh/sub").mkdir(parents=True)
+    write(work, **{"u.dat": f"{large} of 2", "in/mesh/m.dat": "the mesh"})
+    if "bundle" in listed:
+        write(work, **{"in/mesh/sub/more.dat": "the mesh"})
     session.hide(2, wait=True)
     session.close()
     shutil.rmtree(work / "in")
-    Path(Root(str(work)).stored(2, "u.dat")).write_text("u of X")
-    disk = FaultDisk(str(work), boot="after")
+    Path(Root(str(work)).stored(2, "u.dat")).write_text(f"{large} of X")
+    first = killed_restore(work, "rename in/mesh") if killed else None
+    disk = FaultDisk(str(work), boot="after", before=first)
     session = Session(work, disk=disk)
     saved = session.restore()
     assert saved and saved.step == 1
@@ -564,6 +573,19 @@ def test_an_input_that_only_a_newer_set_has_survives_a_power_cut_in_new_director
         session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
         saved = session.restore()
         assert saved and saved.step == 1, image
-        assert (Path(image.directory) / "in/mesh/m.dat").read_text() == "the mesh", image
+        for name in ["m.dat", *["sub/more.dat"] * ("bundle" in listed)]:
+            assert (Path(image.directory) / "in/mesh" / name).read_text() == "the mesh", image
         session.close()
         shutil.rmtree(image.directory)
+
+
+def test_a_table_of_the_start_that_is_another_file_now_is_not_cut_back(work: Path) -> None:
+    """G3: the initial rows are gone with the old file, and the first ones of the new are not these."""
+    (work / ".safepoint").write_text("t.csv append\nu.dat\n")
+    write(work, **{"t.csv": "row 0\n"})
+    assert start(work) is False
+    write(work, **{"t.csv.new": "anew 0\nanew 1\n"})
+    (work / "t.csv.new").rename(work / "t.csv")
+    with pytest.raises(OverwrittenError, match=r"t\.csv was there at the first start and was changed"):
+        start(work)
+    assert (work / "t.csv").read_text() == "anew 0\nanew 1\n"

@@ -447,7 +447,7 @@ class Lying(Disk):
         super().sync_dir(path)
 
     def mkdir(self, path: str) -> None:
-        if self.down:
+        if self.down and not os.path.exists(path):  # a name that is there is refused before
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         super().mkdir(path)
 

@@ -35,6 +35,7 @@ from safepoint.cli.terminal import DISK
 from safepoint.manifest import load
 from safepoint.record import Life, Record, dump, parse_record
 from safepoint.restoring.baseline import note_baseline
+from safepoint.restoring.choose import Choice, choose
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.stage import extract
 from safepoint.root import Root
@@ -144,7 +145,34 @@ def test_a_set_of_the_saver_alone_that_the_newest_run_does_not_have_is_passed_ov
 def test_a_root_beyond_the_ranks_of_the_newest_set_has_no_say(ranked: Path) -> None:
     shutil.copytree(ranked / ".safepoint.d/rank-00001", ranked / ".safepoint.d/rank-00009")
     hurt(ranked, 2, "files/u-1.npy", rank=9)
-    assert answer("restore", ranked, "--yes")["set"] == 2
+    for where in (["--to", ranked.with_name("out")], ["--yes"]):
+        said = answer("restore", ranked, *where)
+        assert said["set"] == 2 and len(said["files"]) == len(set(said["files"])) == 9
+
+
+@pytest.mark.parametrize("left", [1, 3])
+def test_a_root_that_is_left_of_other_runs_has_no_say_in_that_of_a_program_alone_in_its_directory(
+    tmp_path: Path, left: int
+) -> None:
+    """`saver=None`: rank 3 of 8, say, has its sets under the name of rank 0."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    side = Path(Root(str(tmp_path)).side)
+    side.mkdir()
+    (side / "FORMAT").write_text(f"safepoint {FORMAT}\n")
+    root = Root(str(tmp_path), 3, 8, None)
+    os.mkdir(root.path)
+    (side / f"rank-{left:05d}").mkdir()
+    last = None
+    for number in (1, 2):
+        (tmp_path / "u.dat").write_text(f"u at {number}")
+        mine = load(str(tmp_path)).owned_by(3, 8, None)
+        where = DISK.page_cache(root.path), Life(1, "2f6a91c04d8e37b5")
+        taken = take.take(root, mine, find.find(root, mine).items, number, number, *where, last)
+        last = commit.secure(root, taken, last, Memory(Options("1")))
+    assert answer("restore", tmp_path, "--set", 1, "--to", tmp_path / "out")["files"] == ["u.dat"]
+    for number in (2, 1):
+        assert answer("restore", tmp_path, "--set", number, "--yes")["files"] == ["u.dat"]
+        assert (tmp_path / "u.dat").read_text() == f"u at {number}"
 
 
 @damages
@@ -200,6 +228,25 @@ def test_a_damaged_set_is_not_extracted_and_leaves_nothing_behind(work: Path, tm
     result = cli("restore", work, "--set", 3, "--to", top)
     assert result.exit_code == 18 and "the checksum of u.npy differs" in result.stderr and not top.exists()
     assert "extracted set 2" in cli("restore", work, "--to", top).stdout
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_what_somebody_else_puts_where_a_set_is_to_be_extracted_stays(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new: bool
+) -> None:
+    """Between the look whether it is empty and the first file."""
+    top = tmp_path / "out"
+    if not new:
+        top.mkdir()
+
+    def meanwhile(*arguments: Any) -> Choice:
+        top.mkdir(exist_ok=True)
+        (top / "thesis.txt").write_text("years of work")
+        return choose(*arguments)
+
+    monkeypatch.setattr("safepoint.cli.act.restore.choose", meanwhile)
+    assert cli("restore", work, "--to", top).exit_code != 0
+    assert snapshot(top) == {"thesis.txt": b"years of work"}
 
 
 def test_what_a_run_removes_while_it_is_extracted_is_passed_over(

@@ -366,8 +366,12 @@ def test_sets_that_are_missed_one_after_the_other_are_told_of_while_it_runs(tmp_
 @pytest.mark.parametrize(
     ("solver", "why"),
     [
-        ("echo 1 > a.txt; exec 3>> a.txt; sleep 0.5; echo >&3; exit 1", "a.txt was open for writing"),
-        ("sh -c 'exit 3'; echo 1 > a.txt; sleep 0.5; exit 1", "a process (sh) ended with status 3"),
+        # On a busy machine the last look may come too late, or in the middle of that write: then this is what is said.
+        (
+            "echo 1 > a.txt; exec 3>> a.txt; sleep 0.5; echo >&3; exit 1",
+            "a.txt was open for writing|a.txt was written again before the look|the look before had come to nothing",
+        ),
+        ("sh -c 'exit 3'; echo 1 > a.txt; sleep 0.5; exit 1", r"a process \(sh\) ended with status 3"),
         ("mkdir a.txt.new; echo no > a.txt; sleep 0.5; exit 1", "of --check"),
     ],
 )
@@ -375,7 +379,7 @@ def test_why_a_set_was_missed(tmp_path: Path, solver: str, why: str) -> None:
     (tmp_path / ".safepoint").write_text("a.txt\n")
     said = ran(tmp_path, "--check", "[ ! -d a.txt.new ]", "--", *shell(solver), status=1)
     _, taken, missed = told(said)
-    assert not taken and missed and f"because {why}" in said, said
+    assert not taken and missed and re.search(f"because ({why})", said), said
 
 
 def test_a_helper_that_ended_badly_is_named_when_it_is_gone(tmp_path: Path) -> None:

@@ -260,8 +260,11 @@ def test_a_pipe_in_a_directory_is_refused_and_all_is_back(start: Start, work: Pa
     assert contents(work) == before
 
 
-def test_a_file_in_a_directory_that_is_elsewhere_by_a_link_is_refused(start: Start, work: Path, tmp_path: Path) -> None:
-    session = start("out/u.dat\n")
+@pytest.mark.parametrize("attribute", ["", "copy", "append"])
+def test_a_file_in_a_directory_that_is_elsewhere_by_a_link_is_refused(
+    start: Start, work: Path, tmp_path: Path, attribute: str
+) -> None:
+    session = start(f"out/u.dat {attribute}\n")
     write(tmp_path, elsewhere__u_dat="u")
     (work / "out").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(RefusedFileError, match=f"^out/ leads outside the working directory, to {tmp_path}/elsewhere$"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from safepoint.disk.files import exists, listdir, remove_tree, write
 from safepoint.errors import DamagedError, NothingSavedError, RestoreError, SafepointError, UsageError
 from safepoint.manifest import Manifest
 from safepoint.ranks import Serial
-from safepoint.record import Record, mark_key, number_of
+from safepoint.record import Record, StoredFile, mark_key, number_of
 from safepoint.restoring.baseline import check_baseline, refuse_outside
 from safepoint.restoring.choose import Choice, Parts, choose, staged
 from safepoint.restoring.grown import keep_prefixes
@@ -67,7 +67,7 @@ def _tell_finished(seen: Overview, number: int | None, as_json: bool) -> None:
     if number is not None:
         raise NothingSavedError(f"{text}; its sets are gone, so there is no set {number} to go back to")
     if as_json:
-        terminal.put(_content(seen, None, "finished", []))
+        terminal.put(_content(seen, None, "finished", {}))
     else:
         terminal.say(text)
 
@@ -103,11 +103,10 @@ def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_
         on_error.pop_all()
     aside = _swap(seen, chosen, choice.records, resumed, finished)
     _note(seen, chosen, passed, aside)
-    files, size, _ = chosen.totals
     if as_json:
-        terminal.put(_content(seen, chosen, "restored", aside))
+        terminal.put(_content(seen, chosen, "restored", choice.records, aside))
         return
-    terminal.say(f"restored {chosen.label}: {words.count(files, 'file')}, {words.size(size)}, in {seen.work}")
+    terminal.say(f"restored {chosen.label}: {_totals(choice.records)}, in {seen.work}")
     for each, reason in passed:
         terminal.say(f"not {each.label}: {reason}")
     if aside:
@@ -177,17 +176,18 @@ def _swap(
     """Swap in all parts, and drop what is newer on every rank; the names of what was moved out of the way."""
     aside: list[str] = []
     patterns = next(iter(records.values())).patterns
-    for rank in seen.ranks:  # all of them, before W changes on any
-        root = seen.root(rank.rank, chosen)
+    its = {rank.rank: records.get(seen.root(rank.rank, chosen).rank) for rank in seen.at_hand(chosen)}
+    for number, record in its.items():  # all of them, before W changes on any
+        root = seen.root(number, chosen)
         limit = _owned(seen.manifest, root).setting("copy_append_below")
-        for reason in keep_prefixes(root, records[root.rank], limit) if root.rank in records else ():
+        for reason in keep_prefixes(root, record, limit) if record else ():
             click.echo(f"safepoint: {reason}", err=True)
     for rank in seen.ranks:
-        root = seen.root(rank.rank, chosen)
+        root, record = seen.root(rank.rank, chosen), its.get(rank.rank)
         mine = _owned(seen.manifest, root)
         with _reporting(root):
-            if root.rank in records:
-                aside += swap(root, mine, records[root.rank], resumed=resumed[rank.rank])
+            if record:
+                aside += swap(root, mine, record, resumed=resumed[rank.rank])
             else:
                 give_up(root, finished, resumed=resumed[rank.rank])
                 if exists(DISK, root.baseline):
@@ -196,7 +196,7 @@ def _swap(
             if left:
                 names = ", ".join(left)
                 click.echo(f"safepoint: damaged, and only in a newer set, kept as a failed one: {names}", err=True)
-            clear_stage(root, records.get(root.rank))
+            clear_stage(root, record)
     return aside
 
 
@@ -224,13 +224,11 @@ def _extract(directory: str, number: int | None, to: str, as_json: bool) -> None
     seen.raise_if_empty()
     if seen.finished and number is None:
         raise NothingSavedError(f"the run in {seen.work} was finished: the files in place are the result, copy those")
-    top = os.path.realpath(to)
-    if exists(DISK, top) and (not os.path.isdir(top) or listdir(DISK, top)):
-        raise UsageError(f"{top} is there and not an empty directory; nothing was changed")
-    asked, new = None if number is None else seen.find(number), not exists(DISK, top)
+    extraction = _Extraction(os.path.realpath(to))
+    asked = None if number is None else seen.find(number)
     with ExitStack() as on_error:
-        on_error.callback(_empty, top, new)
-        choice = choose(seen.parties(asked), Serial(), partial(_extracted, top, new))
+        on_error.callback(extraction.undo)
+        choice = choose(seen.parties(asked), Serial(), extraction)
         passed = [f"{each.label}: {reason}" for each, reason in _passed(seen, asked, choice)]
         if choice.number is None:
             reasons = "\n  ".join(passed)
@@ -238,47 +236,69 @@ def _extract(directory: str, number: int | None, to: str, as_json: bool) -> None
         on_error.pop_all()
     chosen = seen.find(choice.number)
     if as_json:
-        terminal.put(_content(seen, chosen, "extracted", [], top))
+        terminal.put(_content(seen, chosen, "extracted", choice.records, to=extraction.top))
         return
-    files, size, _ = chosen.totals
-    terminal.say(f"extracted {chosen.label}: {words.count(files, 'file')}, {words.size(size)}, to {top}")
+    terminal.say(f"extracted {chosen.label}: {_totals(choice.records)}, to {extraction.top}")
     for reason in passed:
         terminal.say(f"not {reason}")
 
 
-def _extracted(top: str, new: bool, parts: Parts) -> dict[int, str]:
+class _Extraction:
     """The trial of `--to`: the parts are copied to `top`, in place of those of a set that did not withstand it."""
-    _empty(top, new)
-    if new:
-        DISK.mkdir(top)
-    with _bar("extracting", parts) as advance:
-        for root, part in parts:
-            assert part.record
-            try:
-                extract(root, part.record, top, advance)
-            except Damaged as error:
-                gone = not exists(DISK, root.set(part.number))
-                return {root.rank: "a run at work has removed it meanwhile" if gone else str(error)}
-    return {}
+
+    def __init__(self, top: str) -> None:
+        self.top, self._new, self._ours = top, not exists(DISK, top), False
+        self._refuse_full()
+
+    def _refuse_full(self) -> None:
+        if not self._new and (not os.path.isdir(self.top) or listdir(DISK, self.top)):
+            raise UsageError(f"{self.top} is there and not an empty directory; nothing was changed")
+
+    def __call__(self, parts: Parts) -> dict[int, str]:
+        self.undo()
+        self._refuse_full()  # somebody else may have come first: what is there then is theirs
+        if self._new:
+            DISK.mkdir(self.top)
+        self._ours = True
+        with _bar("extracting", parts) as advance:
+            for root, part in parts:
+                assert part.record
+                try:
+                    extract(root, part.record, self.top, advance)
+                except Damaged as error:
+                    gone = not exists(DISK, root.set(part.number))
+                    return {root.rank: "a run at work has removed it meanwhile" if gone else str(error)}
+        return {}
+
+    def undo(self) -> None:
+        """`top` as it was before."""
+        if self._ours:
+            for name in listdir(DISK, self.top):
+                remove_tree(DISK, os.path.join(self.top, name))
+            if self._new:
+                DISK.rmdir(self.top)
+            self._ours = False
 
 
-def _empty(top: str, new: bool) -> None:
-    """`top` as it was before."""
-    for name in listdir(DISK, top) if exists(DISK, top) else ():
-        remove_tree(DISK, os.path.join(top, name))
-    if new and exists(DISK, top):
-        DISK.rmdir(top)
+def _files(records: dict[int, Record]) -> list[StoredFile]:
+    return [file for _, record in sorted(records.items()) for file in record.files]
+
+
+def _totals(records: dict[int, Record]) -> str:
+    files = [file for file in _files(records) if file.has_bytes]
+    return f"{words.count(len(files), 'file')}, {words.size(sum(file.size for file in files))}"
 
 
 def _content(
-    seen: Overview, chosen: SetState | None, outcome: str, aside: list[str], to: str | None = None
-) -> dict[str, Any]:
+    seen: Overview, chosen: SetState | None, outcome: str, records: dict[int, Record], aside: Sequence[str] = (),
+    to: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
     return {
         "directory": seen.work,
         "outcome": outcome,
         "to": to,
         "set": chosen.number if chosen else None,
         "step": chosen.step if chosen else seen.mark and seen.mark["step"],
-        "files": [file.path for _, file in chosen.files if file.kind in ("file", "append", "link")] if chosen else [],
-        "discarded": aside,
+        "files": [file.path for file in _files(records) if file.kind in ("file", "append", "link")],
+        "discarded": list(aside),
     }

@@ -222,9 +222,14 @@ class Overview:
     def root(self, rank: int, of: SetState | None = None) -> Root:
         """This root as a program sees it that has the ranks and the saver of a set, by default of the newest."""
         what = self._newest(of)
-        if what is None:
+        if what is None or (what.saver is None and rank != 0):
             return Root(self.work, rank)
         return Root(self.work, what.rank if what.saver is None else rank, what.ranks, what.saver)
+
+    def at_hand(self, of: SetState | None = None) -> list[Rank]:
+        """Those with a say in that restart: a program without a saver is alone in W, in the root of rank 0."""
+        what = self._newest(of)
+        return [rank for rank in self.ranks if rank.rank == 0 or what is None or what.saver is not None]
 
     def _newest(self, of: SetState | None) -> Record | Taken | None:
         return next((what for each in ([of] if of else self.sets) for what in each.descriptions), None)
@@ -234,7 +239,7 @@ class Overview:
         many ranks as it has."""
         sets, what = [of] if of else [s for s in self.sets if s.state != "ended"], self._newest(of)
         foreign = {s.number: reason for s in sets if s.state == "foreign" and not of for reason in s.reasons.values()}
-        parts, once, found = {rank.rank: rank.parts for rank in self.ranks}, self.begun, []
+        parts, once, found = {rank.rank: rank.parts for rank in self.at_hand(of)}, self.begun, []
         for rank in sorted({*parts, *(n for s in sets for n in s.needed)}):
             if what is None or rank < what.ranks:
                 mine = [parts[rank][s.number].candidate for s in sets if rank in parts and s.number in parts[rank]]
