@@ -589,3 +589,42 @@ def test_a_table_of_the_start_that_is_another_file_now_is_not_cut_back(work: Pat
     with pytest.raises(OverwrittenError, match=r"t\.csv was there at the first start and was changed"):
         start(work)
     assert (work / "t.csv").read_text() == "anew 0\nanew 1\n"
+
+
+def first_hide(work: Path, disk: FaultDisk) -> None:
+    session = Session(work, disk=disk)
+    session.restore()
+    session.hide(0, wait=True)
+    disk.end()
+
+
+def test_a_first_set_that_the_next_start_completes_survives_a_power_cut(work: Path) -> None:
+    """G3: killed before its first file moved, and before its directories were durable. The start moves what is nowhere
+    else into them, so first these must be."""
+    (work / ".safepoint").write_text("in/u.dat\n")
+    write(work, **{"in/u.dat": "the only original"})
+    whole = shutil.copytree(work, work.with_name("whole"))
+    disk = FaultDisk(str(whole))
+    first_hide(whole, disk)
+    ops = [str(op) for op in disk.record.ops]
+    at = next(
+        n
+        for n in disk.record.changing
+        if ops[n].startswith("sync") and n > ops.index("mkdir .safepoint.d/rank-00000/set-00000001/files/in")
+    )
+    first = FaultDisk(str(work), kill_at=at)
+    with suppress(Killed):
+        first_hide(work, first)
+    first.end()
+    assert first.dead and (work / "in/u.dat").exists()
+    second = FaultDisk(str(work), before=first)
+    session = Session(work, disk=second)
+    saved = session.restore()
+    assert saved and saved.number == 1
+    second.end()
+    for image in images(second.record, str(work.parent), seed=5, singles=2):
+        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
+        session.restore()
+        assert (Path(image.directory) / "in/u.dat").read_text() == "the only original", image
+        session.close()
+        shutil.rmtree(image.directory)
