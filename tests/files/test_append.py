@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import random
@@ -10,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from testbed.disks import Failing, NoRoom, ends
@@ -235,6 +237,40 @@ def test_a_file_that_was_put_back_after_a_failed_fsync_is_not_taken_as_it_is(tmp
         (tmp_path / "u.dat").write_text(f"step {step} again")
         assert session.hide(step, wait=True) is not None
     session.close()
+
+
+def test_what_is_known_of_a_table_is_that_of_the_last_set_after_one_that_failed(tmp_path: Path) -> None:
+    """G6: the next save goes on from the checksum of the rows that are committed."""
+
+    class Full(Disk):
+        left = 0
+
+        @contextlib.contextmanager
+        def create(self, path: str) -> Iterator[BinaryIO]:
+            if path.endswith("record.json.new") and self.left:
+                self.left -= 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            with super().create(path) as file:
+                yield file
+
+    (tmp_path / ".safepoint").write_text("t.csv append\nu.dat\n")
+    disk = Full()
+    session = Session(tmp_path, disk=disk)
+    for step in range(3):
+        with (tmp_path / "t.csv").open("a") as table:
+            table.write(f"row {step}\n" * 50)
+        (tmp_path / "u.dat").write_text(f"step {step}")
+        disk.left = int(step == 1)
+        if step == 1:
+            with pytest.raises(SaveError, match="No space left"):
+                session.hide(step, wait=True)
+        else:
+            session.hide(step, wait=True)
+    session.close()
+    with contextlib.closing(Session(tmp_path)) as session:
+        saved = session.restore()
+    assert saved and saved.step == 2
+    assert (tmp_path / "t.csv").read_text() == "".join(f"row {step}\n" * 50 for step in range(3))
 
 
 def test_a_directory_that_was_put_back_is_not_taken_because_something_new_is_in_it(tmp_path: Path) -> None:

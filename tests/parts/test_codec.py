@@ -30,6 +30,7 @@ from safepoint.disk.codec import (
     pack,
     unpack,
 )
+from safepoint.disk.disk import write_all
 
 MIB = 1 << 20  # files are read in blocks of this size
 BOUNDARIES = sorted({max(0, k * MIB + d) for k in (0, 1, 2) for d in (-1, 0, 1)} | {128 << 10, (128 << 10) + 1})
@@ -378,3 +379,13 @@ def test_an_error_while_a_small_file_is_read_names_it(tmp_path: Path) -> None:
         with pytest.raises(OSError) as error:
             Disk().read_into(memoryview(bytearray(10)), str(path))
         assert (error.value.filename, error.value.errno) == (str(path), code)
+
+
+def test_a_write_that_stops_half_way_is_gone_on_with() -> None:
+    class Stopping(Bytes):
+        def write(self, data: Any) -> int:
+            return super().write(bytes(data)[: max(1, len(data) // 3)])
+
+    file = Stopping()
+    write_all(file, b"0123456789" * 9)
+    assert file.getvalue() == b"0123456789" * 9

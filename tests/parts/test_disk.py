@@ -72,6 +72,16 @@ def test_a_file_that_this_process_can_write_to_is_open_until_it_is_closed(path: 
 
 
 @needs_linux
+@pytest.mark.parametrize(("flags", "named"), [(os.O_WRONLY, True), (os.O_RDWR, True), (os.O_RDONLY, False)])
+def test_who_holds_a_file_is_named_if_it_can_write(path: str, flags: int, named: bool) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        assert kernel.holders(path) == [f"descriptor {descriptor} of this process"] * named
+    finally:
+        os.close(descriptor)
+
+
+@needs_linux
 def test_a_file_that_is_only_read_is_not_open_for_writing(path: str) -> None:
     """A program that keeps its input open, or maps it, can still have it moved."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):

@@ -376,3 +376,18 @@ def test_files_in_place_are_snapshotted_and_given_back_in_place(work: Path) -> N
         saved = session.restore()
         assert saved is not None and saved.step == 1 and (work / "u.dat").read_text() == "one"
         session.close()
+
+
+@pytest.mark.parametrize("attribute", ["", "copy", "compress"])
+def test_a_directory_that_has_the_name_of_a_file_of_the_set_is_set_aside_with_all_it_holds(
+    start: Start, work: Path, attribute: str
+) -> None:
+    session = start(f"u.dat {attribute}\nv.dat\n")
+    write(work, u_dat="0" * 200, v_dat="0")
+    session.hide(0, wait=True)
+    session.close()
+    (work / "u.dat").unlink(missing_ok=True)  # a copied one is there still
+    write(work, u_dat__notes_txt="mine")
+    start()
+    assert contents(work) == {"u.dat": "0" * 200, "v.dat": "0"}
+    assert contents(work / ROOT / "discarded") == {"u.dat/": "", "u.dat/notes.txt": "mine"}
