@@ -41,7 +41,7 @@ class _Mine(threading.local):
 
 _mine = _Mine()
 _held: Block | None = None  # the block of the main thread
-_action = b""  # what the kernel knows of a signal for which Python alone has a handler
+_plainly = b""  # what the kernel knows of a signal for which Python alone has a handler
 
 
 def action(number: int) -> bytes:
@@ -52,8 +52,14 @@ def action(number: int) -> bytes:
         return b""
 
 
+def meaning(action: bytes) -> bytes:
+    """What `action` says, but for the mask behind its first 64 signals: glibc fills in no more, the rest is chance."""
+    word = struct.calcsize("P")
+    return action[: word + 8] + action[word + 128 :]
+
+
 def code(action: bytes) -> bytes:
-    """Where the code is that handles it; of the rest of what `action` says, not all means something."""
+    """Where the code is that handles it."""
     return action[: struct.calcsize("P")]
 
 
@@ -100,16 +106,16 @@ class Block:
         return self
 
     def _hold(self) -> None:
-        global _action
+        global _plainly
         for number in HELD:
             if callable(handler := _plain.getsignal(number)):
                 self._handlers[number], before = handler, action(number)
-                if before not in (b"", _action):  # else Python puts back all of it
+                if before and meaning(before) != _plainly:  # else Python puts back all of it
                     self._actions[number] = before
                 try:
                     _plain.signal(number, self._noting)
-                    _action = _action or action(number)
-                    if number in self._actions and code(before) != code(_action):
+                    _plainly = _plainly or meaning(action(number))
+                    if number in self._actions and code(before) != code(_plainly):
                         self._of_c.add(number)
                 except ValueError as error:
                     if error.__traceback__ and error.__traceback__.tb_next:  # by a handler that ran just now

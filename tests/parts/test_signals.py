@@ -159,6 +159,20 @@ def restarts(number: int) -> bool:
     return bool(count == 1)
 
 
+def test_a_handler_of_python_alone_is_put_back_by_python_alone() -> None:
+    """What the kernel says of it is the same each time; else each would be put back twice."""
+    with Block():
+        pass  # what is plain is known now
+    with Block() as block:
+        assert signal.SIGINT in block._handlers and block._actions == {}
+    signal.siginterrupt(signal.SIGINT, False)
+    try:
+        with Block() as block:
+            assert set(block._actions) == {signal.SIGINT}
+    finally:
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
+
+
 def test_what_only_the_kernel_knows_of_a_handler_is_as_it_was(tmp_path: Path) -> None:
     """`siginterrupt`, and a handler that C code has put over one of Python's: here one that ignores the signal."""
     (tmp_path / ".safepoint").write_text("u.dat\n")
