@@ -41,6 +41,7 @@ class Restart:
         self._home, self._peers, self._memory, self._sets, self._mark = home, peers, memory, sets, mark
         self._background = background
         self._finished = mark_key(mark)
+        self._there: list[int] = []  # the sets of this rank, whatever their state
         self._gone: list[int] = []  # sets that an earlier life had begun to remove
         self._failed = False  # there are sets that failed, or were kept as such
         self._resumed = False  # a restore was killed before this one, which repeats it
@@ -87,8 +88,8 @@ class Restart:
         with home.root.reporting(RestoreError, *TOLD):
             baseline.refuse_outside(home.root, home.manifest)
             standing = home.root.standing()
-            self._gone, self._failed = standing["gone"], bool(standing["failed"])
-            found = survey.survey(home.root, self._finished, standing["set"], all_sizes=False)
+            self._there, self._gone, self._failed = standing["set"], standing["gone"], bool(standing["failed"])
+            found = survey.survey(home.root, self._finished, self._there, all_sizes=False)
             alone = self._peers.size == 1
             return found, survey.refuse_foreign(home.root, found, self._finished, alone=alone)
 
@@ -172,7 +173,7 @@ class Restart:
         else:
             aside = swap.swap(home.root, home.manifest, record, resumed=self._resumed)
         if home.active:
-            left = newer.drop_newer(home.root, home.manifest, number, patterns)
+            left = newer.drop_newer(home.root, home.manifest, number, patterns, self._there)
             if left:
                 self._failed = True
                 logger.warning("damaged, and only in a set that was passed over, kept as a failed one: %s", left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 from safepoint.disk.files import exists, remove_tree, sync
@@ -12,18 +13,21 @@ from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.restoring.survey import read_record, read_taken, refuse_links
 from safepoint.restoring.swap import movable
 from safepoint.root import Root
-from safepoint.saving import back, contents, prune
+from safepoint.saving import back, contents, prune, take
 
 
-def drop_newer(root: Root, manifest: Manifest, number: int, patterns: tuple[str, ...]) -> list[str]:
+def drop_newer(
+    root: Root, manifest: Manifest, number: int, patterns: tuple[str, ...], numbers: Iterable[int]
+) -> list[str]:
     """Remove all sets above `number`, and what never became one. On return they cannot come back.
 
+    `numbers`: of all that are there. An empty one, prepared for the next `hide`, is left to it.
     `patterns`: those of the set that was given back. A file that was listed only since then, and is nowhere but in a
     newer set, goes back to W: it may be one of the program's inputs. What of these is damaged itself is returned: then
     its set is kept as a failed one, until the next commit or another failure of its number.
     """
     with reporting(root, "cannot remove the sets that were passed over"):
-        newer = [n for n in root.numbers("set") if n > number]
+        newer = [n for n in numbers if n > number and not (n == number + 1 and take.prepared(root, n))]
         later = [entry for entry in manifest.entries if entry.pattern not in patterns]
         left, failed = [], set()
         for n in newer if later else ():

@@ -90,6 +90,15 @@ def prepare(root: Root, number: int) -> None:
         raise
 
 
+def prepared(root: Root, number: int) -> bool:
+    """Whether `prepare` has made all of this set, and nothing is in it. After a power cut half of it may be there."""
+    top, kept = root.set(number), root.stored(number, "")
+    with contextlib.suppress(OSError):
+        if is_ours(root.disk, top, kept) and set(listdir(root.disk, top)) == {"files", "taken.json"}:
+            return root.disk.stat(root.taken(number)).st_size == 0 and not listdir(root.disk, kept)
+    return False
+
+
 def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_result]) -> None:
     """Copy a file or a directory into a set. Its modification time is set last and so marks the snapshot as complete.
 

@@ -56,7 +56,7 @@ def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path: Path) -> 
     after = FaultDisk(directory, inodes=disk.inodes)
     root = on(Root(os.path.realpath(directory)), after)
     assert root.numbers("set")[:2] == [2, 3]
-    drop_newer(root, session._home.manifest, 2, session._home.manifest.patterns)
+    drop_newer(root, session._home.manifest, 2, session._home.manifest.patterns, root.numbers("set"))
     seen = 0
     for image in images(after.record, str(tmp_path), at=[len(after.record.ops)], singles=3):
         there = on(Root(image.directory), FaultDisk(image.directory)).numbers("set")

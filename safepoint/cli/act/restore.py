@@ -192,7 +192,7 @@ def _swap(
                 give_up(root, finished, resumed=resumed[rank.rank])
                 if exists(DISK, root.baseline):
                     aside += check_baseline(root, mine)
-            left = drop_newer(root, mine, chosen.number, patterns)
+            left = drop_newer(root, mine, chosen.number, patterns, root.numbers("set"))
             if left:
                 names = ", ".join(left)
                 click.echo(f"safepoint: damaged, and only in a newer set, kept as a failed one: {names}", err=True)
