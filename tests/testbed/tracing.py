@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from safepoint.run.proc import states_of_threads
 from testbed.lives import Life, Running
 
 FILE_CALLS = "trace=%file,%desc"
@@ -111,14 +112,6 @@ def stop(program: Running) -> None:
 def wait_until_still(program: Running) -> None:
     """Until no thread of it runs. One that waits for the disk (D) will stop before it sees what it has waited for."""
     end = time.monotonic() + 30
-    while any(state not in "TtZXD" for state in _states(program)):
-        assert time.monotonic() < end, f"it does not stop: {_states(program)}"
+    while any(state not in "TtZXD" for state in states_of_threads(program.pid)):
+        assert time.monotonic() < end, f"it does not stop: {states_of_threads(program.pid)}"
         time.sleep(0.0005)
-
-
-def _states(program: Running) -> list[str]:
-    found = []
-    for path in Path(f"/proc/{program.pid}/task").glob("*/stat"):
-        with contextlib.suppress(OSError):  # it has just ended
-            found.append(path.read_text().rpartition(")")[2].split()[0])
-    return found

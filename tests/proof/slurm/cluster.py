@@ -5,8 +5,10 @@ No service, no munge, no cgroups: authentication is switched off, and everything
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -128,7 +130,7 @@ class Cluster:
         steps: list[int] = []
         until(lambda: steps.extend(self._steps()) or steps, 20, "no slurmstepd of this cluster")
         for pid in [self.daemons["slurmd"].pid, *steps]:
-            os.kill(pid, 9)
+            _kill(pid)
         self.daemons["slurmd"].wait()
         # A process group that is orphaned while a member is stopped gets SIGHUP: so nobody may be stopped before.
         until(lambda: not any(_alive(pid) for pid in steps), 20, "slurmstepd does not die")
@@ -139,7 +141,9 @@ class Cluster:
         found = []
         for pid, words in _processes():
             if "slurmstepd" in words[0]:
-                links = [f"/proc/{pid}/cwd", *(str(link) for link in Path(f"/proc/{pid}/fd").glob("*"))]
+                links = [f"/proc/{pid}/cwd"]
+                with contextlib.suppress(OSError):  # it has just ended
+                    links += [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
                 targets = [os.path.realpath(link) for link in links]
                 if str(self.top) in _environment(pid) or any(each.startswith(str(self.top)) for each in targets):
                     found.append(pid)
@@ -157,7 +161,12 @@ class Cluster:
                 daemon.wait()
         for pid, words in _processes():
             if "slurm" in " ".join(words) and str(self.top) in _environment(pid):
-                os.kill(pid, 9)
+                _kill(pid)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        os.kill(pid, signal.SIGKILL)
 
 
 def _processes() -> list[tuple[int, list[str]]]:
