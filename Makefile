@@ -8,7 +8,7 @@
 #                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
 #     make docs     write docs/cli.md, the page of all commands, anew
-#     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (ten minutes)
+#     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (twenty minutes)
 #     make bench-more  all other benchmarks (half an hour)
 #     make clean    remove all that these have made
 
@@ -49,6 +49,7 @@ docs: .venv/.dev
 
 bench: .venv/.bench
 	$(VENV) benchmarks/peers.py --results benchmarks/results
+	$(VENV) benchmarks/fast_steps.py --peers --rounds 2 --results benchmarks/results
 
 bench-more: .venv/.bench
 	$(VENV) benchmarks/blocking.py
