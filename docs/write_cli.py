@@ -65,6 +65,7 @@ KEYS = {
         "owner": "who is at work, or was when it was killed: host, pid, since, command, kernel, began",
         "finished": "null, or step, time, number",
         "halt": "null, or what was asked for with `safepoint halt` and is not yet heeded",
+        "hidden": "null, or, if newer sets took the place of others, hidden and stored: the sets of this life",
         "due": "null, or set and text: why it was time for the newest set",
         "restart": "set, step (null: none) and text: what a restart would take",
         "sets": "newest first: number, step, time, state, files, size, stored, ranks (needed, committed), reasons",

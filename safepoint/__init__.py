@@ -57,13 +57,16 @@ def init(
     directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
     coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
     signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
+    store: str | None = None,
 ) -> Session:  # fmt: skip
     """Begin: read `.safepoint` in `directory` and take its lock.
 
     `keep`: how many complete sets stay (default: the manifest's setting, else 2). `background=False`: every `hide`
-    waits until its set is durable. On return the session is the default of the module's functions. On error nothing was
-    changed: `ManifestError`, `LockedError` (another run is at work here), `FormatError`, `SaveError`, `UsageError`,
-    `DamagedError` (what had the sets is gone; else that is an error of `restore`).
+    waits until its set is durable. `store="every"`: every set is stored, so `hide` waits for the one before; else a set
+    that waits for the saver gives way to a newer one (default: the manifest's setting, else "newest"). On return the
+    session is the default of the module's functions. On error nothing was changed: `ManifestError`, `LockedError`
+    (another run is at work here), `FormatError`, `SaveError`, `UsageError`, `DamagedError` (what had the sets is gone;
+    else that is an error of `restore`).
 
     With `comm`, an intracommunicator of mpi4py, all its ranks call this, and all return or all raise the same. Files
     listed with `{rank}` belong to each rank, all others to the rank `saver`. `saver=None`: every rank has a directory
@@ -80,7 +83,7 @@ def init(
     try:
         _default = Session(
             directory, comm=comm, saver=saver, coordinate=coordinate, keep=keep, background=background,
-            inflight=inflight, signals=signals, stop_at=stop_at, stop_after=stop_after,
+            inflight=inflight, signals=signals, stop_at=stop_at, stop_after=stop_after, store=store,
         )  # fmt: skip
     except BaseException as error:
         # A session at work in that very directory is the one that is meant. (With ranks: perhaps not on all of them.)

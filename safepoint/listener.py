@@ -6,9 +6,10 @@ It must raise nothing and wait for nothing, since what it hears of has happened 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from safepoint.record import Record, Taken
+from safepoint.record import Item, Record, Taken
 
 
 class SavePoint(NamedTuple):
@@ -39,11 +40,17 @@ class Outcome(NamedTuple):
 class Listener:
     """Hears of everything, and does nothing about it."""
 
-    def hiding(self) -> None:
-        """`hide` was called, and will look for files."""
+    def hiding(self, number: int) -> None:
+        """`hide` was called, and will look for files for a set with this number."""
 
-    def hidden(self, number: int, begin: float, end: float, *, taken: bool, waited: bool) -> None:
-        """`hide` took this long (time.perf_counter); `taken`: there is a set; `waited`: it is durable already."""
+    def hidden(
+        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+    ) -> None:  # fmt: skip
+        """`hide` took this long (time.perf_counter); `taken`: there is a set; `waited`: it is durable already. `files`:
+        those of this rank."""
+
+    def superseded(self, taken: Taken) -> None:
+        """A set is given up that waited for the saver: a newer one was taken."""
 
     def stored(self, record: Record, seconds: float, *, waited: bool) -> None:
         """A set is committed; `waited`: `hide` did it, not the saver."""

@@ -40,14 +40,18 @@ class Choices(NamedTuple):
     keep: int | None
     background: bool
     inflight: str
+    store: str | None
 
 
 def checked(
-    size: int, saver: int | None, coordinate: bool | None, keep: int | None, background: bool, inflight: str
-) -> Choices:
+    size: int, saver: int | None, coordinate: bool | None, keep: int | None, background: bool, inflight: str,
+    store: str | None = None,
+) -> Choices:  # fmt: skip
     """The options of `init` that all ranks must give alike, checked."""
     if inflight not in ("warn", "error", "off"):
         raise UsageError(f"inflight must be 'warn', 'error' or 'off', not {inflight!r}")
+    if store not in (None, "newest", "every"):
+        raise UsageError(f"store must be 'newest' or 'every', not {store!r}")
     saver = None if saver is None else whole("saver", saver)
     if saver is not None and not 0 <= saver < size:
         raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
@@ -55,7 +59,7 @@ def checked(
     if keep is not None and keep < 1:
         raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
     agreed = None if coordinate is None else bool(coordinate)
-    return Choices(saver, agreed, keep, bool(background), str(inflight))
+    return Choices(saver, agreed, keep, bool(background), str(inflight), store)
 
 
 def whole(name: str, value: SupportsIndex) -> int:

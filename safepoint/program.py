@@ -18,6 +18,7 @@ from safepoint.disk.signals import undisturbed
 from safepoint.ledger import log as ledger
 from safepoint.ledger.scribe import Scribe
 from safepoint.opening import whole
+from safepoint.pace.blocking import Blocking
 from safepoint.pace.interval import Every, every
 from safepoint.pace.limits import time_limits
 from safepoint.pace.signals import Signals, signal_numbers
@@ -25,10 +26,10 @@ from safepoint.pace.times import duration
 from safepoint.pace.timing import Timing
 from safepoint.ranks import join
 from safepoint.root import REAL
-from safepoint.saving.background import ended, log_failure
 from safepoint.session import Verbs, collective
 from safepoint.settings import Setting
 
+logger = logging.getLogger("safepoint")
 # When `due` says that it is time: 10 steps, 15min, auto. Mean time between failures, seconds; None: by the log.
 SETTINGS: dict[str, Setting] = {
     **settings.SETTINGS, **ledger.SETTINGS, "every": (every, Every()), "mtbf": (duration, None),
@@ -43,7 +44,7 @@ class Session(Verbs):
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
         coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
         signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
-        in_place: bool = False, disk: Disk = REAL,
+        store: str | None = None, in_place: bool = False, disk: Disk = REAL,
     ) -> None:  # fmt: skip
         """As `safepoint.init`. `in_place`: the files stay where they are, and a set is a snapshot of them: for programs
         that know nothing of this."""
@@ -57,11 +58,13 @@ class Session(Verbs):
                         ledger.from_environment(os.environ),
                     )
                 )
-                options = {"saver": saver, "coordinate": coordinate, "keep": keep, "background": background}
-                super().__init__(directory, ranks, disk, {**options, "inflight": inflight}, SETTINGS, in_place=in_place)
+                options: dict[str, Any] = {"saver": saver, "coordinate": coordinate, "keep": keep}
+                options |= {"background": background, "inflight": inflight, "store": store}
+                super().__init__(directory, ranks, disk, options, SETTINGS, in_place=in_place)
                 self._timing = Timing(self._home, self._peers, bounds)
                 self._scribe = Scribe(self._home, self._timing.reasons, self._ledger(above), sampled=in_place)
-                self._listeners = (self._timing, self._scribe)
+                self._store_every()
+                self._listeners = (self._timing, self._scribe, Blocking(self._home, every=self._work.every))
             self._timing.caught = Signals(caught)
             atexit.register(_at_exit, weakref.ref(self))
         except BaseException:  # also by a handler: there is no session that could be closed
@@ -70,6 +73,18 @@ class Session(Verbs):
             if hasattr(self, "_home"):
                 self._home.release()
             raise
+
+    def _store_every(self) -> None:
+        """Without being told to: where each set is wanted."""
+        told, why = (self._choices.store or self._home.manifest.setting("store")) == "every", ""
+        if self._scribe.ledger.level >= ledger.MODIFY:
+            why = "the ledger is to see each step"
+        elif self._home.keep >= settings.EVERY:
+            why = "keep = all"
+        (found,) = self._peers.least(-(told or bool(why)))  # an environment may differ
+        self._work.every = bool(found)
+        if why and not told:
+            self._remarks.say(logging.INFO, f"{why}: every set is stored, so hide waits for the one before")
 
     def _ledger(self, above: Mapping[str, int]) -> ledger.Ledger:
         root, told = self._root, {**self._home.manifest.settings, **above}
@@ -148,12 +163,14 @@ def _at_exit(reference: weakref.ref[Session]) -> None:
     session = reference()
     if session is None or session._pid != os.getpid():
         return
-    flight = session._work.flight
-    if flight is not None:
-        with undisturbed():
-            ended(flight)
-            if not session._closed:
-                log_failure(flight)
+    with undisturbed():
+        for _ in range(3):  # one set may be in flight, and one wait
+            try:
+                session._work.drain()
+                break
+            except Exception as error:
+                if not session._closed:
+                    logger.error("%s", error)
     if not session._closed and exists(session._root.disk, session._root.log):
         for listener in session._listeners:
             listener.closing(getattr(sys, "last_value", None), "")

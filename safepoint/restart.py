@@ -54,6 +54,7 @@ class Restart:
         """On return W holds the newest set that all peers have, or the initial files, or the result of a finished run.
         On error it is untouched, unless `changing`. Killed inside: the next restore repeats this."""
         home, peers = self._home, self._peers
+        self._memory.hidden = []
         found, foreign = peers.together(self._survey)
         found, history = peers.together(lambda: self._settle(found, foreign))
         choice = choose.choose([self._party(found, history)], peers, partial(choose.staged, self._memory, progress))
@@ -66,11 +67,11 @@ class Restart:
         if choice.number is not None:
             outcome = self._give_back(choice.number, choice.records.get(home.root.rank), passed)
             left = [c for c in found if c.number <= choice.number]
-            self._sets.committed = sorted(c.number for c in left if c.committed)
-            self._sets.others = sorted(c.number for c in left if not c.committed)
             # There may be more to remove: what a finish mark has ended, the baseline, and sets that failed.
             whole = history and all(c.record for c in found if c.committed)  # then there is no baseline
-            self._sets.known = self._mark is None and whole and not self._failed
+            if self._mark is None and whole and not self._failed:
+                numbers = [sorted(c.number for c in left if c.committed == committed) for committed in (True, False)]
+                self._sets.learn(*numbers)
             return outcome
         aside = peers.together(lambda: self._give_up(check=self._mark is None))
         peers.together(self._renew_baseline)
@@ -187,7 +188,7 @@ def drop_sets(home: Opening) -> None:
     try:
         for state in ("set", "failed"):
             numbers: Sequence[int] = root.numbers(state)
-            if home.keep >= EVERY:  # all stay, but what was only prepared, or never committed
+            if home.keep >= EVERY:  # all stay, but what was only begun, or never committed
                 numbers = [n for n in numbers if not exists(root.disk, f"{root.state(state, n)}/record.json")]
             prune.drop(root, numbers, state)
         for path in (root.baseline, root.lost):

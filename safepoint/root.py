@@ -32,6 +32,10 @@ State = Literal["set", "failed", "gone"]  # as the name of a set's directory beg
 REAL = Disk()
 
 
+# In the order of the attributes of `Root`.
+NAMES = "lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json", "probe"
+
+
 class Root:
     """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
 
@@ -48,10 +52,10 @@ class Root:
         self.halt = os.path.join(self.side, "halt.json")
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
         self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
-        names = ("lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json")
-        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost = (
-            os.path.join(self.path, name) for name in names
+        self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, *others = (
+            os.path.join(self.path, name) for name in NAMES
         )
+        self.attempts, self.lost, self.probe = others
 
     def of(self, rank: int) -> Root:
         """The root of another rank of the same program."""
@@ -110,8 +114,7 @@ class Root:
 
     def unknown(self) -> list[str]:
         """The names in this root that are none of the library's."""
-        ours = (self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, self.attempts, self.lost)
-        known = {os.path.basename(name) + end for name in ours for end in ("", ".new")}
+        known = {f"{name}{end}" for name in NAMES for end in ("", ".new")}
         return [name for name in listdir(self.disk, self.path) if name not in known and not _STATES.fullmatch(name)]
 
     def beyond(self) -> list[Root]:

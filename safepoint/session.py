@@ -8,9 +8,10 @@
                                  |
                                  +--close, or the end of the process--> closed
 
-Between two calls at most one set is in flight: taken, and being stored and committed by the saver thread. The next
-`hide`, `wait`, `restore`, `finish` or `close` waits for it and raises its error, once. A broken session refuses `hide`
-and `finish`: what is in the working directory is no step of the program.
+Between two calls at most one set is in flight, being stored and committed by the saver thread, and at most one waits
+for it (`saving.background`). `wait`, `restore`, `finish` and `close` store both; `hide` waits for none, unless every
+set is to be stored. The error of a set is raised by the next verb, once. A broken session refuses `hide` and `finish`:
+what is in the working directory is no step of the program.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from safepoint.restoring import grown, read, stage, survey, swap
 from safepoint.restoring.stage import Progress
 from safepoint.root import Root, State
 from safepoint.saving import back, commit, find, memory, prune, take
-from safepoint.saving.background import Background, log_failure
+from safepoint.saving.background import Background
 from safepoint.settings import Setting
 
 __version__ = "0.2.0"
@@ -58,6 +59,7 @@ class Ready:
     step: int | None = None
     asked = False  # the caller wants to wait
     wait = False
+    busy = False  # the saver is at work
     taken: Taken | None = None
     failure: BaseException | None = None
 
@@ -107,7 +109,7 @@ class Verbs:
             self._home.manifest = self._home.manifest.in_place()
         setting = self._home.manifest.setting
         stored = memory.Options(__version__, setting("pack_threads"), setting("bundle_from"))
-        self._memory, self._work = memory.Memory(stored), Background()
+        self._memory, self._work = memory.Memory(stored), Background(alone=self._peers.size == 1)
         self._sets, self._remarks = prune.Sets(), Remarks(self._home, self._peers)
         self._listeners: Sequence[Listener] = ()
         self._committed: Record | None = None
@@ -141,7 +143,7 @@ class Verbs:
         """
         home, ranks = self._home, self._ranks
         mark = ranks.share(ranks.together(self._before_restore), home.lead)
-        self._sets.known = False
+        self._sets.forget()
         restart = Restart(home, self._peers, self._memory, self._sets, mark, background=self._choices.background)
         run = functools.partial(restart.run, progress)
         try:
@@ -169,7 +171,7 @@ class Verbs:
     def _before_restore(self) -> dict[str, Any] | None:
         root = self._root
         self._check("restore")
-        self._collect()
+        self._work.drain()
         self._root.refuse_other(RestoreError, "cannot restore", "the listed files are untouched")
         if self._ranks.rank != self._home.lead:
             return None
@@ -208,21 +210,21 @@ class Verbs:
         gives this set or the previous one, whole.
         Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
         """
-        begin, before, point = time.perf_counter(), self._number, None
+        begin, before, point, ready = time.perf_counter(), self._number, None, Ready()
         try:
             ready = self._get_ready(before + 1, step, wait)
-            go, waiting = self._agree_to_hide(before + 1, ready)
+            go, ready.wait, ready.busy = self._agree_to_hide(before + 1, ready)
             if go:
-                point = self._hand_over(before + 1, ready, wait=waiting)
+                point = self._hand_over(before + 1, ready)
             else:
                 self._number = before
             return point
         finally:
             end = time.perf_counter()
             if self._number > before:  # else there was nothing to hide, or it was refused at once
+                took, waited, files = point is not None, ready.wait, ready.there.items
                 for listener in self._listeners:
-                    waited = self._work.flight is None
-                    listener.hidden(self._number, begin, end, taken=point is not None, waited=waited)
+                    listener.hidden(self._number, begin, end, taken=took, waited=waited, files=files)
 
     def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
@@ -234,12 +236,12 @@ class Verbs:
         try:
             ready.asked, ready.step = bool(wait), self._as_step("hide", step)
             self._check("hide")
-            self._collect()
+            self._work.make_room()
             named = label(number, ready.step)
             self._root.refuse_other(SaveError, f"{named} not taken", "the files are where they were")
             ready.wait = self._must_wait() or ready.asked
             for listener in self._listeners:
-                listener.hiding()
+                listener.hiding(number)
             if home.active:
                 ready.there = find.find(home.root, home.manifest, first=self._committed is None)
             there = ready.there
@@ -253,6 +255,7 @@ class Verbs:
                 ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
             ready.wait, ready.failure = False, error
+        ready.busy = self._work.busy
         if probing:
             self._refuse_crossing(ready)
         return ready
@@ -268,16 +271,18 @@ class Verbs:
         except BaseException as error:
             ready.failure = ready.failure or error
 
-    def _hand_over(self, number: int, ready: Ready, *, wait: bool) -> SavePoint:
-        """What was taken, on all ranks, is to be stored: now, or in the background."""
+    def _hand_over(self, number: int, ready: Ready) -> SavePoint:
+        """Store what all ranks have taken, now or in the background; what had waited there is needed no more."""
         self._must_restore, taken = False, ready.taken
-        if wait:
+        self._memory.hidden = [item for item in ready.there.items if item.kind == "append"]
+        if ready.wait:
             self._save_now(number, taken)
             if not ready.asked and self._choices.background:
                 self._begin_saver()  # so that the next `hide` need not
         elif taken:
             self._hidden = number
-            self._work.submit(functools.partial(self._save, agreed=self._agreed), taken)
+            job = functools.partial(self._save, taken, agreed=self._agreed)
+            self._give_up(self._work.hand_over(job, taken, busy=ready.busy))
         when = taken.time if taken else time.time()
         return SavePoint(number, ready.step, when, tuple(item.path for item in ready.there.items))
 
@@ -299,13 +304,20 @@ class Verbs:
             codec.load()
         return self._work.begin()
 
-    def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, bool]:
-        """Whether there is a set, on every rank, and whether to wait for it. If anything failed on any rank, what was
-        taken goes back, and all raise."""
+    def _give_up(self, older: Taken | None) -> None:
+        """Of this set nobody needs anything: a newer one was taken on all ranks."""
+        if older:
+            for listener in self._listeners:
+                listener.superseded(older)
+            self._work.sweep(functools.partial(prune.give_up, self._root, older.number, self._sets))
+
+    def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, bool, bool]:
+        """Whether there is a set, whether to wait for it, and whether any saver is busy. If anything failed on any
+        rank, what was taken goes back, and all raise."""
         peers, failure, there = self._peers, ready.failure, ready.there
         newest = low_high(self._committed.number if self._committed else 0, self._home.active)
-        flags = -(failure is not None), -ready.wait, -there.present, -bool(there.missing)
-        failed, wait, present, lacking, low, high, least, most = peers.least(
+        flags = -(failure is not None), -ready.wait, -ready.busy, -there.present, -bool(there.missing)
+        failed, wait, busy, present, lacking, low, high, least, most = peers.least(
             *flags, *low_high(step_key(ready.step), failure is None), *newest
         )
         if not failed and low != -high:
@@ -316,6 +328,8 @@ class Verbs:
             if there.missing:
                 failure = MissingFilesError(f"missing: {there.missing}, though other ranks have theirs")
         if failed or not present:
+            if failed:
+                self._sets.doubt()  # something of a set that was not taken may be left
             if ready.taken:
                 failure = self._revoke(ready.taken, f"not taken ({failure or 'another rank failed'})", failure)
             peers.fail_together(self._broken_by(failure, number, "set"))
@@ -326,10 +340,11 @@ class Verbs:
             self._remarks.something()
         else:
             self._remarks.nothing(self._committed, adopted=self._adopted)
-        return bool(present), bool(wait)
+        return bool(present), bool(wait), bool(busy)
 
     def _revoke(self, whose: Taken | Record, why: str, failure: BaseException | None) -> BaseException | None:
         """Give the files of this set back; the failure that all are to be told."""
+        self._sets.doubt()
         try:
             aside = back.revoke(self._root, whose.number, f"{whose.label} {why}")
             if aside:
@@ -352,42 +367,48 @@ class Verbs:
         return failure
 
     def _begun_anew(self, items: Sequence[Item]) -> bool:
-        """Whether a file of the last set that should only grow is gone, was cut, or is another one."""
+        """Whether a file of the last sets that should only grow is gone, was cut, or is another one."""
         now = {item.path: item for item in items if item.kind == "append"}
         anew = []
-        for path, known in self._memory.committed_prefixes.items():
+        for path, known in self._memory.tables():
             item = now.get(path)
             if item is None or item.inode != known.inode or item.size < known.size:
                 anew.append(path)
-                continue
-            looking = self._root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
-            with looking, self._root.disk.open(os.path.join(self._root.work, path)) as file:
-                if not codec.begins_with(file, known):
-                    anew.append(path)
-        for path in anew:
+            elif isinstance(known, codec.Prefix):  # else it is not known what it began with
+                looking = self._root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
+                with looking, self._root.disk.open(os.path.join(self._root.work, path)) as file:
+                    if not codec.begins_with(file, known):
+                        anew.append(path)
+        for path in dict.fromkeys(anew):
             self._remarks.begun_anew(path)
         return bool(anew)
 
     def _save_now(self, number: int, taken: Taken | None) -> None:
         """Save what was taken; on return every rank has committed. If one cannot, all put their files back."""
-        peers = self._peers
         record: Record | None = None
         failure: BaseException | None = None
+        held = self._work.hold()  # it is needed until this one is durable
         try:
-            record = self._secure(taken, give_back=True) if taken else None
+            self._work.wait()
+        except BaseException as error:  # of the set in flight, or Ctrl-C: nothing of this one is stored
+            failure = self._revoke(taken, f"not taken ({error or 'interrupted'})", error) if taken else error
+        try:
+            record = self._secure(taken, give_back=True) if taken and failure is None else None
         except BaseException as error:
             failure = error
-        if peers.least(-(failure is not None)) != (0,):
+        if self._peers.least(-(failure is not None)) != (0,):
+            self._work.go_on_with(held)
             if record:
                 failure = self._revoke(record, "taken back", failure)
-            peers.fail_together(self._broken_by(failure, number, "set", "failed"))
+            self._peers.fail_together(self._broken_by(failure, number, "set", "failed"))
         self._committed, self._agreed, self._hidden = record, number, number
+        self._give_up(held and held[1])
         if record:
             self._prune(record, number)
 
     def _save(self, taken: Taken, agreed: int) -> Record:
         """The work of the saver thread. `agreed`: the newest set that all ranks had committed when `hide` returned."""
-        record = self._secure(taken)
+        self._committed = record = self._secure(taken)
         self._prune(record, agreed if self._peers.size > 1 else record.number)
         return record
 
@@ -396,6 +417,7 @@ class Verbs:
         try:
             record = commit.secure(self._root, taken, self._committed, self._memory, give_back=give_back)
         except SaveError as error:
+            self._sets.failed(self._number)
             if self._adopted:  # the next hide is another process
                 memory.keep_lost(self._root, self._memory)
             for listener in self._listeners:
@@ -408,9 +430,8 @@ class Verbs:
         return record
 
     def _prune(self, record: Record, agreed: int, *, just_committed: bool = True) -> None:
-        keep = self._home.keep
         try:
-            prune.prune(self._root, record, keep, agreed, self._sets, just_committed=just_committed)
+            prune.prune(self._root, record, self._home.keep, agreed, self._sets, just_committed=just_committed)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 
@@ -427,7 +448,7 @@ class Verbs:
 
     @property
     def saving(self) -> bool:
-        """Whether a set is in flight, so that the next `hide` would wait for it."""
+        """Whether a set is in flight."""
         return self._work.saving
 
     @collective
@@ -439,7 +460,7 @@ class Verbs:
 
         def work() -> None:
             self._check("wait")
-            self._collect()
+            self._work.drain()
             self._root.refuse_other(SaveError, "nothing is durable", "the listed files are untouched")
 
         self._peers.together(work)
@@ -477,7 +498,7 @@ class Verbs:
     def _before_finish(self, step: SupportsIndex | None) -> tuple[int | None, find.Found]:
         at, home = self._as_step("finish", step), self._home
         self._check("finish")
-        self._collect()
+        self._work.drain()
         self._root.refuse_other(SaveError, "not finished", "the listed files are untouched")
         there = find.find(home.root, home.manifest) if home.active else find.Found()
         self._remarks.found(there._replace(many=None))
@@ -529,7 +550,7 @@ class Verbs:
         try:
             with undisturbed():  # also beside other ranks, since it is done for this one alone
                 try:
-                    self._collect()
+                    self._work.drain()
                 finally:
                     for listener in self._listeners:
                         listener.closing(error, stopped)
@@ -541,10 +562,8 @@ class Verbs:
         self._closed = why
         for listener in self._listeners:
             listener.closed()
-        if self._work.flight is not None:  # the saver is still at work, and the lock must hold until the process ends
-            self._work.flight.add_done_callback(log_failure)
+        if self._work.leave():  # the saver is still at work, and the lock must hold until the process ends
             return
-        self._work.stop()
         self._root.disk.helpers.dismiss()
         self._home.release()
 
@@ -579,9 +598,3 @@ class Verbs:
             )
         if self._broken and verb in ("hide", "finish"):
             raise SaveError(f"{verb} after {self._broken}: go back to the last set with restore(); nothing was changed")
-
-    def _collect(self) -> None:
-        """Wait for the set in flight; its error is raised here, once."""
-        record = self._work.collect()
-        if record:
-            self._committed = record

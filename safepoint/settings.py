@@ -47,8 +47,15 @@ def _keep(text: str) -> int:
         raise ValueError(f"{error}, or all") from None
 
 
+def _store(text: str) -> str:
+    if text not in ("newest", "every"):
+        raise ValueError("takes newest, or every")
+    return text
+
+
 SETTINGS: dict[str, Setting] = {
     "keep": (_keep, 2),  # how many committed sets stay; all: they stay after finish too
+    "store": (_store, "newest"),  # newest: a set that waits gives way to a newer one; every: hide waits for the saver
     "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
     "pack_threads": (_threads, 1),  # that compress at the same time; 0: one for each core
     "copy_open_below": (_bytes, 64 << 20),  # up to this size a file still open for writing is snapshotted

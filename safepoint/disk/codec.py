@@ -8,6 +8,7 @@ are binary files of `Disk`, or streams of zstandard; each has a name, which goes
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -33,9 +34,13 @@ Tick = Callable[[int], None]  # told how many bytes were done
 _zeros = memoryview(bytes(BLOCK))
 
 
+_OURS: dict[str, int] = {"flags": mmap.MAP_PRIVATE} if hasattr(mmap, "MAP_PRIVATE") else {}  # a child has its own
+
+
 class _Buffers:
     """Of one size, in bytes. Up to `most` of those that are not in use are kept, since making one takes longer than to
-    read a small file."""
+    read a small file. The kernel gives their pages when they are first read into: a bytearray would be filled with
+    zeros at once, for milliseconds in which no other thread has the interpreter."""
 
     def __init__(self, size: int, most: int) -> None:
         self._size, self._most = size, most
@@ -46,7 +51,7 @@ class _Buffers:
         try:
             buffer = self._idle.pop()  # atomic, as is append
         except IndexError:
-            buffer = memoryview(bytearray(self._size))
+            buffer = memoryview(mmap.mmap(-1, self._size, **_OURS))
         try:
             yield buffer
         finally:

@@ -13,7 +13,7 @@ from typing import Any
 from safepoint.disk import Disk, files, kernel
 from safepoint.disk.files import exists
 from safepoint.errors import NothingSavedError
-from safepoint.ledger.lines import whole_lines
+from safepoint.ledger.lines import Superseded, whole_lines
 from safepoint.ledger.lives import Event, Life, Run, Save
 from safepoint.patterns import SIDE
 from safepoint.record import label
@@ -151,6 +151,9 @@ def _ended(life: Life, ending: str, rank: int) -> None:
 def _take_up(life: Life, line: dict[str, Any], now: float) -> None:
     """Enter a line into its life."""
     event, number, step = line["event"], line.get("set"), line.get("step")
+    if "superseded" in line:
+        given_up = Superseded(*line["superseded"])
+        life.superseded, life.blocked = life.superseded + given_up.sets, life.blocked + given_up.seconds
     life.waits += [(int(number), float(seconds)) for number, seconds in line.get("blocked", ())]
     if event in ("saved", "failed"):
         seconds, waited = float(line.get("seconds", 0.0)), bool(line.get("waited", False))

@@ -46,6 +46,7 @@ class Line(NamedTuple):
     aside: tuple[Any, ...] | None = None
     passed_over: tuple[Any, ...] = ()
     blocked: tuple[Any, ...] = ()
+    superseded: tuple[Any, ...] = ()
     sums: tuple[Any, ...] = ()
 
 
@@ -56,6 +57,16 @@ class Wait(NamedTuple):
     seconds: float
 
 
+class Superseded(NamedTuple):
+    """Since the line before: how many sets gave way to newer ones, and how long they had kept the program. In this
+    life: how many sets were hidden, and how many of these are stored."""
+
+    sets: int
+    seconds: float
+    hidden: int
+    stored: int
+
+
 def whole_line(row: bytes) -> dict[str, Any] | None:
     """What a line of a log says; None if it is not what was written. For lines by the million: as `checked`, of the few
     fields that a line has."""
@@ -63,6 +74,8 @@ def whole_line(row: bytes) -> dict[str, Any] | None:
         line = loaded(row)
         if "blocked" in line:
             rows_of(Wait, Wait._fields, line["blocked"])
+        if "superseded" in line:
+            rows_of(Superseded, Superseded._fields, [line["superseded"]])
     except Unsealed:
         return None
     good = "time" in line and "event" in line and all(_may_be(name, value) for name, value in line.items())

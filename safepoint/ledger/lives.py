@@ -65,6 +65,7 @@ class Life:
     saves: list[Save] = field(default_factory=list)
     result: int | None = None  # the step that it finished at
     blocked: float = 0.0  # seconds in `hide`, those of sets that died with it included
+    superseded: int = 0  # sets that were hidden, and gave way to a newer one before they were stored
     kept: float = math.inf  # what was computed later than this was computed again
     unseen: float = 0.0  # seconds, estimated: at work after the last line of the log, and lost
     repeated: int = 0  # steps that the life after this one had to compute again

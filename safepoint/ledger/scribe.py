@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from safepoint.ledger.log import MODIFY, OFF, Ledger, sums
 from safepoint.listener import Listener, Outcome
 from safepoint.opening import Opening
-from safepoint.record import Record, Taken
+from safepoint.record import Item, Record, Taken
 from safepoint.remarks import sizes
 
 
@@ -26,11 +26,15 @@ class Scribe(Listener):
         self._home, self._reasons, self._sampled = home, reasons, sampled
         self.ledger = ledger
         self._began = time.time()  # until the first line of the log has said so
-        self._at = ("", 0)  # where the program called hide for the set in flight
-        self._due: Mapping[str, Any] = {}
+        # Of each set on its way: where the program called hide, and why it was time to.
+        self._asked: dict[int, tuple[tuple[str, int], Mapping[str, Any]]] = {}
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
         # Bounded, for a program that goes on and on although no set can be taken.
         self._blocked: deque[tuple[int, float]] = deque(maxlen=64)
+        self._given_up: deque[float] = (
+            deque()
+        )  # since the last line: of each set that gave way, the seconds of its hide
+        self._all = [0, 0]  # how many sets were hidden in this life, and how many stored
         self._why = ""  # why the program is about to stop
 
     @property
@@ -38,24 +42,41 @@ class Scribe(Listener):
         """Whether this life has a line in the log."""
         return not self._began
 
-    def hiding(self) -> None:
-        self._at, self._due = self.ledger.call_site(), self._reasons()
+    def hiding(self, number: int) -> None:
+        self._asked[number] = self.ledger.call_site(), self._reasons()
 
-    def hidden(self, number: int, begin: float, end: float, *, taken: bool, waited: bool) -> None:
+    def hidden(
+        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+    ) -> None:  # fmt: skip
         if self._home.active:
             self._blocked.append((number, round(end - begin, 7)))
+            self._all[0] += taken
+        if not taken or not self._home.active:
+            self._asked.pop(number, None)
+
+    def superseded(self, taken: Taken) -> None:
+        self._asked.pop(taken.number, None)
+        seconds = 0.0
+        for row in [row for row in list(self._blocked) if row[0] == taken.number]:
+            with contextlib.suppress(ValueError):  # the saver thread has just written it down
+                self._blocked.remove(row)
+                seconds += row[1]
+        self._given_up.append(seconds)
 
     def stored(self, record: Record, seconds: float, *, waited: bool) -> None:
-        what: dict[str, Any] = {**sizes(record.files), "seconds": round(seconds, 6), **self._due}
+        at, due = self._asked.pop(record.number, (("", 0), {}))
+        self._all[1] += 1
+        what: dict[str, Any] = {**sizes(record.files), "seconds": round(seconds, 6), **due}
         if waited:
             what["waited"] = True
         if self.ledger.level > OFF:
-            what |= {"at": self.ledger.shown(self._at), "sums": sums(record.files)}
+            what |= {"at": self.ledger.shown(at), "sums": sums(record.files)}
         if self._sampled:  # which states of the program were caught is chance
             what["snapshot"] = True
         self._note("saved", set=record.number, step=record.step, **what)
 
     def failed(self, taken: Taken, error: Exception, seconds: float) -> None:
+        self._asked.pop(taken.number, None)
         self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=round(seconds, 6))
 
     def restored(self, outcome: Outcome) -> None:
@@ -100,12 +121,19 @@ class Scribe(Listener):
             return  # the log there is another run's
         if self._began:
             what["began"], self._began = self._began, 0.0
-        blocked = []
-        with contextlib.suppress(IndexError):  # two threads may be here, if a close was interrupted
-            while self._blocked:
-                blocked.append(self._blocked.popleft())
-        if blocked:
+        if blocked := _taken_from(self._blocked):
             what["blocked"] = blocked
+        if given_up := _taken_from(self._given_up):
+            what["superseded"] = [len(given_up), round(sum(given_up), 7), *self._all]
         if "sums" in what:  # last, where who compares them need not take the line apart
             what["sums"] = what.pop("sums")
         self.ledger.note(event, **what)
+
+
+def _taken_from(some: deque[Any]) -> list[Any]:
+    """All of it; another thread may add to it, or be here, if a close was interrupted."""
+    found = []
+    with contextlib.suppress(IndexError):
+        while some:
+            found.append(some.popleft())
+    return found

@@ -55,6 +55,7 @@ class Meter:
 
     def __init__(self, now: float) -> None:
         self.since = now  # the end of the last save, or the beginning
+        self._begun, self._ended = now, True  # when the set in flight was begun, and whether one has ended since a save
         self.asked: float | None = None  # when the program was last told to save, and has not yet done so
         self._was_saving = False
         self._plain: deque[float] = deque(maxlen=RECENT_STEPS)  # a step, while nothing was being stored
@@ -86,12 +87,15 @@ class Meter:
         self._end_of_beside()
         self._was_saving = not waited
         self.since, self.asked = end, None
+        if self._ended:  # else this one waits for the one in flight
+            self._begun, self._ended = end, False
         (self._waited if waited else self._blocked).append(seconds)
         return seconds
 
-    def stored(self, seconds: float) -> None:
-        """The saver thread was done with a set."""
+    def stored(self, now: float, seconds: float) -> None:
+        """The saver thread was done with a set. If another one waited for that, it is begun now."""
         self._stores.append(seconds)
+        self._begun, self._ended = now, True
 
     @property
     def cost(self) -> float | None:
@@ -107,6 +111,6 @@ class Meter:
     def durable(self, now: float, *, saving: bool) -> float | None:
         """What it takes at most, by the last ones, until a set that is begun now is durable; None: not known."""
         store = max(self._stores, default=0.0)
-        before = max(0.0, store - (now - self.since)) if saving else 0.0  # `hide` waits for the one in flight
+        before = max(0.0, store - (now - self._begun)) if saving else 0.0  # the one in flight is stored first
         known = [seconds + before + store for seconds in self._blocked] + list(self._waited)
         return max(known, default=None)

@@ -13,7 +13,7 @@ from safepoint.pace.limits import Limit
 from safepoint.pace.signals import Signals
 from safepoint.pace.stopping import REQUEUE
 from safepoint.ranks import Ranks, Serial
-from safepoint.record import Record
+from safepoint.record import Item, Record
 
 
 class Timing(Listener):
@@ -61,7 +61,9 @@ class Timing(Listener):
         """What the log says of why a set is hidden now."""
         return self._when.words() if self._when else {}
 
-    def hidden(self, number: int, begin: float, end: float, *, taken: bool, waited: bool) -> None:
+    def hidden(
+        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+    ) -> None:  # fmt: skip
         if taken:
             self._since = end
             if self._when:
@@ -69,7 +71,7 @@ class Timing(Listener):
 
     def stored(self, record: Record, seconds: float, *, waited: bool) -> None:
         if self._when and not waited:
-            self._when.meter.stored(seconds)
+            self._when.meter.stored(time.perf_counter(), seconds)
 
     def restored(self, outcome: Outcome) -> None:
         self._since = time.perf_counter()

@@ -170,6 +170,8 @@ def _sets(run: Run) -> list[str]:
     failed = len(run.saves) - len(saves)
     if failed:
         words.append(f"{count(failed, 'set')} could not be saved.")
+    if gave_way := sum(life.superseded for life in run.lives):
+        words.append(f"{gave_way + len(saves)} were hidden, {len(saves)} stored: newer ones took the others' place.")
     timed = [save for save in saves if save.seconds > 0]
     drawings = [
         bars("Size of a set, and what of it is kept", binned(saves, lambda s: s.bytes, lambda s: s.stored, size), size,

@@ -13,7 +13,7 @@ from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.restoring.survey import read_record, read_taken, refuse_links
 from safepoint.restoring.swap import movable
 from safepoint.root import Root
-from safepoint.saving import back, contents, prune, take
+from safepoint.saving import back, contents, prune
 
 
 def drop_newer(
@@ -21,13 +21,13 @@ def drop_newer(
 ) -> list[str]:
     """Remove all sets above `number`, and what never became one. On return they cannot come back.
 
-    `numbers`: of all that are there. An empty one, prepared for the next `hide`, is left to it.
-    `patterns`: those of the set that was given back. A file that was listed only since then, and is nowhere but in a
-    newer set, goes back to W: it may be one of the program's inputs. What of these is damaged itself is returned: then
-    its set is kept as a failed one, until the next commit or another failure of its number.
+    `numbers`: of all that are there. `patterns`: those of the set that was given back. A file that was listed only
+    since then, and is nowhere but in a newer set, goes back to W: it may be one of the program's inputs. What of these
+    is damaged itself is returned: then its set is kept as a failed one, until the next commit or another failure of its
+    number.
     """
     with reporting(root, "cannot remove the sets that were passed over"):
-        newer = [n for n in numbers if n > number and not (n == number + 1 and take.prepared(root, n))]
+        newer = [n for n in numbers if n > number]
         later = [entry for entry in manifest.entries if entry.pattern not in patterns]
         left, failed = [], set()
         for n in newer if later else ():

@@ -105,7 +105,7 @@ def survey(
 
 
 def _look(root: Root, number: int, life: int) -> Candidate | None:
-    """A set as its names and its record tell, in the life after this one; None if it was only prepared."""
+    """A set as its names and its record tell, in the life after this one; None if it was only begun."""
     record, reason, committed = None, "", False
     try:
         if not is_ours(root.disk, top := root.set(number)):
@@ -117,7 +117,7 @@ def _look(root: Root, number: int, life: int) -> Candidate | None:
                 is_ours(root.disk, f"{top}/{name}")
         if committed:
             record = read_record(root, number)
-        elif _only_prepared(root, number, names):
+        elif _is_empty(root, number, names):
             return None
         else:
             reason = "it was never committed"
@@ -213,7 +213,7 @@ def _read(disk: Disk, path: str, number: int, parse: Callable[[bytes], Sealed]) 
     return what
 
 
-def _only_prepared(root: Root, number: int, names: Collection[str]) -> bool:
+def _is_empty(root: Root, number: int, names: Collection[str]) -> bool:
     taken, kept = root.taken(number), root.stored(number, "")
     begun = "taken.json" in names and root.disk.stat(taken).st_size
     return not begun and not ("files" in names and listdir(root.disk, kept))

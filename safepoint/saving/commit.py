@@ -16,7 +16,6 @@ from safepoint.root import Root, State
 from safepoint.saving.back import NotPutBack, cause_of, fail, intact, put_back, save_error, spoil
 from safepoint.saving.memory import Memory, remember_lost
 from safepoint.saving.store import keep_in_place, store
-from safepoint.saving.take import prepare
 from safepoint.sealed import seal, write_durably
 
 
@@ -34,10 +33,11 @@ def secure(
     holds = intact(previous)
     try:
         check_ours(root, taken)
+        _check_tables(taken, memory)
         record = store(root, taken, memory, resumed=resumed)
         check_ours(root, taken)  # here too, as storing takes long: another run may have a set of this number
         commit(root, number)
-        confirm(root, number)
+        confirm(root)
         memory.committed_prefixes = dict(memory.pending_prefixes)
     except BaseException as error:
         check_ours(root, taken)  # else what is marked as failed, or moved, would be another run's
@@ -65,6 +65,14 @@ def secure(
     return record
 
 
+def _check_tables(taken: Taken, memory: Memory) -> None:
+    """As `take` did: an fsync may have failed since. Of such a set the next start must complete nothing either."""
+    try:
+        memory.check_kept(item for item in taken.files if item.kind == "append")
+    except SaveError as error:
+        raise RefusedFileError(str(error)) from error
+
+
 def check_ours(root: Root, taken: Taken) -> None:
     root.refuse_other(SaveError, f"{taken.label} not stored", "so are the files of this set")
 
@@ -78,12 +86,14 @@ def commit(root: Root, number: int) -> None:
     sync(root.disk, (), [root.set(number), root.path])
 
 
-def confirm(root: Root, number: int) -> None:
+def confirm(root: Root) -> None:
     """Raise `SyncFailed` if the file system has gone down meanwhile: then an fsync that was under way may have returned
-    0 for a record that is lost (docs/guarantees.md). What tells is a new name, since that needs the journal: the
-    directory of the next set, to be made anyway; that it cannot be made for any other reason does not matter here."""
+    0 for a record that is lost (docs/guarantees.md). What tells is a change of a name, since that needs the journal. So
+    a directory is made and removed; that this cannot be done for any other reason does not matter here."""
     try:
-        prepare(root, number + 1)
+        with contextlib.suppress(FileExistsError):  # of a process that died here
+            root.disk.mkdir(root.probe)
+        root.disk.rmdir(root.probe)
     except OSError as error:
         if error.errno in (errno.EROFS, errno.EIO):
             raise SyncFailed(error.errno, error.strerror, error.filename) from error
@@ -112,7 +122,7 @@ def finish(
                 "life": life.number, "history": life.history}  # fmt: skip
         try:
             write_durably(root.disk, root.finished, seal({**mark, "files": rows}))
-            confirm(root, number + 1)  # the one after `number` may have been made ahead; both go with the sets
+            confirm(root)
         except OSError:
             with contextlib.suppress(OSError):  # a mark that is not durable must not end the sets
                 root.disk.remove(root.finished)

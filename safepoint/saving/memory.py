@@ -35,7 +35,12 @@ class Memory:
         self.spoilt: set[int] = set()  # sets that must not be completed, and could not be marked so
         self.committed_prefixes: dict[str, codec.Prefix] = {}  # of the append files of the last set, by path
         self.pending_prefixes: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
+        self.hidden: list[Item] = []  # the append files of the newest set that was taken, whatever became of it
         self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
+
+    def tables(self) -> list[tuple[str, Item | codec.Prefix]]:
+        """The append files that the newest sets rely on: as they were taken, and as they were stored."""
+        return [*((item.path, item) for item in self.hidden), *self.committed_prefixes.items()]
 
     def check_kept(self, items: Iterable[Item]) -> None:
         """Raise `SaveError` if the disk may have lost what it shows of one of these files in W."""

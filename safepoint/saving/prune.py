@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 from safepoint.disk.files import exists, remove_files, remove_tree
 from safepoint.record import Record
 from safepoint.root import Root, State
 
+logger = logging.getLogger("safepoint")
+
 
 class Sets:
-    """The sets below a root, as the last prune has left them, so that the next need not look for them. It does if a
-    number was left out: then a save has failed."""
+    """The sets below a root, as the last prune has left them, so that the next need not look for them."""
 
     def __init__(self) -> None:
         self.committed: list[int] = []
         self.others: list[int] = []
-        self.known = False
+        self.left: list[int] = []  # of those that were given up, what could not be removed
+        self.untold = 0  # with sets up to this number what has failed stays: the program is still to be told where
+        self._now: object = object()  # another one with each doubt; of any thread, so nothing is counted
+        self._known: object = None  # that of the last prune
+
+    def doubt(self) -> None:
+        """Something has failed, or was put back: the next prune looks again."""
+        self._now = object()
+
+    def failed(self, newest: int) -> None:
+        """A set could not be stored, which the program is told when it takes the one after the `newest`."""
+        self.untold = newest
+        self.doubt()
+
+    def forget(self) -> None:
+        """A restart looks at all that is there, and may use numbers again."""
+        self.left.clear()
+        self.untold = 0
+        self.doubt()
+
+    def learn(self, committed: list[int], others: list[int]) -> None:
+        """A restart has found these, and nothing else that could be removed."""
+        self.committed, self.others, self._known = committed, others, self._now
 
     def look(self, root: Root, newest: int) -> None:
-        """Find those up to `newest`. The one after it may have been prepared."""
+        """Find those up to `newest`. What is newer waits, or is being taken."""
         self.committed, self.others = [], []
         for number in root.numbers("set"):
             if number <= newest:
                 (self.committed if exists(root.disk, root.record(number)) else self.others).append(number)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[bool]:
+        """While this prunes; whether it must look first. An error is a doubt."""
+        known, now, self._known = self._known, self._now, None
+        yield known is not now
+        self._known = now
 
 
 def prune(
@@ -37,25 +68,46 @@ def prune(
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
     sets = sets or Sets()
-    looks = not (sets.known and sets.committed and sets.committed[-1] == record.number - just_committed)
-    sets.known = False  # until all went well
-    if looks:
-        sets.look(root, record.number)
-    elif just_committed:
-        sets.committed.append(record.number)
-    old = [number for number in (*sets.committed[:-keep], *sets.others) if number < agreed]
-    drop(root, old)
-    if looks and just_committed:
-        drop(root, root.numbers("failed"), "failed")
-    if looks and exists(root.disk, root.baseline):  # it speaks of the time before the first set
-        root.disk.remove(root.baseline)
-    if old:
-        sets.committed, sets.others = ([n for n in some if n not in old] for some in (sets.committed, sets.others))
-    _remove_second_copies(root, record)
-    for number in root.numbers("gone") if looks else ():
-        with contextlib.suppress(OSError):  # what could not be removed before may still not be
-            remove_tree(root.disk, root.state("gone", number))
-    sets.known = just_committed or not looks
+    with sets.changing() as looks:
+        if looks:
+            sets.look(root, record.number)
+        elif just_committed:
+            sets.committed.append(record.number)
+        old = [number for number in (*sets.committed[:-keep], *sets.others, *sets.left) if number < agreed]
+        drop(root, old)
+        told = record.number > sets.untold
+        if looks and just_committed and told:
+            drop(root, root.numbers("failed"), "failed")
+        if looks and exists(root.disk, root.baseline):  # it speaks of the time before the first set
+            root.disk.remove(root.baseline)
+        if old:
+            for some in (sets.committed, sets.others, sets.left):
+                for number in {*old} & {*some}:
+                    some.remove(number)
+        _remove_second_copies(root, record)
+        # What is newer the program may be removing itself.
+        for number in [n for n in root.numbers("gone") if n <= record.number] if looks else ():
+            with contextlib.suppress(OSError):  # what could not be removed before may still not be
+                remove_tree(root.disk, root.state("gone", number))
+        if looks and not (just_committed and told):
+            sets.doubt()
+
+
+def give_up(root: Root, number: int, sets: Sets) -> None:
+    """Remove a set that was never stored, since a newer one was taken on all ranks. In a thread that nobody waits for.
+
+    Nothing of it is flushed: it has no record, so a power cut cannot make it look like damage.
+    """
+    try:
+        drop(root, [number], durably=False)
+    except FileNotFoundError:  # a prune was first
+        pass
+    except BaseException as error:  # it is space, and the next prune tries again
+        sets.left.append(number)
+        sets.doubt()
+        if not isinstance(error, OSError):
+            raise
+        logger.warning("set %d, of which nobody needs anything, not removed: %s", number, error)
 
 
 def _remove_second_copies(root: Root, record: Record) -> None:
@@ -69,8 +121,9 @@ def _remove_second_copies(root: Root, record: Record) -> None:
     remove_files(root.disk, [path for path in copies if exists(root.disk, path)])
 
 
-def drop(root: Root, numbers: Sequence[int], state: State = "set") -> None:
-    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged."""
+def drop(root: Root, numbers: Sequence[int], state: State = "set", *, durably: bool = True) -> None:
+    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged.
+    `durably`: nor must a power cut, or bring one of them back."""
     gone = []
     for number in numbers:
         path = root.state("gone", number)
@@ -84,7 +137,7 @@ def drop(root: Root, numbers: Sequence[int], state: State = "set") -> None:
             remove_tree(root.disk, path)  # of an earlier run, which had a set of this number too
             root.disk.rename(root.state(state, number), path)
         gone.append(path)
-    if gone:
+    if gone and durably:
         # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
         # a restore, one that this rank alone has, from a history that was given up.
         root.disk.sync_dir(root.path)

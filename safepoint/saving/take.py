@@ -1,6 +1,6 @@
 """Take a set: its list is written, then its files move below the root. Rule (4) of `saving`.
 
-`take` moves or snapshots; on an error everything goes back. `prepare` makes the directory of the next set ahead.
+`take` moves or snapshots; on an error everything goes back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from safepoint.disk import PageCache
-from safepoint.disk.files import exists, listdir, remove_tree, write
+from safepoint.disk.files import listdir, remove_tree, write
 from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.record import Item, Life, Record, Taken, dump, label
@@ -31,12 +31,7 @@ def take(
     whose = root.rank, root.ranks, root.saver
     taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
     with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
-        # Before the first file moves: else a set could not say what belongs to it.
-        try:
-            root.disk.append(root.taken(number), dump(taken))
-        except FileNotFoundError:
-            prepare(root, number)
-            root.disk.append(root.taken(number), dump(taken))
+        _begin(root, number, dump(taken))
     try:
         parents = ancestors({os.path.dirname(item.path) for item in items if item.kind != "append"})
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
@@ -68,35 +63,28 @@ def take(
     return taken
 
 
-def prepare(root: Root, number: int) -> None:
-    """Make the empty directory that the next set will be: the saver does it ahead, as `hide` would pay for it.
-
-    On error nothing of it is left, if that can be removed; else the next try goes on with it.
-    """
-    top, kept = root.set(number), root.stored(number, "")
+def _begin(root: Root, number: int, listed: bytes) -> None:
+    """Make the directory of a set, and in it the list of what is to belong to it, before the first file moves: else it
+    could not say that. On error nothing of it is left, if that can be removed; else the next try goes on with it."""
+    top, kept, path = root.set(number), root.stored(number, ""), root.taken(number)
     try:
         root.disk.mkdir(top)
-    except FileExistsError:
+    except FileExistsError:  # of a process that died here, or that could not remove it
         is_ours(root.disk, top, kept)
-        if set(listdir(root.disk, top)) - {"files"} or (exists(root.disk, kept) and listdir(root.disk, kept)):
+        names = set(listdir(root.disk, top))
+        begun = "taken.json" in names and root.disk.stat(path).st_size
+        if begun or names - {"files", "taken.json"} or ("files" in names and listdir(root.disk, kept)):
             raise
+        if "taken.json" in names:
+            root.disk.remove(path)
     try:
         with contextlib.suppress(FileExistsError):
             root.disk.mkdir(kept)
-        write(root.disk, root.taken(number), b"")
+        write(root.disk, path, listed)
     except OSError:
         with contextlib.suppress(OSError):  # the first error is the one to see
             remove_tree(root.disk, top)
         raise
-
-
-def prepared(root: Root, number: int) -> bool:
-    """Whether `prepare` has made all of this set, and nothing is in it. After a power cut half of it may be there."""
-    top, kept = root.set(number), root.stored(number, "")
-    with contextlib.suppress(OSError):
-        if is_ours(root.disk, top, kept) and set(listdir(root.disk, top)) == {"files", "taken.json"}:
-            return root.disk.stat(root.taken(number)).st_size == 0 and not listdir(root.disk, kept)
-    return False
 
 
 def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_result]) -> None:

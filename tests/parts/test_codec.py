@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -389,3 +390,24 @@ def test_a_write_that_stops_half_way_is_gone_on_with() -> None:
     file = Stopping()
     write_all(file, b"0123456789" * 9)
     assert file.getvalue() == b"0123456789" * 9
+
+
+PRIVATE = """
+import os
+from safepoint.disk import codec
+with codec._block_buffers.one() as buffer:
+    buffer[:4] = b"ours"
+pid = os.fork()
+with codec._block_buffers.one() as buffer:
+    if not pid:
+        buffer[:4] = b"else"
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert buffer[:4] == b"ours", bytes(buffer[:4])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_buffers_of_its_own() -> None:
+    """Both would fold what the other has read into their checksums."""
+    subprocess.run([sys.executable, "-c", PRIVATE], check=True)

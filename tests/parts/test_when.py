@@ -97,18 +97,32 @@ def test_the_cost_of_a_save_is_its_writing_its_hiding_and_what_the_saver_slows_d
     assert meter.saved(4.3, 4.5, waited=False) == 0.5, "0.3 s of writing, 0.2 s of hiding"
     assert meter.cost == pytest.approx(0.5)
     meter.step(1.2, 1, True)  # beside the saver
-    meter.stored(2.5)
+    meter.stored(5.0, 2.5)
     meter.step(1.3, 1, False)
     meter.step(1.0, 1, False)
     assert meter.cost == pytest.approx(0.5 + 0.5)
     assert meter.durable(9.0, saving=False) == pytest.approx(0.5 + 2.5)
-    assert meter.durable(5.5, saving=True) == pytest.approx(0.5 + 2.5 + 1.5), "hide waits for the one in flight"
+    assert meter.durable(5.5, saving=True) == pytest.approx(0.5 + 2.5 + 2.0), "one that waited is stored first"
+
+
+def test_of_a_set_that_waited_it_counts_when_it_was_begun() -> None:
+    """Not when it was hidden: should_stop would leave too little time for the last set."""
+    meter = Meter(0.0)
+    meter.stored(-1.0, 100.0)
+    meter.saved(0.0, 0.0, waited=False)
+    meter.saved(60.0, 60.0, waited=False)
+    assert meter.durable(60.0, saving=True) == 140.0
+    meter.stored(100.0, 100.0)
+    assert meter.durable(119.0, saving=True) == 181.0
+    meter.stored(200.0, 100.0)
+    meter.saved(300.0, 300.0, waited=False)
+    assert meter.durable(310.0, saving=True) == 190.0
 
 
 def test_a_saver_that_slows_nothing_costs_nothing_however_uneven_the_steps_are() -> None:
     """Every fifth takes ten times as long; the median of them would be that of the short ones."""
     meter = Meter(0.0)
-    meter.stored(60.0)
+    meter.stored(0.0, 60.0)
     for _ in range(8):
         for step in range(60):
             meter.step(10.0 if step % 5 == 4 else 1.0, 1, False)
@@ -127,7 +141,7 @@ def test_sets_whose_savers_follow_one_another_are_charged_each_with_its_own() ->
         meter.saved(0.0, 0.5, waited=False)
         for _ in range(5):
             meter.step(1.4, 1, True)
-        meter.stored(7.0)
+        meter.stored(0.0, 7.0)
     assert meter.cost == pytest.approx(0.5 + 5 * 0.4)
 
 
@@ -257,6 +271,7 @@ def test_every_so_many_steps_counts_calls_since_the_last_set(work: Path) -> None
                 dues.append(step)
                 put(work, step)
                 session.hide(step)
+                session.wait()
         assert dues == [2, 5, 8, 11]
         put(work, 12)
     assert [each["due"] for each in logged(work) if each["event"] == "saved"] == ["3 steps since the last set"] * 4

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from testbed.disks import Meddler
 from testbed.faultdisk import FaultDisk, Killed, images, on
-from testbed.program import SHAPES, LateSaver, NowSaver, Program, consistent, listed, new_directory
+from testbed.program import SHAPES, BusySaver, Program, consistent, given_to, listed, new_directory
 from testbed.sessions import ROOT, Start, kill, sets, write
 from testbed.sweep import ALL, LONG, kept
 
@@ -34,11 +34,11 @@ FRESH = -1  # the step of a start without files
 class Lives(RuleBasedStateMachine):
     """`step`: what the files in W hold; `handed`, `durable`: the newest steps that a kill, a power cut may not cost."""
 
-    @initialize(shape=st.sampled_from(sorted(SHAPES)), late=st.booleans())
-    def first_start(self, shape: str, late: bool) -> None:
+    @initialize(shape=st.sampled_from(sorted(SHAPES)), saver=st.sampled_from(["now", "late", "busy"]))
+    def first_start(self, shape: str, saver: str) -> None:
         where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.base = Path(tempfile.mkdtemp(prefix="safepoint-", dir=where))
-        self.shape, self.files, self.late = shape, SHAPES[shape][1], late
+        self.shape, self.files, self.saver = shape, SHAPES[shape][1], saver
         self.boots = 0
         self.handed = self.durable = FRESH
         self.finished = False
@@ -54,7 +54,7 @@ class Lives(RuleBasedStateMachine):
         self.disk = disk
         self.program = Program(disk, self.shape)
         self.session = Session(disk.directory, disk=disk)
-        self.session._work.thread = LateSaver() if self.late else NowSaver()  # type: ignore[assignment]
+        given_to(self.session, self.saver)
         saved = self.session.restore()
         self.step = FRESH if saved is None else int(saved.step or 0)
         if saved is None:
@@ -80,13 +80,23 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.in_place)
     @rule(wait=st.booleans())
     def hide(self, wait: bool) -> None:
-        before = self.handed
         point = self.session.hide(step=self.step, wait=wait)
         assert point is not None and point.step == self.step
         self.in_place = False
         self.handed = self.step
-        self.durable = self.step if self.session._work.flight is None else max(self.durable, before)
+        self.durable = self.step if wait else max(self.durable, self.committed())
         self.hidden_since = True
+
+    @precondition(lambda self: self.saver == "busy")
+    @rule()
+    def catch_up(self) -> None:
+        """The set in flight is stored, and the one that waited is in flight."""
+        assert isinstance(self.session._work.thread, BusySaver)
+        self.session._work.thread.catch_up()
+        self.durable = max(self.durable, self.committed())
+
+    def committed(self) -> int:
+        return int(self.session._committed.step or 0) if self.session._committed else FRESH
 
     @rule()
     def wait(self) -> None:
@@ -160,7 +170,7 @@ class Lives(RuleBasedStateMachine):
     def not_more_sets_than_asked_for(self) -> None:
         if hasattr(self, "disk"):
             sets = on(Root(self.disk.directory), FaultDisk(self.disk.directory)).numbers("set")
-            assert len(sets) <= 5, sets  # two kept, one in flight, one prepared, one that a kill left
+            assert len(sets) <= 5, sets  # two kept, one in flight, one that waits, one that a kill left
 
 
 TestLives = Lives.TestCase

@@ -707,6 +707,7 @@ def test_a_file_that_became_a_link_is_not_written_through(pristine: Path, tmp_pa
     work = copied(pristine, "sets", tmp_path)
     (tmp_path / "outside").mkdir()
     path = work / BELOW / name
+    path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
     to_a_file(path)
     error = lived(work)

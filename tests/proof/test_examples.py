@@ -43,6 +43,9 @@ def test_a_farm_that_lost_its_master_or_a_worker_goes_on_with_what_was_done(tmp_
     """Only the master saves; what it has saved is not computed again, and the result is that of an undisturbed run."""
     run(3, "farm.py", tmp_path / "undisturbed", "--tasks", 12)
     killed = tmp_path / "killed"
+    killed.mkdir()
+    manifest = (tmp_path / "undisturbed/.safepoint").read_text()
+    (killed / ".safepoint").write_text(f"{manifest}store = every\n")  # the log is to tell of each
     command = mpiexec(3, EXAMPLES / "farm.py", "--directory", killed, "--tasks", 12)
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

@@ -175,7 +175,7 @@ def test_a_random_rank_killed_at_a_random_instant_again_and_again() -> None:
     assert inside > rounds // 10, "hardly any kill hit the library: this tests nothing"
 
 
-def killed_in_rank_1(how: list[str], *, gate: str, restart: bool, inline: str) -> bool:
+def killed_in_rank_1(how: list[str], *, gate: str, restart: bool, inline: str, slow: str = "") -> bool:
     """A job in which a tracer of one thread of rank 1 does this, then one in peace. Whether rank 1 died of it."""
     with place() as (work, said):
         least = -1
@@ -186,7 +186,7 @@ def killed_in_rank_1(how: list[str], *, gate: str, restart: bool, inline: str) -
             least = first.check(least)
         os.mkfifo(f"{said}-go")
         pipe = os.open(f"{said}-go", os.O_RDWR)  # both ends: this never blocks, whoever is dead
-        job = Job(work, said, 6, GATE=gate, INLINE=inline)
+        job = Job(work, said, 6, GATE=gate, INLINE=inline, **{"SLOW": slow} if slow else {})
         tracer = None
         try:
             job.until("gate", range(1, 2))
@@ -220,6 +220,8 @@ VARIANTS = {
     "saver thread": {"gate": "saver", "restart": False, "inline": ""},
     "every hide waits": {"gate": "start", "restart": False, "inline": "1"},
     "a restart": {"gate": "start", "restart": True, "inline": ""},
+    "main thread, sets wait": {"gate": "start", "restart": False, "inline": "", "slow": "2"},
+    "saver thread, sets wait": {"gate": "saver", "restart": False, "inline": "", "slow": "1"},
 }
 
 

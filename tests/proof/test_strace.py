@@ -49,7 +49,8 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
     sample = calls[len(calls) % every :: every]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         hits = sum(pool.map(one, sample))
-    where = f"{'restart' if prepare else 'every hide waits' if 'inline' in options else gate}"
+    what = "every hide waits" if "inline" in options else f"{gate}, sets wait" if "slow" in options else gate
+    where = "restart" if prepare else what
     tally.count("kills at a system call", where, hits)
     print(f"{where}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
     return {"calls": len(calls), "tried": len(sample), "hit": hits}
@@ -71,6 +72,13 @@ def test_killed_at_each_call_when_every_hide_waits() -> None:
     """G1, G2, G2k: take, store, commit and prune in one thread, all fsyncs too."""
     result = kill_at_each("start", "inline", "serial")
     assert result["hit"] > 0.9 * result["tried"], result
+
+
+@pytest.mark.parametrize("gate", ["start", "saver"])
+def test_killed_at_each_call_of_a_program_that_hides_faster_than_its_disk(gate: str) -> None:
+    """G1, G2, G2k: while a set is in flight another one waits, and newer ones take its place."""
+    result = kill_at_each(gate, "slow")
+    assert result["hit"] > (0.9 if gate == "start" else 0.3) * result["tried"], result
 
 
 def test_killed_at_each_call_while_it_restores() -> None:

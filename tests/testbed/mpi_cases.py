@@ -42,8 +42,9 @@ from safepoint import (
 from safepoint.restoring.stage import BY_HAND
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.lives import killed_beside_a_child
-from testbed.program import LateSaver
+from testbed.program import LateSaver, NowSaver, TimedSaver, steps_of
 from testbed.ranked import MANIFEST, Crew, Mortal, check, files_of, new_directory, restart, same
+from testbed.sessions import kill
 
 owner.PATIENCE = 1.5  # seconds: for a lock that somebody holds who does not say so, in several cases
 Case = Callable[[Any, str], None]
@@ -108,14 +109,15 @@ def sample(points: list[int], every: int) -> list[int]:
 def killed_at_each(comm: Any, where: str, victim: int, saver: str, every: int) -> int:
     """One rank dies at each operation of its own that changes something; then all are started again. How many."""
     options: dict[str, Any] = {}
-    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), saver=saver, options=options)
+    steps = steps_of(saver, 3)
+    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), steps, saver, options)
     whole.run()
     check(comm, whole.finished, f"{whole.error!r}")
     changing, ops = comm.bcast((whole.disk.record.changing, whole.disk.record.ops), victim)
     for at in sample(changing, every):
         directory = new_directory(comm, where)
         disk = FaultDisk(directory, kill_at=at if comm.Get_rank() == victim else -1)
-        first = Crew(comm, whole.others, disk, saver=saver, options=options)
+        first = Crew(comm, whole.others, disk, steps, saver, options)
         first.run()
         try:
             check(comm, first.disk.dead and first.error is None, f"{first.error!r}")
@@ -128,20 +130,21 @@ def killed_at_each(comm: Any, where: str, victim: int, saver: str, every: int) -
 def case_one_rank_killed_at_each_operation(comm: Any, where: str) -> None:
     """G5, G2k, G3: the others go on until they need it. Dead in `hide`, `restore`, `init`, `finish`, or the saver."""
     for victim in {0, comm.Get_size() - 1}:
-        for saver in ("now", "late", "wait"):
+        for saver in ("now", "late", "busy", "wait"):
             killed_at_each(comm, where, victim, saver, 7)
 
 
 def failing_at_each(comm: Any, where: str, victim: int, saver: str, error: int, every: int) -> None:
     options: dict[str, Any] = {}
-    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), saver=saver)
+    steps = steps_of(saver, 3)
+    whole = Crew(comm, comm.Dup(), FaultDisk(new_directory(comm, where)), steps, saver)
     whole.run()
     length, ops = comm.bcast((len(whole.disk.record.ops), whole.disk.record.ops), victim)
     raised = 0
     for at in sample(list(range(length)), every):
         directory = new_directory(comm, where)
         disk = FaultDisk(directory, fail_at=at if comm.Get_rank() == victim else -1, error=error)
-        first = Crew(comm, whole.others, disk, saver=saver, options=options)
+        first = Crew(comm, whole.others, disk, steps, saver, options)
         first.run()
         try:
             if not first.finished and not first.error:
@@ -163,7 +166,7 @@ def failing_at_each(comm: Any, where: str, victim: int, saver: str, error: int, 
 def case_a_failure_anywhere_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
     """G7, and no rank hangs: each operation of `init`, `restore`, `hide`, saver, `finish` fails once on one rank."""
     for victim in {0, comm.Get_size() - 1}:
-        for saver, error in (("now", errno.EIO), ("wait", errno.ENOSPC), ("late", errno.EACCES)):
+        for saver, error in (("now", errno.EIO), ("wait", errno.ENOSPC), ("late", errno.EACCES), ("busy", errno.EIO)):
             failing_at_each(comm, where, victim, saver, error, 9)
 
 
@@ -332,6 +335,104 @@ def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str)
     assert session.hide(0)
 
 
+@sizes(2, 4)
+def case_ranks_whose_disks_differ_have_a_common_set_that_is_young(comm: Any, where: str) -> None:
+    """G5, and nobody starves: the disk of the last rank is 20 times as slow. Ten minutes by the clock of a simulation,
+    a hide every 0.25 s. At each step a power cut on all ranks would cost two times of the slowest saver at most."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    slowest, step_s, keep = 10.0, 0.25, 2
+    directory = new_directory(comm, where, "z-{rank}.dat\n")
+    session = started(comm, directory, keep=keep)
+    saver = session._work.thread = TimedSaver(slowest if rank == size - 1 else slowest / 20)  # type: ignore[assignment]
+    session._work._sweeper = NowSaver()  # type: ignore[assignment]
+    root, ages, most = session._root, [0.0], 0
+    for step in range(int(600 / step_s)):
+        Path(directory, f"z-{rank}.dat").write_bytes(b"%d of %d" % (step, rank))
+        session.hide(step)
+        saver.pass_on(step_s)
+        if step % 40 == 39:
+            here = {n for n in root.numbers("set") if os.path.exists(root.record(n))}
+            common = set.intersection(*comm.allgather(here))
+            check(comm, bool(common), f"no common set at step {step}: {sorted(here)}")
+            ages.append((step + 1 - (max(common) - 1)) * step_s)
+            most = max(most, len(root.numbers("set")) + len(root.numbers("gone")))
+    check(comm, max(ages) <= 2 * slowest + 2 * step_s, f"the newest common set was {max(ages)} s old")
+    check(comm, most <= keep + 3, f"{most} sets of one rank at once")
+    session.wait()
+    (newest,) = set(comm.allgather(session._committed.number))
+    check(comm, newest == step + 1, newest)
+    session.close()
+
+
+@sizes(2, 4)
+def case_a_set_that_waits_stays_until_all_have_taken_the_newer(comm: Any, where: str) -> None:
+    """G2k: set 4 is taken on one rank only. Set 3 still waited for the disk."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+
+    class Refuses(FaultDisk):
+        def rename(self, source: str, target: str) -> None:
+            if rank == size - 1 and target.endswith(f"set-00000004/files/z-{rank}.dat"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
+            super().rename(source, target)
+
+    disk = Refuses(directory)
+    session = started(comm, directory, disk=disk)
+    session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
+    session._work._sweeper = NowSaver()  # type: ignore[assignment]
+    for step in (1, 2, 3):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    write(directory, files_of(rank, 4))
+    message_of(comm, lambda: session.hide(4), SaveError)
+    kill(session)
+    disk.end()
+    comm.Barrier()
+    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
+    saved = again.restore()
+    check(comm, bool(saved and saved.step == 3), saved)
+    check(comm, in_place(rank, directory) == files_of(rank, 3), "wrong")
+    again.finish()
+
+
+@sizes(2, 4)
+def case_if_the_set_in_flight_fails_on_one_rank_all_have_their_files_back(comm: Any, where: str) -> None:
+    """G7: a hide that waits for it, on every rank."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, disk=fail_in_set(directory, rank, {(0, 2)}))
+    session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
+    for step in (1, 2):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+    write(directory, files_of(rank, 3))
+    text = message_of(comm, lambda: session.hide(3, wait=True), SaveError)
+    assert text.startswith(f"rank 0 of {comm.Get_size()}: set 2 (step 2) not stored: "), text
+    check(comm, in_place(rank, directory) == files_of(rank, 3), "not put back")
+    assert session.hide(3, wait=True)
+    session.close()
+
+
+@sizes(2, 4)
+def case_what_is_stored_is_the_same_on_all_ranks(comm: Any, where: str) -> None:
+    """The saver of the last rank is late by one step. A set is in flight on all ranks, or on none."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory, keep=9)
+    saver = session._work.thread = TimedSaver(1.5 if rank == size - 1 else 0.5)  # type: ignore[assignment]
+    session._work._sweeper = NowSaver()  # type: ignore[assignment]
+    for step in range(1, 10):
+        write(directory, files_of(rank, step))
+        session.hide(step)
+        saver.pass_on(1.0)
+    session.wait()
+    root = session._root
+    stored = [n for n in root.numbers("set") if os.path.exists(root.record(n))]
+    same(comm, stored, "sets that are stored")
+    check(comm, stored == [1, 2, 4, 6, 8, 9], stored)
+    session.close()
+
+
 def fail_in_set(directory: str, rank: int, failing: set[tuple[int, int]]) -> FaultDisk:
     """A disk on which the contents of these (rank, set) cannot be flushed."""
 
@@ -354,7 +455,11 @@ def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm
         session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (size - 1, 3)}))
         for step in (1, 2, 3):
             write(directory, files_of(rank, step))
-            session.hide(step)
+            session.hide(step, wait=step == 2)
+        flight = session._work.flight
+        assert flight
+        flight.exception()
+        comm.Barrier()
         write(directory, files_of(rank, 4))
         calls = {"hide": lambda s=session: s.hide(4), "finish": lambda s=session: s.finish(4)}
         text = message_of(comm, calls.get(verb, getattr(session, verb)), SaveError)
@@ -409,7 +514,7 @@ def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -
     does not have: only what all have at the same time counts."""
     rank = comm.Get_rank()
     directory = new_directory(comm, where)
-    session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1)
+    session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1, store="every")
     failed = 0
     for step in range(1, 6):
         write(directory, files_of(rank, step))
@@ -466,7 +571,7 @@ def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where
         session = started(comm, directory, keep=3)
         for step in range(100, 500, 100):
             write(directory, files_of(rank, step))
-            session.hide(step)
+            session.hide(step, wait=True)
         session.close()
         root = session._root
         if rank == 1:
@@ -1685,7 +1790,7 @@ def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where
             session.hide(step)
         made = [op.split()[0] for op in disk.record.ops[ops:]]
         counted.append(counting.calls[calls:])
-        check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["append"] + ["rename"] * 3, made)
+        check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["mkdir", "mkdir", "create", "write"] + ["rename"] * 3, made)
         session.wait()
         saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
         session.close()

@@ -3,7 +3,8 @@
 Each rank appends to SAID-<rank> what had happened: `pid N`, `restored S`, `hiding S`, `hid S`, `safe S` (it waited),
 `finished S`. What `restore` gives is checked byte for byte. With GATE=start or GATE=saver in the environment rank 1
 says `gate N`, with the number of its main or its saver thread, before `init` or when it has saved two sets, and waits
-for a byte from the pipe SAID-go. With INLINE=1 every hide waits.
+for a byte from the pipe SAID-go. With INLINE=1 every hide waits. With SLOW=R the saver of rank R is slow, so that sets
+wait on all ranks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes  # noqa: F401 - these now: their many calls at import are not what
 import os
 import sys
 import threading
+from pathlib import Path
 
 import filelock  # noqa: F401
 import zstandard  # noqa: F401
@@ -60,6 +62,11 @@ def main() -> None:
             with open(f"{said}-go", "rb", buffering=0) as pipe:
                 pipe.read(1)
 
+    if rank == int(os.environ.get("SLOW", -1)):
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        from testbed.solver import slow
+
+        slow(0.03)
     say(f"pid {os.getpid()}")
     comm.Barrier()
     gate("start")
@@ -76,7 +83,7 @@ def main() -> None:
         write(0)
     for step in range(begin, steps):
         say(f"hiding {step}")
-        wait = step % 5 == 4
+        wait = step % 5 == 4 and "SLOW" not in os.environ
         safepoint.hide(step, wait=wait)
         say(f"hid {step}")
         if wait:

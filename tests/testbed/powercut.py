@@ -19,10 +19,13 @@ from testbed.tracing import Call, calls_of, stop, stopped_at
 
 STEPS = 4
 # Whose calls, in which way of saving, and how many of them are taken of each shape in the short and the long form.
+# With a slow saver sets wait, and give way to newer ones.
 THREADS = {
     "main": ("start", (), 1, 16),
     "saver": ("saver", (), 0, 16),
     "all in one": ("start", ("inline", "serial"), 1, 30),
+    "main, faster than the disk": ("start", ("slow",), 1, 8),
+    "saver, slower than the program": ("saver", ("slow",), 0, 8),
 }
 AGAIN = 3  # every third time the restart is cut too
 
@@ -96,5 +99,5 @@ def cut_at_calls(volume: Volume, shape: str, thread: str, number: int, rng: rand
             try:
                 cuts += recovers(volume, directory, life, shape, rng) - (not stopped)
             except Violation as violation:
-                raise Violation(f"cut at {call} of the {thread} thread: {violation}") from violation
+                raise Violation(f"cut at {call} of a thread ({thread}): {violation}") from violation
     return cuts

@@ -19,6 +19,7 @@ from safepoint.disk.files import remove_tree
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 from safepoint.saving import store as saving_store
+from safepoint.saving.background import rest_after
 from testbed.faultdisk import FaultDisk, Image, Killed
 
 PLAIN = "u.dat\nsub/v.dat\n"
@@ -176,10 +177,14 @@ def listed(directory: str | os.PathLike[str]) -> dict[str, bytes]:
 class NowSaver:
     """The background save happens at once, inside of `hide`."""
 
-    def submit(self, job: Callable[[Any], Any], taken: Any) -> Future[Any]:
+    resting = False
+
+    def submit(
+        self, job: Callable[[], Any], then: Callable[[], Any] = lambda: None, rests: bool = False
+    ) -> Future[Any]:
         future: Future[Any] = Future()
         try:
-            future.set_result(job(taken))
+            future.set_result(job())
         except Exception as error:
             future.set_exception(error)
         return future
@@ -191,27 +196,87 @@ class NowSaver:
 class LateSaver(NowSaver):
     """The background save happens when it is waited for: after the program wrote its next files."""
 
-    def submit(self, job: Callable[[Any], Any], taken: Any) -> Any:
-        outer = self
-
-        class Late:
-            ran: Future[Any] | None = None
-
-            def exception(self, timeout: float | None = None) -> BaseException | None:
-                self.ran = self.ran or NowSaver.submit(outer, job, taken)
-                return self.ran.exception()
-
-            def result(self) -> Any:
-                assert self.ran
-                return self.ran.result()
-
-            def done(self) -> bool:
-                return True
-
-        return Late()
+    def submit(self, job: Callable[[], Any], then: Callable[[], Any] = lambda: None, rests: bool = False) -> Any:
+        return Late(self, job, then)
 
 
-SAVERS: dict[str, Any] = {"now": NowSaver, "late": LateSaver, "wait": None}
+class Late:
+    """A set that is stored when somebody asks for its error. `busy`: until then it is in flight."""
+
+    def __init__(self, saver: NowSaver, job: Callable[[], Any], then: Callable[[], Any], *, busy: bool = False) -> None:
+        self._saver, self._job, self._then, self._busy = saver, job, then, busy
+        self.ran: Future[Any] | None = None
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self.ran is None:
+            self.ran = NowSaver.submit(self._saver, self._job)
+            if self._busy:
+                self._then()
+        return self.ran.exception()
+
+    def done(self) -> bool:
+        return not self._busy or self.ran is not None
+
+    def add_done_callback(self, call: Callable[[Any], Any]) -> None:
+        pass  # the life of this program has ended
+
+
+class BusySaver(NowSaver):
+    """The background save happens when all is waited for, or when the program lets it `catch_up`: the program hides
+    faster than that."""
+
+    def __init__(self) -> None:
+        self._flights: list[Late] = []
+
+    def submit(self, job: Callable[[], Any], then: Callable[[], Any] = lambda: None, rests: bool = False) -> Any:
+        self._flights.append(Late(self, job, then, busy=True))
+        return self._flights[-1]
+
+    def catch_up(self) -> None:
+        """The set in flight is stored. What waits for it is in flight then."""
+        flights, self._flights = self._flights, []
+        for flight in flights:
+            flight.exception()
+
+
+class TimedSaver(NowSaver):
+    """The background save takes so long, by the clock of the simulation, which `pass_on` sets; then the saver rests."""
+
+    def __init__(self, takes: float) -> None:
+        self.takes, self.now, self.rested = takes, 0.0, 0.0
+        self._flights: list[tuple[float, Late]] = []
+
+    @property
+    def resting(self) -> bool:  # type: ignore[override]
+        return self.now < self.rested
+
+    def submit(self, job: Callable[[], Any], then: Callable[[], Any] = lambda: None, rests: bool = False) -> Any:
+        begin = max([self.now, *(end for end, _ in self._flights)])
+        self._flights.append((begin + self.takes, Late(self, job, then, busy=True)))
+        return self._flights[-1][1]
+
+    def pass_on(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self._flights and self._flights[0][0] <= until:
+            self.now, flight = self._flights.pop(0)
+            flight.exception()
+            self.rested = self.now + rest_after(self.takes)
+        self.now = until
+
+
+SAVERS: dict[str, Any] = {"now": NowSaver, "late": LateSaver, "busy": BusySaver, "wait": None}
+FAST = 6  # steps of a program that hides faster than its saver stores: so many, for a set to be given up twice
+
+
+def steps_of(saver: str, steps: int) -> int:
+    return max(FAST, steps) if saver == "busy" else steps
+
+
+def given_to(session: Session, saver: str) -> None:
+    """Let this saver, and nobody else, store what the session hides; and what it gives up goes at once."""
+    if SAVERS[saver] is not None:
+        session._work.thread = SAVERS[saver]()
+        session._work._sweeper = NowSaver()  # type: ignore[assignment]
 
 
 class Crash(Exception):
@@ -257,8 +322,7 @@ class Program:
     def _live(self) -> None:
         files = SHAPES_AND_KINDS[self.shape][1]
         session = Session(self.disk.directory, background=self.saver != "wait", disk=self.disk)
-        if SAVERS[self.saver] is not None:
-            session._work.thread = SAVERS[self.saver]()
+        given_to(session, self.saver)
         saved = session.restore()
         begin = self._check(session, saved, files)
         if saved and self.shape in ANEW:
@@ -269,13 +333,12 @@ class Program:
             self._write({table: files(begin)[table]})
         for step in range(begin, self.steps):
             try:
-                before = self.handed
                 session.hide(step=step)
-                if before >= 0:
-                    self._promise(before)  # the next hide has waited for it
                 self.handed = step
-                if session._committed is not None and session._work.flight is None:
-                    self._promise(step)
+                self._promise_what_is_committed(session)
+                if isinstance(session._work.thread, BusySaver) and step % 3 == 0:
+                    session._work.thread.catch_up()
+                    self._promise_what_is_committed(session)
             except SafepointError as error:
                 self.errors.append(error)
                 if not self.go_on:
@@ -295,6 +358,10 @@ class Program:
             session.finish(step=self.steps)
         self.finished = True
         self._promise(self.steps)
+
+    def _promise_what_is_committed(self, session: Session) -> None:
+        if session._committed is not None and (session._committed.step or 0) > self.durable:
+            self._promise(session._committed.step or 0)
 
     def _promise(self, step: int) -> None:
         self.durable = step

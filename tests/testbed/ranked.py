@@ -18,7 +18,7 @@ from safepoint import SafepointError, Session
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 from testbed.faultdisk import FaultDisk, Killed, on
-from testbed.program import SAVERS, listed
+from testbed.program import BusySaver, given_to, listed
 
 MANIFEST = """\
 z-{rank}.dat                       # each rank
@@ -142,8 +142,7 @@ class Crew:
         session = Session(
             self.disk.directory, comm=comm, background=self.saver != "wait", disk=self.disk, **self.options
         )
-        if SAVERS[self.saver] is not None:
-            session._work.thread = SAVERS[self.saver]()
+        given_to(session, self.saver)
         saved = session.restore()
         begin = 0
         if saved is None:
@@ -152,11 +151,14 @@ class Crew:
             begin = self.restored = int(saved.step or 0)
             self._right(files_of(rank, begin, owner))
         for step in range(begin, self.steps):
-            before = self.handed
             session.hide(step)
-            self.durable, self.handed = max(self.durable, before), step
-            if self.saver == "wait" or before < 0:
-                self.durable = step
+            self.handed = step
+            if isinstance(session._work.thread, BusySaver) and step % 3 == 0:
+                session._work.thread.catch_up()
+            # What this rank has committed, and knows all others to have.
+            known = session._agreed
+            if session._committed is not None and session._committed.number == known:
+                self.durable = max(self.durable, session._committed.step or 0)
             self._write(files_of(rank, step + 1, owner))
         session.finish(self.steps)
         self.finished, self.durable = True, self.steps

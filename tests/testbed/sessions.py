@@ -41,7 +41,9 @@ def work(tmp_path: Path) -> Path:
 class DeadSaver:
     """The process dies before its saver thread begins."""
 
-    def submit(self, job: object, taken: object) -> Future[Any]:
+    resting = False
+
+    def submit(self, job: object, then: object = None, rests: bool = False) -> Future[Any]:
         return Future()
 
     def stop(self) -> None:
@@ -49,8 +51,8 @@ class DeadSaver:
 
 
 def kill(session: Session) -> None:
-    """What the death of the process leaves: no lock, and a set in flight as it is."""
-    session._work.flight = None
+    """What the death of the process leaves: no lock, and a set in flight, or one that waits, as it is."""
+    session._work.flight = session._work.waiting = None
     session._close("it was killed")
 
 
@@ -120,10 +122,10 @@ def write(directory: Path, **files: str | bytes) -> None:
 def contents(directory: Path) -> dict[str, str]:
     """What W holds without the manifest and the side directory: files with their text, links with their target."""
     found = {}
-    for path in sorted(directory.rglob("*")):
+    tops = [top for top in directory.iterdir() if top.name not in (".safepoint", ".safepoint.d")]
+    below = [path for top in tops if top.is_dir() and not top.is_symlink() for path in top.rglob("*")]
+    for path in sorted([*tops, *below]):  # not all of the directory: the saver may be at work in its own
         name = path.relative_to(directory).as_posix()
-        if name.split("/")[0] in (".safepoint", ".safepoint.d"):
-            continue
         if path.is_symlink():
             found[name] = f"-> {os.readlink(path)}"
         elif path.is_dir():

@@ -1,9 +1,10 @@
-"""A real program, for real kills: `python solver.py STEPS [SHAPE] [wait] [inline] [serial]`, where a manifest is.
+"""A real program, for real kills: `python solver.py STEPS [SHAPE] [wait] [inline] [serial] [slow]`.
 
-It writes to its standard output, unbuffered, what had happened: `restored S`, `hiding S`, `hid S`, `safe S` (durable),
-`finished S`. Its files at a step are a pure function of the step (`program.SHAPES_AND_KINDS`); what `restore` gives is
-checked byte for byte. With `gate-start` or `gate-saver` it waits there for a byte on its standard input, so that a
-tracer can be attached to its main thread before all else, or to its saver thread.
+It runs where a manifest is, and writes to its standard output, unbuffered, what had happened: `restored S`, `hiding S`,
+`hid S`, `safe S` (durable), `finished S`. Its files at a step are a pure function of the step
+(`program.SHAPES_AND_KINDS`); what `restore` gives is checked byte for byte. With `gate-start` or `gate-saver` it waits
+there for a byte on its standard input, so that a tracer can be attached to its main thread before all else, or to its
+saver thread.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import safepoint
@@ -84,6 +86,17 @@ def one_thread() -> None:
     Disk.helpers = FaultDisk.helpers
 
 
+def slow(seconds: float) -> None:
+    """Let the flush of a set take so long: the program hides faster than its saver stores."""
+    before = Disk.sync_files
+
+    def late(self: Disk, *arguments: Any) -> None:
+        time.sleep(seconds)
+        before(self, *arguments)
+
+    Disk.sync_files = late  # type: ignore[method-assign]
+
+
 def main(arguments: list[str]) -> None:
     steps, options = int(arguments[0]), arguments[1:]
     wait = "wait" in options
@@ -97,6 +110,8 @@ def main(arguments: list[str]) -> None:
     store.OPEN = 3  # so that the few files of this program are in flight in more than one batch
     if "serial" in options:
         one_thread()
+    if "slow" in options:
+        slow(0.02)
     gate("start", options)
     session = safepoint.init(background="inline" not in options)
     saved = safepoint.restore()
@@ -113,10 +128,8 @@ def main(arguments: list[str]) -> None:
         say(f"hiding {step}")
         safepoint.hide(step=step, wait=wait)
         say(f"hid {step}")
-        if wait or session._work.flight is None:
-            say(f"safe {step}")
-        elif step > begin:
-            say(f"safe {step - 1}")  # this hide has waited for it
+        if session._committed is not None:
+            say(f"safe {session._committed.step}")
         write(files(step + 1))
         if step == begin + 1:
             gate("saver", options)

@@ -21,7 +21,7 @@ import pytest
 from testbed import tally
 from testbed.faultdisk import FaultDisk, Image, images
 from testbed.paths import HOUSE
-from testbed.program import SAVERS, SHAPES, Program, Violation, new_directory, restart, restart_image
+from testbed.program import SAVERS, SHAPES, Program, Violation, new_directory, restart, restart_image, steps_of
 
 # How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`.
 LONG, ALL = (os.environ.get("SAFEPOINT_CRASH") in levels for levels in (("long", "all"), ("all",)))
@@ -104,7 +104,7 @@ def told(when: str, points: Points | None = None) -> Iterator[None]:
 def lived(directory: Path, shape: str = "plain", saver: str = "now", initial: bool = False, **how: int) -> Program:
     """One life in a new directory, to its end or to where its disk ends it."""
     disk = FaultDisk(new_directory(directory, shape, initial=initial), **how)  # type: ignore[arg-type]
-    program = Program(disk, shape, saver, STEPS, initial)
+    program = Program(disk, shape, saver, steps_of(saver, STEPS), initial)
     program.run()
     return program
 

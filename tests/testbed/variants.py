@@ -7,6 +7,7 @@ violations must find one in every variant, or a test proves nothing.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -15,9 +16,10 @@ from typing import Any
 
 from safepoint import opening, ranks, record, sealed
 from safepoint.disk import Disk, PageCache
-from safepoint.disk.files import remove_tree
-from safepoint.restoring import choose, read, swap
-from safepoint.saving import back, commit, contents, take
+from safepoint.disk.files import remove_tree, write
+from safepoint.restoring import choose, read, survey, swap
+from safepoint.saving import back, background, commit, contents, take
+from safepoint.session import Verbs
 from testbed.faultdisk import FaultDisk, on
 
 Set = Callable[[Any, str, Any], None]  # as setattr
@@ -166,20 +168,27 @@ def taken_json_after_the_first_rename(put: Set) -> None:
     before = take.take
 
     class Reordered:
-        """Holds the first append back until something was renamed."""
+        """Writes the list only when something was renamed."""
 
         def __init__(self, disk: Any) -> None:
             self.disk, self.held = disk, None
 
-        def append(self, path: str, data: bytes) -> None:
-            self.disk.stat(path)
-            self.held = path, data
+        @contextlib.contextmanager
+        def create(self, path: str) -> Any:
+            if not path.endswith("taken.json"):
+                with self.disk.create(path) as file:
+                    yield file
+                return
+            held = io.BytesIO()
+            held.name = path  # type: ignore[attr-defined]
+            yield held
+            self.held = path, held.getvalue()
 
         def rename(self, source: str, target: str) -> None:
             self.disk.rename(source, target)
             if self.held:
-                held, self.held = self.held, None
-                self.disk.append(*held)
+                (path, data), self.held = self.held, None
+                write(self.disk, path, data)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self.disk, name)
@@ -239,3 +248,66 @@ def files_go_back_before_their_set_is_failed_for_good(put: Set) -> None:
             return getattr(self.disk, name)
 
     everywhere(put, before, lambda root, *rest, **how: before(on(root, Hasty(root)), *rest, **how))
+
+
+# A set that waits for the saver.
+
+
+@variant
+def the_waiting_set_given_up_before_all_have_taken_the_newer(put: Set) -> None:
+    before = Verbs._get_ready
+
+    def hasty(self: Any, *arguments: Any) -> Any:
+        ready = before(self, *arguments)
+        if ready.taken and ready.busy and (held := self._work.hold()):
+            self._give_up(held[1])
+        return ready
+
+    put(Verbs, "_get_ready", hasty)
+
+
+@variant
+def each_rank_decides_by_its_own_saver_what_is_stored(put: Set) -> None:
+    before = Verbs._agree_to_hide
+
+    def alone(self: Any, number: int, ready: Any) -> Any:
+        go, wait, _ = before(self, number, ready)
+        return go, wait, ready.busy
+
+    put(Verbs, "_agree_to_hide", alone)
+
+
+@variant
+def the_waiting_set_forgotten_by_wait_and_at_the_end(put: Set) -> None:
+    put(background.Background, "drain", background.Background.wait)
+
+
+@variant
+def the_set_in_flight_given_up_instead_of_the_one_that_waits(put: Set) -> None:
+    before = background.Background.hand_over
+
+    def wrong(self: Any, job: Any, taken: Any, *, busy: bool) -> Any:
+        flight = getattr(self, "in_flight", None)
+        older = before(self, job, taken, busy=busy)
+        if not self.waiting:
+            self.in_flight = taken
+        return flight if older else None
+
+    put(background.Background, "hand_over", wrong)
+
+
+@variant
+def a_gap_in_the_numbers_taken_for_damage(put: Set) -> None:
+    before = survey.survey
+
+    def strict(root: Any, *arguments: Any, **options: Any) -> Any:
+        found = before(root, *arguments, **options)
+        numbers = {c.number for c in found}
+        return [
+            c._replace(record=None, reason="the set before it is missing", committed=True)
+            if c.record and c.number - 1 not in numbers and numbers & set(range(1, c.number))
+            else c
+            for c in found
+        ]
+
+    everywhere(put, before, strict)

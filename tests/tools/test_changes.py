@@ -323,6 +323,7 @@ def test_clean_removes_what_no_restart_takes_and_nothing_else(work: Path) -> Non
     for name in ("failed-00000009/files", "gone-00000008", "stage", "discarded"):
         (root / name).mkdir(parents=True)
         (root / name / "x").write_bytes(b"x" * 1000)
+    (root / "set-00000004/files").mkdir(parents=True)  # of a hide that was killed before it had taken anything
     listed = answer("clean", work, "--dry-run")
     assert {Path(each["path"]).name for each in listed["removed"]} == {
         "failed-00000009",

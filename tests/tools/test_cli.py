@@ -345,7 +345,7 @@ def test_what_vanishes_while_it_is_looked_at_is_no_error(work: Path) -> None:
 
 
 def test_a_set_that_takes_the_place_of_the_only_one_meanwhile_is_seen(tmp_path: Path) -> None:
-    """At the look at the newest set it is only prepared; then it is committed, and the one before is pruned."""
+    """At the look at the newest set nothing is in it yet; then it is committed, and the one before is pruned."""
     (tmp_path / ".safepoint").write_text("u.dat\n")
     session = safepoint.Session(tmp_path, keep=1)
     session.restore()
@@ -365,6 +365,7 @@ def test_a_set_that_takes_the_place_of_the_only_one_meanwhile_is_seen(tmp_path: 
             return found
 
     save(1)
+    os.makedirs(Root(str(tmp_path)).stored(2, ""))
     disk = Beside()
     seen = look(disk, str(tmp_path))
     session.finish()

@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def test_an_exception_that_interrupts_the_wait_loses_neither_the_set_nor_the_lock(tmp_path: Path) -> None:
-    """G7, G8: a handler that raises SystemExit, as on SIGTERM, while hide waits for the set in flight."""
+    """G7, G8: a handler that raises SystemExit, as on SIGTERM, while the set in flight is waited for."""
     (tmp_path / ".safepoint").write_text("u.dat\n")
     session = Session(tmp_path)
     session.restore()
@@ -36,7 +36,7 @@ def test_an_exception_that_interrupts_the_wait_loses_neither_the_set_nor_the_loc
 
     session._work.flight = Interrupted()
     with pytest.raises(SystemExit):
-        session.hide(step=1)
+        session.wait()
     with pytest.raises(SystemExit):
         session.close()
     with pytest.raises(LockedError):

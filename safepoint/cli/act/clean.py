@@ -28,8 +28,8 @@ DISK = terminal.DISK
 def clean(directory: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove what failed, killed or finished runs left behind.
 
-    Failed and half-deleted sets, what the last restore moved to discarded/, sets that the finish mark ended, and
-    directories prepared for a next set. Whole sets stay, and so do what a killed restore had staged, which the next one
+    Failed and half-deleted sets, what the last restore moved to discarded/, sets that the finish mark ended, and sets
+    that nothing was moved into. Whole sets stay, and so do what a killed restore had staged, which the next one
     needs to know, and names that are not of safepoint.
     """
     if dry_run:

@@ -117,7 +117,7 @@ def _parts(root: Root, place: PageCache, finished: int, read: bool) -> dict[int,
             else:
                 parts[number] = _unproven(root, candidate, place, read)
         # What a run commits or prunes while we look must not pass for damage, nor for a side directory without a set:
-        # the newest may have been prepared only when it was looked at, and the one before gone when it was its turn.
+        # the newest may have been empty still when it was looked at, and the one before gone when it was its turn.
         now = _recorded(root)
         seen = {n: part for n, part in parts.items() if n in now}
         settled = all(part.state == "committed" or now[n] == recorded.get(n) for n, part in seen.items())
@@ -239,7 +239,7 @@ def _leftovers(root: Root, *, held: bool) -> list[Leftover]:
         found.append((root.discarded, "what the last restore moved out of the way", "", 0))
     if not held:
         empty = [n for n in root.numbers("set") if _is_empty(root, n)]
-        found += [(root.set(n), "prepared, empty", "set", n) for n in empty]
+        found += [(root.set(n), "nothing was taken into it", "set", n) for n in empty]
     return [Leftover(path, what, _size(root.disk, path), root, state, n) for path, what, state, n in found]
 
 

@@ -14,7 +14,7 @@ from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError, SafepointError
-from safepoint.ledger.lines import events
+from safepoint.ledger.lines import Superseded, events
 from safepoint.pace.halt import halted, run_of
 
 STATES = {
@@ -84,6 +84,8 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     head.append(("restart", restart(seen)))
     if why := due(seen):
         head.append(("due", f"set {why['set']}: {why['due']}"))
+    if counts := hidden(seen):
+        head.append(("hidden", f"{counts['hidden']} sets in this life, {counts['stored']} of them stored"))
     perhaps = [s.label for s in seen.sets if s.perhaps and (not seen.takes or s.number > seen.takes.number)]
     if perhaps:
         head.append(("", f"or {perhaps[0]}, if its checksums hold: `safepoint why` reads them"))
@@ -112,6 +114,19 @@ def pending(seen: Overview) -> str:
         return f"asked for, in {words.about(left)}" if left > 0 else "asked for"
     steps = asked["steps"]
     return f"asked for, {words.count(steps, 'step')} after it is noticed" if steps else "asked for"
+
+
+def hidden(seen: Overview) -> dict[str, int] | None:
+    """How many sets the last life has hidden, and how many of them it has stored, if newer ones took others' place."""
+    for rank in seen.ranks:
+        with suppress(OSError):  # `safepoint log` says what is wrong with it
+            for line in reversed(events(terminal.DISK, rank.root.log, last=LAST_BYTES)):
+                if "superseded" in line:
+                    found = Superseded(*line["superseded"])
+                    return {"hidden": found.hidden, "stored": found.stored}
+                if "began" in line:
+                    break
+    return None
 
 
 def due(seen: Overview) -> dict[str, Any] | None:
@@ -171,6 +186,7 @@ def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
         "owner": next((r.owner for r in ([seen.running] if seen.running else seen.ranks) if r and r.owner), None),
         "finished": seen.mark and {"step": seen.mark["step"], "time": seen.mark["time"], "number": seen.mark["number"]},
         "halt": pending(seen) or None,
+        "hidden": hidden(seen),
         "due": (why := due(seen)) and {"set": why["set"], "text": why["due"]},
         "restart": {"set": takes.number if takes else None, "step": takes.step if takes else None,
                     "text": restart(seen)},

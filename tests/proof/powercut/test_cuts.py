@@ -46,7 +46,7 @@ def cut_at_instants(volume: Volume, shape: str, number: int, rng: random.Random)
     for index in range(number):
         with durable_directory(volume, shape) as directory:
             seconds = rng.uniform(0, length)
-            life = cut_at_random(volume, directory, shape, seconds, *["inline"] * (index % 2))
+            life = cut_at_random(volume, directory, shape, seconds, *(([], ["inline"], ["slow"])[index % 3]))
             try:
                 cuts += recovers(volume, directory, life, shape, rng)
             except Violation as violation:

@@ -24,7 +24,7 @@ from testbed.mounts import Volume
 from testbed.paths import TESTBED
 from testbed.powercut import cut_at_calls
 from testbed.program import SHAPES_AND_KINDS, Program, Violation, listed, restart
-from testbed.sweep import LIBRARY, Points, cuts, failed, killed, nothing_lost, stopped_after, undisturbed
+from testbed.sweep import LIBRARY, Points, cuts, failed, killed, lived, nothing_lost, stopped_after, undisturbed
 from testbed.sweep import STEPS as TRACED_STEPS
 from testbed.syscalls import replayed
 from testbed.tracing import why_not as no_strace
@@ -51,13 +51,19 @@ def power_cuts_while_the_saver_is_late(where: Path, every: int) -> None:
     power_cuts(where, every, saver="late")
 
 
-def kills(where: Path, every: int) -> None:
-    whole = undisturbed(where / "whole", "plain", "wait", True)
+def kills(where: Path, every: int, *, saver: str = "wait") -> None:
+    whole = lived(where / "whole", "plain", saver, True)
+    if not whole.finished:
+        raise Violation(f"it did not reach the end: {whole.errors}")
     for at in whole.disk.record.changing[::every]:
         first = killed(where / f"killed-{at}", whole, at)
         known_states(where / f"killed-{at}")
         nothing_lost(first, restart(FaultDisk(where / f"killed-{at}", inodes=first.disk.inodes), first))
         shutil.rmtree(where / f"killed-{at}")
+
+
+def kills_while_sets_wait(where: Path, every: int) -> None:
+    kills(where, every, saver="busy")
 
 
 def known_states(where: Path) -> None:
@@ -238,11 +244,18 @@ CAUGHT_BY: dict[str, Check] = {
     "restore deletes what the set does not have": strays,
     "a changed file is stored all the same": a_writer_that_goes_on,
     "files go back before their set is failed for good": power_cuts_after_a_failure,
+    "the waiting set given up before all have taken the newer": ranks(
+        "a_set_that_waits_stays_until_all_have_taken_the_newer"
+    ),
+    "each rank decides by its own saver what is stored": ranks("what_is_stored_is_the_same_on_all_ranks"),
+    "the waiting set forgotten by wait and at the end": ranks("what_is_stored_is_the_same_on_all_ranks"),
+    "the set in flight given up instead of the one that waits": kills_while_sets_wait,
+    "a gap in the numbers taken for damage": kills_while_sets_wait,
 }
 
 
 def test_every_variant_has_somebody_who_catches_it() -> None:
-    assert set(CAUGHT_BY) == set(VARIANTS) and len(VARIANTS) >= 12
+    assert set(CAUGHT_BY) == set(VARIANTS) and len(VARIANTS) >= 17
 
 
 AGAIN = {  # the same, on a real file system, and by strace
@@ -250,7 +263,11 @@ AGAIN = {  # the same, on a real file system, and by strace
     "no fsync of directories": real_cuts("no fsync of directories"),
     "no fsync of the record": system_calls("no fsync of the record"),
 }
-WITH_RANKS = ("swap before all ranks have staged", "greatest number of any rank instead of the newest common")
+WITH_RANKS = (
+    "swap before all ranks have staged", "greatest number of any rank instead of the newest common",
+    "the waiting set given up before all have taken the newer", "each rank decides by its own saver what is stored",
+    "the waiting set forgotten by wait and at the end",
+)  # fmt: skip
 
 
 @pytest.mark.leaves_damage
