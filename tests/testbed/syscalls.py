@@ -231,7 +231,8 @@ def replayed(tmp_path: Path, shape: str, *how: str) -> Replay:
         assert listed(copy) == listed(directory)
         assert below(copy / ".safepoint.d") == below(directory / ".safepoint.d")
     promised = [step for _, step in replay.durable_at]
-    assert promised == sorted(promised) and len({*promised}) >= STEPS and promised[-1] == STEPS and replay.finished
+    least = STEPS if "inline" in how else 2  # beside strace a set may give way to a newer one
+    assert promised == sorted(promised) and len({*promised}) >= least and promised[-1] == STEPS and replay.finished
     return replay
 
 
