@@ -79,7 +79,7 @@ def collective(verb: Verb) -> Verb:
             with self._ranks.undisturbed():
                 return verb(self, *arguments, **options)
         except BaseException as error:
-            self._work.told(error, ours=isinstance(error, SafepointError))  # else a handler has raised instead
+            self._sets.told(self._work.told(error, ours=isinstance(error, SafepointError)), self._number)
             raise
         finally:
             if self._closed:
@@ -309,7 +309,7 @@ class Verbs:
         if older:
             for listener in self._listeners:
                 listener.superseded(older)
-            self._work.sweep(functools.partial(prune.give_up, self._root, older.number, self._sets))
+            self._work.sweep(lambda: prune.give_up(self._root, older.number, self._sets))  # it keeps the lock
 
     def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, bool, bool]:
         """Whether there is a set, whether to wait for it, and whether any saver is busy. If anything failed on any
@@ -417,7 +417,7 @@ class Verbs:
         try:
             record = commit.secure(self._root, taken, self._committed, self._memory, give_back=give_back)
         except SaveError as error:
-            self._sets.failed(self._number)
+            self._sets.failed(taken.number, self._number if give_back else error)
             if self._adopted:  # the next hide is another process
                 memory.keep_lost(self._root, self._memory)
             for listener in self._listeners:

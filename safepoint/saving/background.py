@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -21,7 +22,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
 from queue import Empty, SimpleQueue
 
-from safepoint.disk.signals import look
+from safepoint.disk.signals import interrupted, look
 from safepoint.record import Record, Taken
 
 logger = logging.getLogger("safepoint")
@@ -119,7 +120,8 @@ class Background:
                     break
                 self._store_waiting()
         while self._sweeps:
-            self._end_sweep()
+            ended(self._sweeps[0][1])
+            self._sweeps.popleft()
         self.collect()
 
     def hold(self) -> tuple[Job, Taken] | None:
@@ -137,7 +139,8 @@ class Background:
 
     def sweep(self, job: Callable[[], object]) -> None:
         """Let a thread of its own do this, or, if none is to be had, do it. Waits for what it had to do before, as what
-        was given up must not gather; but that thread may be late, since others have the cores."""
+        was given up must not gather; but that thread may be late, since others have the cores. Ctrl-C ends the waiting
+        alone, as the newer set is taken."""
 
         def work() -> None:
             job()
@@ -147,17 +150,16 @@ class Background:
         except RuntimeError:
             work()
         else:
-            self._sweeps.append((time.monotonic(), self._sweeper.submit(work)))
-            while len(self._sweeps) > 1 and self._is_behind():
-                self._end_sweep()
+            self._sweeps.append((time.monotonic(), sweep := self._sweeper.submit(work)))
+            sweep.add_done_callback(log_failure)
+            while len(self._sweeps) > 1 and self._is_behind() and not interrupted():
+                with contextlib.suppress(NotYet):
+                    self._sweeps[0][1].exception(SIGNAL_POLL_S)
+                    self._sweeps.popleft()
 
     def _is_behind(self) -> bool:
         begun, sweep = self._sweeps[0]
         return sweep.done() or len(self._sweeps) > SWEEPS or time.monotonic() > begun + LATE_S
-
-    def _end_sweep(self) -> None:
-        ended(self._sweeps[0][1])
-        self._sweeps.popleft()
 
     def make_room(self) -> None:
         """Before another set is taken. Raises as `collect`."""
@@ -165,10 +167,14 @@ class Background:
             self.wait()
         self.collect()
 
-    def told(self, error: BaseException, *, ours: bool) -> None:
-        """This error ends a verb: that of the set in flight is told with it if it is that, or one of `ours`."""
-        if self._failed and (ours or error is self._failed.exception()):
-            self._failed = None
+    def told(self, error: BaseException, *, ours: bool) -> BaseException | None:
+        """This error ends a verb: that of the set in flight is told with it if it is that, or one of `ours`; else a
+        handler has raised instead. The one that was told."""
+        failed = self._failed
+        if failed is None or not (ours or error is failed.exception()):
+            return None
+        self._failed = None
+        return failed.exception()
 
     def remember(self) -> None:
         """The error of the set that was in flight is still to be told, if a handler raised in its place."""

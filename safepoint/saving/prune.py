@@ -20,7 +20,9 @@ class Sets:
         self.committed: list[int] = []
         self.others: list[int] = []
         self.left: list[int] = []  # of those that were given up, what could not be removed
-        self.untold = 0  # with sets up to this number what has failed stays: the program is still to be told where
+        # Sets that could not be stored: the error, which says where their files are, until the program is told of it;
+        # then the newest set of that moment. The files go when a set is committed that was taken after that.
+        self.failures: dict[int, BaseException | int] = {}
         self._now: object = object()  # another one with each doubt; of any thread, so nothing is counted
         self._known: object = None  # that of the last prune
 
@@ -28,15 +30,26 @@ class Sets:
         """Something has failed, or was put back: the next prune looks again."""
         self._now = object()
 
-    def failed(self, newest: int) -> None:
-        """A set could not be stored, which the program is told when it takes the one after the `newest`."""
-        self.untold = newest
+    def failed(self, number: int, why: BaseException | int) -> None:
+        """This set could not be stored. `why`: its error, or, if the program is told here and now, the newest set."""
+        self.failures[number] = why
         self.doubt()
+
+    def told(self, error: BaseException | None, newest: int) -> None:
+        """The program has been told of this error, when this was the newest set."""
+        for number, why in list(self.failures.items()):
+            if why is error:
+                self.failures[number] = newest
+
+    def may_go(self, number: int, newest: int) -> bool:
+        """Whether the program needs nothing of this set when that one is committed."""
+        why = self.failures.get(number, 0)
+        return isinstance(why, int) and newest > why
 
     def forget(self) -> None:
         """A restart looks at all that is there, and may use numbers again."""
         self.left.clear()
-        self.untold = 0
+        self.failures.clear()
         self.doubt()
 
     def learn(self, committed: list[int], others: list[int]) -> None:
@@ -73,11 +86,12 @@ def prune(
             sets.look(root, record.number)
         elif just_committed:
             sets.committed.append(record.number)
-        old = [number for number in (*sets.committed[:-keep], *sets.others, *sets.left) if number < agreed]
+        known = *sets.committed[:-keep], *sets.others, *sets.left
+        old = [number for number in known if number < agreed and sets.may_go(number, record.number)]
         drop(root, old)
-        told = record.number > sets.untold
-        if looks and just_committed and told:
-            drop(root, root.numbers("failed"), "failed")
+        told = all(sets.may_go(number, record.number) for number in sets.failures)
+        if looks and just_committed:
+            drop(root, [n for n in root.numbers("failed") if sets.may_go(n, record.number)], "failed")
         if looks and exists(root.disk, root.baseline):  # it speaks of the time before the first set
             root.disk.remove(root.baseline)
         if old:
@@ -100,8 +114,8 @@ def give_up(root: Root, number: int, sets: Sets) -> None:
     """
     try:
         drop(root, [number], durably=False)
-    except FileNotFoundError:  # a prune was first
-        pass
+    except FileNotFoundError:  # a prune was first, or is at it
+        sets.doubt()
     except BaseException as error:  # it is space, and the next prune tries again
         sets.left.append(number)
         sets.doubt()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +25,19 @@ from safepoint import LockedError, SaveError, Session
 from safepoint.disk import Disk, SyncFailed
 from safepoint.pace import blocking
 from safepoint.record import Item
-from safepoint.saving import background
+from safepoint.saving import background, find, prune
 
 
 def hidden(session: Session, work: Path, *steps: int) -> None:
     for step in steps:
         write(work, u_dat=str(step))
         session.hide(step)
+
+
+def swept(session: Session) -> None:
+    """What was given up is gone."""
+    for _, sweep in session._work._sweeps:
+        sweep.result(60)
 
 
 def one_in_flight(start: Start, work: Path, disk: Disk, manifest: str = "u.dat\n") -> Session:
@@ -44,8 +53,7 @@ def test_of_those_that_wait_only_the_newest_is_kept_and_the_log_counts_them(star
     disk = Gated()
     session = one_in_flight(start, work, disk)
     hidden(session, work, *range(2, 9))
-    while session._work._sweeps:
-        session._work._end_sweep()
+    swept(session)
     assert sets(work) == [1]
     there = sorted(path.name for path in (work / ROOT).glob("*-0*"))
     assert there == ["set-00000001", "set-00000002", "set-00000009"]
@@ -184,8 +192,7 @@ def test_what_cannot_be_removed_of_a_superseded_set_is_said_and_tried_again(
     disk = Stuck()
     session = one_in_flight(start, work, disk)
     hidden(session, work, 2, 3)
-    while session._work._sweeps:
-        session._work._end_sweep()
+    swept(session)
     assert [text for level, text in said if level == "WARNING" and text.startswith("set 3")]
     disk.gate.set()
     session.wait()
@@ -335,8 +342,7 @@ def test_after_a_roll_back_no_set_goes_because_one_of_its_number_had_been_given_
     disk = Stuck()
     session = one_in_flight(start, work, disk)
     hidden(session, work, 2, 3)
-    while session._work._sweeps:
-        session._work._end_sweep()
+    swept(session)
     disk.gate.set()
     with pytest.raises(SaveError):
         session.wait()
@@ -385,6 +391,141 @@ def test_where_the_files_of_a_failed_set_are_is_true_when_it_is_told(start: Star
     hidden(session, work, 3)
     session.wait()
     assert not (work / ROOT / "failed-00000002").exists()
+
+
+def test_the_same_if_it_is_none_of_an_fsync(start: Start, work: Path) -> None:
+    """Such a set keeps its name, and counted as one that was never committed."""
+
+    class Full(Gated):
+        def create(self, path: str) -> Any:
+            if path.endswith("set-00000002/record.json.new"):
+                self.gate.wait()
+                raise OSError(28, "No space left on device", path)
+            return super().create(path)
+
+    disk = Full()
+    session = one_in_flight(start, work, disk)
+    hidden(session, work, 2)
+    disk.gate.set()
+    with pytest.raises(SaveError, match=r"its files are in (\S*/set-00000002/files)"):
+        session.wait()
+    assert sets(work) == [1, 3] and (work / ROOT / "set-00000002/files/u.dat").exists()
+    hidden(session, work, 3)
+    session.wait()
+    assert not (work / ROOT / "set-00000002").exists() and sets(work) == [3, 4]
+
+
+def test_the_same_if_it_fails_while_the_next_one_is_taken(
+    start: Start, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then `hide` has asked whether it had failed, and not yet said which number it takes."""
+    session, gate = failing(start, "u.dat\n", "set-00000002/files/u.dat")
+    hidden(session, work, 0, 1)
+    find_now = find.find
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        gate.set()
+        while session.saving:
+            time.sleep(0.001)
+        return find_now(*arguments, **options)
+
+    monkeypatch.setattr(find, "find", late)
+    hidden(session, work, 2)
+    monkeypatch.undo()
+    with pytest.raises(SaveError, match=r"its files are in (\S*/failed-00000002/files)"):
+        session.wait()
+    assert (work / ROOT / "failed-00000002/files/u.dat").exists()
+    hidden(session, work, 3)
+    session.wait()
+    assert not (work / ROOT / "failed-00000002").exists()
+
+
+def interrupted_soon(disk: LateSweeper, *then: threading.Event) -> threading.Thread:
+    """Ctrl-C comes, and only afterwards what was given up can be removed, and these happen."""
+
+    def press() -> None:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        for event in (disk.swept, *then):
+            event.set()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+def test_ctrl_c_while_old_sets_are_removed_does_not_undo_a_hide(start: Start, work: Path) -> None:
+    disk = LateSweeper()
+    session = one_in_flight(start, work, disk)
+    hidden(session, work, 2, 3)  # one was given up
+    time.sleep(2 * background.LATE_S)
+    pressing = interrupted_soon(disk, disk.gate)
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        hidden(session, work, 4)
+    assert time.monotonic() - begin < 0.58, "it waited on"
+    pressing.join()
+    session.wait()
+    assert sets(work) == [2, 5]
+    lines = [json.loads(line) for line in (work / ROOT / "log.jsonl").read_text().splitlines()]
+    assert [line["superseded"][2:] for line in lines if "superseded" in line] == [[5, 2]]
+
+
+def test_ctrl_c_while_old_sets_are_removed_leaves_none_for_ever(start: Start, work: Path) -> None:
+    disk = LateSweeper()
+    session = one_in_flight(start, work, disk)
+    hidden(session, work, 2, 3)
+    time.sleep(2 * background.LATE_S)
+    disk.gate.set()
+    pressing = interrupted_soon(disk)
+    write(work, u_dat="4")
+    with pytest.raises(KeyboardInterrupt):
+        session.hide(4, wait=True)
+    pressing.join()
+    for step in range(5, 9):
+        hidden(session, work, step)
+        session.wait()
+    assert sets(work) == [8, 9]
+
+
+def test_a_session_that_was_dropped_has_the_lock_as_long_as_it_removes_sets(work: Path) -> None:
+    def begin(manifest: str, **options: Any) -> Session:  # nobody else holds it
+        (work / ".safepoint").write_text(manifest)
+        return Session(work, **options)
+
+    disk = LateSweeper()
+    session = one_in_flight(begin, work, disk)
+    hidden(session, work, 2, 3)
+    disk.gate.set()
+    while sets(work)[-1] != 4 or session._work.busy:
+        time.sleep(0.01)
+    time.sleep(0.1)  # the saver has forgotten it
+    reference = weakref.ref(session)
+    del session
+    gc.collect()
+    there = reference() is not None
+    disk.swept.set()
+    assert there
+
+
+def test_a_fault_of_ours_while_a_set_is_removed_is_logged(
+    start: Start, work: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Gated()
+    session = one_in_flight(start, work, disk)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(prune, "drop", broken)
+    hidden(session, work, 2, 3)
+    while not caplog.messages or "a fault of ours" not in caplog.text:
+        time.sleep(0.01)
+    monkeypatch.undo()
+    disk.gate.set()
+    session.wait()
+    assert sets(work) == [2, 4]
 
 
 def test_at_the_end_of_the_process_the_errors_of_all_sets_are_logged(tmp_path: Path) -> None:
