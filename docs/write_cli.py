@@ -165,7 +165,7 @@ def taken_by(work: str, rank: int, ranks: int, number: int, previous: Record | N
     mine = load(work).owned_by(rank, ranks, 0)
     items = find.find(root, mine).items
     where = DISK.page_cache(root.path), Life(1, "2f6a91c04d8e37b5")
-    return take.take(root, mine, items, number, number * 100, *where, previous)
+    return take.take(root, mine, items, number, number * 100, *where, previous, prune.Sets())
 
 
 def example(work: str) -> None:

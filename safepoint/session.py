@@ -251,7 +251,7 @@ class Verbs:
                 self._number = number
                 # If they were begun anew no older set is whole: this one must be soon.
                 ready.wait = self._begun_anew(there.items) or ready.wait
-                how = home.page_cache, self._life, self._committed
+                how = home.page_cache, self._life, self._committed, self._sets
                 ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
             ready.wait, ready.failure = False, error
@@ -562,10 +562,10 @@ class Verbs:
         self._closed = why
         for listener in self._listeners:
             listener.closed()
-        if self._work.leave():  # the saver is still at work, and the lock must hold until the process ends
-            return
-        self._root.disk.helpers.dismiss()
-        self._home.release()
+        if not self._work.leave():  # else the saver is still at work, and the lock must hold until the process ends
+            self._sets.end(self._root)
+            self._root.disk.helpers.dismiss()
+            self._home.release()
 
     def _ended(self) -> None:
         """The session is closed, and no handler waits any more."""

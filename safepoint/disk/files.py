@@ -142,8 +142,9 @@ def freed_later(disk: Disk, paths: Iterable[str]) -> Iterator[None]:
                 later.close()
 
 
-def remove_tree(disk: Disk, path: str) -> None:
-    """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle."""
+def remove_tree(disk: Disk, path: str, *, keep: Collection[str] = ()) -> None:
+    """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle. Those to `keep`
+    are only emptied."""
     if not stat.S_ISDIR(disk.stat(path).st_mode):
         disk.remove(path)
         return
@@ -155,7 +156,8 @@ def remove_tree(disk: Disk, path: str) -> None:
         remove_files(disk, [name for name, is_directory in found if not is_directory])
         ahead += [name for name, is_directory in found if is_directory]
     for top in reversed(emptied):
-        disk.rmdir(top)
+        if top not in keep:
+            disk.rmdir(top)
 
 
 def remove_files(disk: Disk, paths: Sequence[str]) -> None:

@@ -20,13 +20,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet  # another one than Python's own before 3.11
-from queue import Empty, SimpleQueue
 
-from safepoint.disk.signals import interrupted, look
+from safepoint.disk.signals import interrupted
+from safepoint.disk.worker import SIGNAL_POLL_S, Worker, ended
 from safepoint.record import Record, Taken
 
 logger = logging.getLogger("safepoint")
-SIGNAL_POLL_S = 0.1  # between two looks whether a signal has come, while a set is waited for
 SWEEPS, LATE_S = 4, 0.02  # so many sets may wait to be removed, for so long
 REST_TIMES, LATEST_S = 20, 0.5  # rule (3): so many times what it took, but not beyond this from its beginning
 Job = Callable[[], Record | None]
@@ -80,7 +79,7 @@ class Background:
         (job, _), self.waiting = self.waiting, None
         if self.flight is not None:
             self._ended.append(self.flight)
-        self.flight = self.thread.submit(job, self._go_on, rests=not self.every)
+        self.flight = self.thread.submit(job, self._go_on, (lambda _: 0) if self.every else rest_after)
         if self._left:
             self.flight.add_done_callback(log_failure)
 
@@ -197,72 +196,8 @@ class Background:
         return False
 
 
-class Worker:
-    """One thread for the life of the session; an executor costs `hide` twice as much."""
-
-    resting = False  # it has ended a job, and will begin no other by itself
-
-    def __init__(self, name: str) -> None:
-        self._jobs: SimpleQueue[tuple[Future[Record | None], Job, Callable[[], object], bool] | None] = SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def submit(
-        self, job: Job, then: Callable[[], object] = lambda: None, *, rests: bool = False
-    ) -> Future[Record | None]:
-        """`then` is called in the thread, after the job, and when it has rested. Another job ends the rest, and takes
-        the place of `then`."""
-        future: Future[Record | None] = Future()
-        self._jobs.put((future, job, then, rests))
-        return future
-
-    def stop(self) -> None:
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        rest: float | None = None
-        then: Callable[[], object] | None = None  # a waiting thread must not keep the session alive
-        while True:
-            try:
-                work = self._jobs.get(timeout=rest)
-            except Empty:
-                self.resting, rest = False, None
-                if then:
-                    then()
-                work = then = None
-                continue
-            if work is None:
-                return
-            future, job, then, rests = work
-            rest = self._do(future, job, rests=rests)
-            del work, future, job
-
-    def _do(self, future: Future[Record | None], job: Job, *, rests: bool) -> float:
-        """How long to rest then."""
-        begin, record, failure = time.perf_counter(), None, None
-        try:
-            record = job()
-        except BaseException as error:
-            failure = error
-        rest = rest_after(time.perf_counter() - begin) if rests else 0.0
-        self.resting = rest > 0  # before anybody can see that the job has ended
-        if failure is None:
-            future.set_result(record)
-        else:
-            future.set_exception(failure)
-        return rest
-
-
 def rest_after(seconds: float) -> float:
     return min(REST_TIMES * seconds, max(0.0, LATEST_S - seconds))
-
-
-def ended(flight: Future[Record | None]) -> BaseException | None:
-    """Wait for this set; its error, if it failed. Ctrl-C ends the waiting, not the save."""
-    while True:
-        try:
-            return flight.exception(SIGNAL_POLL_S)
-        except NotYet:
-            look()
 
 
 def log_failure(flight: Future[Record | None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from safepoint.disk.files import exists, remove_files, remove_tree
@@ -11,6 +12,7 @@ from safepoint.record import Record
 from safepoint.root import Root, State
 
 logger = logging.getLogger("safepoint")
+SPARES = 2  # pairs of directories that are kept for the next sets
 
 
 class Sets:
@@ -23,6 +25,10 @@ class Sets:
         # Sets that could not be stored: the error, which says where their files are, until the program is told of it;
         # then the newest set of that moment. The files go when a set is committed that was taken after that.
         self.failures: dict[int, BaseException | int] = {}
+        # Of those that were given up, whose directories are empty now and of use to the next set: to make new ones may
+        # take as long as the disk takes to write its log (XFS). `own`: these too, and what is still being emptied.
+        self.spare: deque[int] = deque()
+        self.own: set[int] = set()
         self._now: object = object()  # another one with each doubt; of any thread, so nothing is counted
         self._known: object = None  # that of the last prune
 
@@ -48,9 +54,28 @@ class Sets:
 
     def forget(self) -> None:
         """A restart looks at all that is there, and may use numbers again."""
-        self.left.clear()
-        self.failures.clear()
+        for each in (self.left, self.failures, self.spare, self.own):
+            each.clear()
         self.doubt()
+
+    def begin(self, root: Root, number: int) -> bool:
+        """Whether spare directories could be made those of this new set: its own, and `files/` in it."""
+        while self.spare:
+            spare = self.spare.popleft()
+            try:
+                root.disk.rename(root.state("gone", spare), root.set(number))
+                return True
+            except OSError:  # somebody removed it, or there is something of this name
+                self.doubt()
+            finally:
+                self.own.discard(spare)
+        return False
+
+    def end(self, root: Root) -> None:
+        """No set will come any more."""
+        while self.spare:
+            with contextlib.suppress(OSError):
+                remove_tree(root.disk, root.state("gone", self.spare.popleft()))
 
     def learn(self, committed: list[int], others: list[int]) -> None:
         """A restart has found these, and nothing else that could be removed."""
@@ -99,8 +124,7 @@ def prune(
                 for number in {*old} & {*some}:
                     some.remove(number)
         _remove_second_copies(root, record)
-        # What is newer the program may be removing itself.
-        for number in [n for n in root.numbers("gone") if n <= record.number] if looks else ():
+        for number in [n for n in root.numbers("gone") if n not in sets.own] if looks else ():
             with contextlib.suppress(OSError):  # what could not be removed before may still not be
                 remove_tree(root.disk, root.state("gone", number))
         if looks and not (just_committed and told):
@@ -110,10 +134,17 @@ def prune(
 def give_up(root: Root, number: int, sets: Sets) -> None:
     """Remove a set that was never stored, since a newer one was taken on all ranks. In a thread that nobody waits for.
 
-    Nothing of it is flushed: it has no record, so a power cut cannot make it look like damage.
+    Nothing of it is flushed: it has no record, so a power cut cannot make it look like damage. Its directories stay,
+    empty, for a set to come.
     """
+    sets.own.add(number)
+    kept = False
     try:
-        drop(root, [number], durably=False)
+        for path in _put_away(root, [number], "set"):
+            keep = (path, f"{path}/files") if len(sets.spare) < SPARES else ()
+            remove_tree(root.disk, path, keep=keep)
+            if kept := bool(keep):
+                sets.spare.append(number)
     except FileNotFoundError:  # a prune was first, or is at it
         sets.doubt()
     except BaseException as error:  # it is space, and the next prune tries again
@@ -122,6 +153,9 @@ def give_up(root: Root, number: int, sets: Sets) -> None:
         if not isinstance(error, OSError):
             raise
         logger.warning("set %d, of which nobody needs anything, not removed: %s", number, error)
+    finally:
+        if not kept:
+            sets.own.discard(number)
 
 
 def _remove_second_copies(root: Root, record: Record) -> None:
@@ -135,9 +169,20 @@ def _remove_second_copies(root: Root, record: Record) -> None:
     remove_files(root.disk, [path for path in copies if exists(root.disk, path)])
 
 
-def drop(root: Root, numbers: Sequence[int], state: State = "set", *, durably: bool = True) -> None:
-    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged.
-    `durably`: nor must a power cut, or bring one of them back."""
+def drop(root: Root, numbers: Sequence[int], state: State = "set") -> None:
+    """Remove sets. First each gets a name that nobody restores: a kill must not leave a half that looks damaged, nor
+    must a power cut, or bring one of them back."""
+    gone = _put_away(root, numbers, state)
+    if gone:
+        # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
+        # a restore, one that this rank alone has, from a history that was given up.
+        root.disk.sync_dir(root.path)
+    for path in gone:
+        remove_tree(root.disk, path)
+
+
+def _put_away(root: Root, numbers: Sequence[int], state: State) -> list[str]:
+    """Under a name that nobody restores; which."""
     gone = []
     for number in numbers:
         path = root.state("gone", number)
@@ -151,9 +196,4 @@ def drop(root: Root, numbers: Sequence[int], state: State = "set", *, durably: b
             remove_tree(root.disk, path)  # of an earlier run, which had a set of this number too
             root.disk.rename(root.state(state, number), path)
         gone.append(path)
-    if gone and durably:
-        # These names before anything in them goes: else a power cut could bring back a set without its files, or, after
-        # a restore, one that this rank alone has, from a history that was given up.
-        root.disk.sync_dir(root.path)
-    for path in gone:
-        remove_tree(root.disk, path)
+    return gone

@@ -20,18 +20,19 @@ from safepoint.record import Item, Life, Record, Taken, dump, label
 from safepoint.root import Root, is_ours
 from safepoint.saving.back import cause_of, intact, put_back, save_error
 from safepoint.saving.contents import ancestors, link_inside, not_a_file_error, other_mount_error
+from safepoint.saving.prune import Sets
 
 
 def take(
     root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: PageCache,
-    life: Life, previous: Record | None,
+    life: Life, previous: Record | None, sets: Sets,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
     holds = f"{intact(previous)}; the files are where they were"
     whose = root.rank, root.ranks, root.saver
     taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
     with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
-        _begin(root, number, dump(taken))
+        _begin(root, number, dump(taken), sets)
     try:
         parents = ancestors({os.path.dirname(item.path) for item in items if item.kind != "append"})
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
@@ -63,9 +64,22 @@ def take(
     return taken
 
 
-def _begin(root: Root, number: int, listed: bytes) -> None:
+def _begin(root: Root, number: int, listed: bytes, sets: Sets) -> None:
     """Make the directory of a set, and in it the list of what is to belong to it, before the first file moves: else it
     could not say that. On error nothing of it is left, if that can be removed; else the next try goes on with it."""
+    top, path = root.set(number), root.taken(number)
+    if not sets.begin(root, number):
+        _make(root, number)
+    try:
+        write(root.disk, path, listed)
+    except OSError:
+        with contextlib.suppress(OSError):  # the first error is the one to see
+            remove_tree(root.disk, top)
+        raise
+
+
+def _make(root: Root, number: int) -> None:
+    """Its directories, new or empty."""
     top, kept, path = root.set(number), root.stored(number, ""), root.taken(number)
     try:
         root.disk.mkdir(top)
@@ -78,9 +92,9 @@ def _begin(root: Root, number: int, listed: bytes) -> None:
         if "taken.json" in names:
             root.disk.remove(path)
     try:
-        with contextlib.suppress(FileExistsError):
-            root.disk.mkdir(kept)
-        write(root.disk, path, listed)
+        root.disk.mkdir(kept)
+    except FileExistsError:
+        pass
     except OSError:
         with contextlib.suppress(OSError):  # the first error is the one to see
             remove_tree(root.disk, top)

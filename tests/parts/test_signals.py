@@ -237,7 +237,7 @@ if not os.fork():
         os.write(told, b"d")
     os._exit(0)
 end = time.monotonic() + 4
-while time.monotonic() < end:
+while time.monotonic() < end or sent <= 100:  # a busy machine needs longer
     sent += 1
     try:
         os.write(asked, b"g")
@@ -253,7 +253,7 @@ while time.monotonic() < end:
 with Block() as signals:
     assert not signals.interrupted
 os.write(asked, b"x")
-print(sent > 100 or sent, sent - raised)
+print(sent > 100, sent - raised)
 """
 
 
