@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from safepoint.disk.files import exists, remove_files, remove_tree
+from safepoint.disk.files import exists, listdir, remove_files, remove_tree
 from safepoint.record import Record
 from safepoint.root import Root, State
 
@@ -73,7 +75,7 @@ class Sets:
 
     def end(self, root: Root) -> None:
         """No set will come any more."""
-        while self.spare:
+        while self.spare and root.is_ours():
             with contextlib.suppress(OSError):
                 remove_tree(root.disk, root.state("gone", self.spare.popleft()))
 
@@ -124,10 +126,11 @@ def prune(
                 for number in {*old} & {*some}:
                     some.remove(number)
         _remove_second_copies(root, record)
-        for number in [n for n in root.numbers("gone") if n not in sets.own] if looks else ():
+        gone = [n for n in root.numbers("gone") if n not in sets.own] if looks else []
+        for number in (n for n in gone if n <= record.number):  # what is newer the program may be removing itself
             with contextlib.suppress(OSError):  # what could not be removed before may still not be
                 remove_tree(root.disk, root.state("gone", number))
-        if looks and not (just_committed and told):
+        if looks and not (just_committed and told and max(gone, default=0) <= record.number):
             sets.doubt()
 
 
@@ -143,6 +146,8 @@ def give_up(root: Root, number: int, sets: Sets) -> None:
         for path in _put_away(root, [number], "set"):
             keep = (path, f"{path}/files") if len(sets.spare) < SPARES else ()
             remove_tree(root.disk, path, keep=keep)
+            if keep and listdir(root.disk, keep[0]) + listdir(root.disk, keep[1]) != ["files"]:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)  # NFS: somebody has a file open
             if kept := bool(keep):
                 sets.spare.append(number)
     except FileNotFoundError:  # a prune was first, or is at it

@@ -23,7 +23,7 @@ from testbed.commands import answer, cli
 from testbed.disks import Failing, Gated, NoRoom, ends
 from testbed.sessions import ROOT, Said, Start, contents, sets, write
 
-from safepoint import LockedError, SaveError, Session
+from safepoint import LockedError, RefusedFileError, SaveError, Session
 from safepoint.disk import Disk, SyncFailed
 from safepoint.pace import blocking
 from safepoint.record import Item
@@ -260,6 +260,76 @@ def test_a_prune_that_looks_leaves_the_spare_directories_and_a_roll_back_removes
     hidden(session, work, 5, 6)
     session.wait()
     assert len(sets(work)) == 2
+
+
+def test_what_the_program_is_removing_is_none_of_a_prune_that_looks(start: Start, work: Path) -> None:
+    """A set that could not be taken goes while the saver commits the one before; its own error is raised."""
+
+    class Crossing(Gated):
+        armed = False
+
+        def duplicate(self, source: Any, target: Any, *how: Any, **more: Any) -> bool:
+            with (work / "c.dat").open("a") as file:
+                file.write("more" * self.armed)
+            return super().duplicate(source, target, *how, **more)
+
+        def sync_dir(self, path: str) -> None:
+            super().sync_dir(path)
+            if self.armed and threading.current_thread() is threading.main_thread() and path.endswith(ROOT):
+                self.gate.set()
+                assert session._work.flight
+                session._work.flight.exception(60)  # the saver has pruned
+
+    session = start("u.dat\nc.dat copy\n", disk=(disk := Crossing()))
+    for step in (0, 1):
+        write(work, u_dat=str(step), c_dat="c")
+        session.hide(step)
+        disk.gate.clear()
+    session._sets.doubt()
+    disk.armed = True
+    write(work, u_dat="2")
+    with pytest.raises(RefusedFileError, match=r"c\.dat changed while it was copied"):
+        session.hide(2)
+    disk.armed = False
+    assert (work / "u.dat").read_text() == "2" and spare(work) == []
+
+
+def test_a_directory_that_a_stranger_holds_is_no_spare_one(start: Start, work: Path, said: Said) -> None:
+    """On NFS a file that somebody has open stays under another name."""
+
+    class Silly(Gated):
+        def remove(self, path: str) -> None:
+            super().remove(path)
+            if path.endswith("gone-00000003/files/u.dat"):
+                Path(path).with_name(".nfs0000").write_text("2")
+
+    session = one_in_flight(start, work, disk := Silly())
+    for step in (2, 3, 4):
+        hidden(session, work, step)
+        swept(session)
+    assert [path.name for path in spare(work)] == ["gone-00000003", "gone-00000004"]
+    assert [text for level, text in said if level == "WARNING" and "set 3, of which nobody needs anything" in text]
+    hidden(session, work, 5)
+    assert (work / ROOT / "gone-00000003/files/.nfs0000").exists() and not (work / ROOT / "gone-00000004").exists()
+    (work / ROOT / "gone-00000003/files/.nfs0000").unlink()
+    disk.gate.set()
+    session.wait()
+    hidden(session, work, 6)
+    session.wait()
+    assert not (work / ROOT / "gone-00000003").exists()
+
+
+def test_a_session_whose_side_directory_is_another_one_removes_nothing_there(start: Start, work: Path) -> None:
+    session = with_spares(start, work, disk := Making())
+    disk.gate.set()
+    session.wait()
+    (work / ".safepoint.d").rename(work / "away")
+    (work / ROOT / "gone-00000004/files").mkdir(parents=True)
+    with contextlib.suppress(SaveError):
+        session.close()
+    assert (work / ROOT / "gone-00000004/files").exists()
+    shutil.rmtree(work / ".safepoint.d")
+    (work / "away").rename(work / ".safepoint.d")
 
 
 def test_what_cannot_be_removed_of_a_superseded_set_is_said_and_tried_again(
