@@ -39,7 +39,7 @@ from safepoint.restoring.choose import Choice, choose
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.stage import extract
 from safepoint.root import Root
-from safepoint.saving import commit, find, take
+from safepoint.saving import commit, find, prune, take
 from safepoint.saving.memory import Memory, Options
 from safepoint.sealed import FORMAT
 
@@ -130,7 +130,7 @@ def test_a_set_of_the_saver_alone_that_the_newest_run_does_not_have_is_passed_ov
         os.mkdir(root.path)
         items = find.find(root, load(str(tmp_path)).owned_by(rank, ranks, rank)).items
         where = DISK.page_cache(root.path), Life(1, "2f6a91c04d8e37b5")
-        taken = take.take(root, load(str(tmp_path)), items, number, number, *where, None)
+        taken = take.take(root, load(str(tmp_path)), items, number, number, *where, None, prune.Sets())
         commit.secure(root, taken, None, Memory(Options("1")))
     assert [s["state"] for s in answer("status", tmp_path)["sets"]] == ["complete", "foreign"]
     hurt(tmp_path, 2, "files/u.dat")
@@ -167,7 +167,7 @@ def test_a_root_that_is_left_of_other_runs_has_no_say_in_that_of_a_program_alone
         (tmp_path / "u.dat").write_text(f"u at {number}")
         mine = load(str(tmp_path)).owned_by(3, 8, None)
         where = DISK.page_cache(root.path), Life(1, "2f6a91c04d8e37b5")
-        taken = take.take(root, mine, find.find(root, mine).items, number, number, *where, last)
+        taken = take.take(root, mine, find.find(root, mine).items, number, number, *where, last, prune.Sets())
         last = commit.secure(root, taken, last, Memory(Options("1")))
     assert answer("restore", tmp_path, "--set", 1, "--to", tmp_path / "out")["files"] == ["u.dat"]
     for number in (2, 1):
