@@ -210,8 +210,8 @@ def first_directories_not_flushed(put: Set) -> None:
     before = take.take
 
     def hasty(*arguments: Any) -> Any:
-        *others, previous = arguments
-        return before(*others, previous or record.Record(0, None, 0.0, 0.0, "", "", 0, 1, 0, (), ()))
+        others, previous, rest = arguments[:7], arguments[7], arguments[8:]
+        return before(*others, previous or record.Record(0, None, 0.0, 0.0, "", "", 0, 1, 0, (), ()), *rest)
 
     everywhere(put, before, hasty)
 
