@@ -234,7 +234,8 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
     options: dict[str, Any] = VARIANTS[variant]
     with tempfile.TemporaryDirectory() as directory:
         trace, lives = Path(directory, "trace"), []
-        for _ in range(3 if options["gate"] == "saver" else 1):  # a helper may do what the saver did in another life
+        # A helper may do what the saver did in another life; and which sets a slow saver stores is chance.
+        for _ in range((8 if "slow" in options else 3) if options["gate"] == "saver" else 1):
             killed_in_rank_1(["-e", FILE_CALLS, "-o", str(trace)], **options)
             # Up to where it has nothing left to do; what MPI_Finalize reads is not what is tested.
             end = '"hiding' if options["restart"] else '"finished'
@@ -256,5 +257,4 @@ def test_rank_1_killed_at_each_file_system_call_while_the_others_go_on(variant: 
         hits = sum(pool.map(one, sample))
     tally.count("kills at a system call", f"rank 1 of {RANKS}, {variant}", hits)
     print(f"rank 1, {variant}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
-    # Which sets a slow saver stores is chance, and so which calls it makes.
-    assert hits > (0.5 if "slow" in options else 0.8) * len(sample), (hits, len(sample))
+    assert hits > 0.8 * len(sample), (hits, len(sample))
