@@ -127,7 +127,7 @@ def time_line(run: Run) -> str:
     axis = axis_of(lives, 16 + max(max(7.4 * len(first), 6.6 * len(second), 140) for first, second in names), RIGHT)
     top, bottom = 30, 30 + step * len(lives)
     near = 2 + len(lives) / 8
-    marks = [_axis(axis, top, bottom)]
+    marks = [time_axis(axis, top, bottom)]
     for row, (number, life) in enumerate(lives):
         y = top + row * step + 8
         after = lives[row + 1][1] if row + 1 < len(lives) else None
@@ -143,7 +143,8 @@ def time_line(run: Run) -> str:
     return tag("svg", label, tag("defs", pattern), *marks, viewBox=box, class_="timeline", role="img")
 
 
-def _axis(axis: TimeAxis, top: float, bottom: float) -> str:
+def time_axis(axis: TimeAxis, top: float, bottom: float) -> str:
+    """The grid and the labels below it."""
     places, unit = axis.ticks()
     marks = []
     for x, label in places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-EMPTY = ("meta", "rect", "line", "path", "circle")  # elements with nothing in them
+EMPTY = ("meta", "rect", "line", "path", "circle", "polyline")  # elements with nothing in them
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 

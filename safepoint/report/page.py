@@ -7,6 +7,7 @@ from safepoint.pace.interval import DALY, YOUNG
 from safepoint.report.advice import FEW_FAILURES, Advice
 from safepoint.report.drawing import bars, binned, shown, time_line
 from safepoint.report.markup import tag, text
+from safepoint.report.steps import steps
 from safepoint.words import count, moment, percent, precise, size
 
 MOST_ROWS = 400  # rows, the first and the last half
@@ -34,6 +35,8 @@ svg .tick { fill: var(--soft); } .middle { text-anchor: middle; } .end-at { text
 .size { fill: var(--compute); } .pale { opacity: .4; } .range { stroke: var(--soft); } .fail { fill: var(--bad); }
 .hatch { stroke: var(--bad); stroke-width: 1.6; } .dark { stroke: var(--bad); stroke-dasharray: 2 4; }
 .end { fill: none; stroke-width: 2.4; } .end.bad { stroke: var(--bad); } .end.good { stroke: var(--good); }
+.steps { fill: none; stroke: var(--compute); stroke-width: 2; } .good-dot { fill: var(--good); }
+.tooth { stroke: var(--bad); stroke-width: 1.6; stroke-dasharray: 2 4; }
 .shares { display: flex; height: 22px; border-radius: 4px; overflow: hidden; margin: .8em 0 .3em; }
 .shares span { min-width: 2px; } .legend { display: flex; flex-wrap: wrap; gap: .2em 1.4em; padding: 0; margin: .4em 0;
   list-style: none; font-size: .93em; } .legend i { display: inline-block; width: 1.1em; height: .8em;
@@ -62,7 +65,7 @@ def page(run: Run, advice: Advice | None, version: str) -> str:
         tag("style", STYLE),
     )
     parts = [
-        *_headline(run, name), *_time_line(run), *_sets(run), *_interval(run, advice), *_events(run),
+        *_headline(run, name), *_time_line(run), *steps(run), *_sets(run), *_interval(run, advice), *_events(run),
         tag("footer", text(_small_print(run, version))),
     ]  # fmt: skip
     body = tag("body", tag("main", *[f"{part}\n" for part in parts]))

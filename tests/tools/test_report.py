@@ -114,7 +114,7 @@ class Strict(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        assert tag in ("meta", "rect", "line", "path", "circle")
+        assert tag in ("meta", "rect", "line", "path", "circle", "polyline")
 
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] != "style":
@@ -193,6 +193,12 @@ def test_a_page_of_many_lives_says_how_each_ended(tmp_path: Path) -> None:
     assert "a bug: <1> & http://2" in words  # as text, nothing else
     assert "doi:10.1145/361147.361115" in words and "doi:10.1016/j.future.2004.11.016" in words
     assert numbers(tmp_path)["sets"]["failed"] == 1
+    made = (tmp_path / "page.html").read_text(encoding="utf-8")
+    drawing = made[made.index("Step over time") :].partition("</svg>")[0]
+    assert drawing.count('class="steps"') == 4 and drawing.count('class="tooth"') == 3
+    assert "killed; start 2 began from step 3" in drawing and "ended by an error; start 4 began from step " in drawing
+    heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)", re.findall('points="([^"]*)"', drawing)[-1])]
+    assert heights == sorted(heights, reverse=True) and min(heights) == 16  # up, to the last step
 
 
 def test_a_start_that_found_the_run_finished_is_neither_failed_nor_a_new_end(tmp_path: Path) -> None:
