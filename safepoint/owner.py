@@ -130,7 +130,7 @@ def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
 def _holder(root: Root, who: dict[str, Any] | None) -> str:
     if who and _may_be_at_work(root.disk, who):
         mine = (who["host"], who["pid"]) == (kernel.host(), os.getpid())
-        command = "this very process, by an earlier init: use that session, or close() it"
+        command = "this very process, by an earlier init: go on with that session, or call safepoint.close() first"
         return describe_owner({**who, "command": command} if mine else who)
     left = ", ".join(kernel.holders(root.lock)) or "what cannot be seen from here"
     if who is None:

@@ -193,6 +193,15 @@ def is_alive(pid: int) -> bool:
     return began(pid) is not None
 
 
+def parent_of(pid: int) -> int:
+    """The process that started this one, or took it in; 0 where that cannot be known."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def began(pid: int) -> int | None:
     """When this process of this host began, in ticks since the boot: another one with its number has another. None
     if it has ended or is about to, though it still holds what it had: to give back its memory takes a while. 0

@@ -39,7 +39,9 @@ def test_a_second_session_in_the_same_process_is_told_that_it_is_this_process(st
     before = sorted(work.rglob("*"))
     with pytest.raises(LockedError) as caught:
         start()
-    assert "this very process, by an earlier init: use that session, or close() it" in str(caught.value)
+    assert "this very process, by an earlier init: go on with that session, or call safepoint.close() first" in str(
+        caught.value
+    )
     assert f"process {os.getpid()} on {socket.gethostname()}" in str(caught.value)
     assert sorted(work.rglob("*")) == before
     write(work, u_dat="0")
@@ -58,7 +60,7 @@ def test_an_init_refused_in_its_own_directory_leaves_the_default_session_in_char
     assert safepoint.hide(0) is not None
     with pytest.raises(ManifestError):
         safepoint.init(work.parent)
-    with pytest.raises(LockedError, match="by an earlier init: use that session"):
+    with pytest.raises(LockedError, match="by an earlier init: go on with that session"):
         safepoint.init(os.path.relpath(work))  # the same one: as good as going back to it
     write(work, u_dat="1")
     assert safepoint.hide(1) is not None
