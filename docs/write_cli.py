@@ -22,6 +22,7 @@ from safepoint.disk.files import read
 from safepoint.manifest import load
 from safepoint.pace.stopping import HALTED, REQUEUE
 from safepoint.record import Life, Record, Taken, dump, parse_record, parse_taken
+from safepoint.retention import Keep
 from safepoint.root import Root
 from safepoint.saving import commit, find, prune, take
 from safepoint.saving.memory import Memory, Options
@@ -68,7 +69,8 @@ KEYS = {
         "hidden": "null, or, if newer sets took the place of others, hidden and stored: the sets of this life",
         "due": "null, or set and text: why it was time for the newest set",
         "restart": "set, step (null: none) and text: what a restart would take",
-        "sets": "newest first: number, step, time, state, files, size, stored, ranks (needed, committed), reasons",
+        "sets": "newest first: number, step, extra, time, state, files, size, stored, ranks (needed, committed), "
+        "reasons",
         "leftovers": "path, what, size of each",
         "foreign": "names below the side directory that are not of safepoint",
         "error": "null, or code and text: what stands in the way of a restart",
@@ -84,7 +86,20 @@ KEYS = {
         "step": "or null",
         "time": "when it was taken, seconds since the epoch",
         "state": "as in status",
+        "extra": "what the program gave along with the set, an object",
         "files": "path, rank, kind, size, stored, kept, mode, modified, checksum, target of each",
+    },
+    "top": {
+        "directory": ABSOLUTE,
+        "running": "true or false",
+        "restart": "what a restart would take, in a few words",
+        "kill_safe": "set, step and time of the newest set that survives a kill; null: none",
+        "durable": "the same of the newest that survives a power cut",
+        "hidden": "null, or hidden and stored: the sets of this life, and how many of them were stored",
+        "failed": "sets of this life that could not be stored",
+        "interval": "seconds between two sets that were stored, the median; null: there were no two",
+        "blocked": "the share of the time that hide took; null: not known",
+        "stored": "bytes that the sets take",
     },
     "why": {
         "directory": ABSOLUTE,
@@ -154,7 +169,7 @@ def make(work: str, ranks: int, sets: int, *, size: int = 1000) -> None:
             root, last = Root(work, rank, ranks), previous.get(rank)
             taken = taken_by(work, rank, ranks, number, last, size)
             previous[rank] = commit.secure(root, taken, last, Memory(Options("1")))
-            prune.prune(root, previous[rank], sets, 0)
+            prune.prune(root, previous[rank], Keep(sets), 0)
 
 
 def taken_by(work: str, rank: int, ranks: int, number: int, previous: Record | None, size: int = 1000) -> Taken:

@@ -20,12 +20,13 @@ from safepoint.disk.files import cause
 COMMANDS = {  # the first sentence of each command's help, so that the list of them needs none of the modules
     "status": "What is kept here, and what a restart would take.",
     "verify": "Read all that is kept and compare it with its checksums.",
-    "show": "The files of one set.",
+    "show": "The files of one set, or of the newest.",
     "why": "What restore would do now, and why, in plain sentences.",
     "restore": "Put a set back into place by hand, or extract it elsewhere.",
     "drop": "Remove one set.",
     "diff": "Compare the files of two sets, or of a set and those in place.",
     "log": "What happened here: the events of all ranks.",
+    "top": "The run at work here, live: what would be lost now, and what saving costs.",
     "clean": "Remove what failed, killed or finished runs left behind.",
     "hide": "Make a set of the files in place, from a job script.",
     "halt": "Ask the run at work here to save and end.",
@@ -37,7 +38,7 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "compare": "Where do two runs differ first? From their ledgers, step by step.",
 }
 ROOMS = {
-    "look": ("status", "verify", "show", "why", "diff", "log"),
+    "look": ("status", "verify", "show", "why", "diff", "log", "top"),
     "act": ("restore", "drop", "clean"),
     "job": ("hide", "halt", "finish", "init", "run"),
     "judge": ("report", "crash-test", "compare"),
@@ -67,6 +68,18 @@ class Group(click.Group):
         command = getattr(importlib.import_module(f"safepoint.cli.{ROOM[cmd_name]}.{name}"), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            if not (near := difflib.get_close_matches(args[0], COMMANDS, n=2)):
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,6 +19,7 @@ from safepoint.disk import Disk
 from safepoint.errors import UsageError
 
 DISK = Disk()
+END = "\x04"
 UNLIMITED = 10_000  # columns, where nobody has said how wide the output may be: in a pipe no line is broken
 
 directory = click.argument(
@@ -47,7 +50,16 @@ def prose(text: str, indent: str = "") -> None:
 
 def put(content: dict[str, Any]) -> None:
     """The one JSON object of a command with --json."""
-    click.echo(json.dumps(content, indent=1))
+    click.echo(json.dumps(_finite(content), indent=1))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN, and no infinity: null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def width() -> int:
@@ -60,19 +72,67 @@ def width() -> int:
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
     """A table without lines, so that it can be read by eye, and by awk; `right`: the columns to be set flush right."""
     from rich.console import Console
+
+    to = Console(width=width(), highlight=False, markup=False, emoji=False)
+    with to.capture() as captured:
+        to.print(drawn(heads, rows, right))
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def drawn(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> Any:
+    """That table, for rich."""
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for head in heads:
-        drawn.add_column(head, justify="right" if head in right else "left", overflow="fold", no_wrap=False)
+        table.add_column(head, justify="right" if head in right else "left", overflow="fold", no_wrap=False)
     for row in rows:
-        drawn.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(width=width(), highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(drawn)
-    for line in captured.get().splitlines():
-        click.echo(line.rstrip())
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def live() -> bool:
+    """Whether what is on the screen can be drawn anew."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """What waits so many seconds for a key, and tells which; "": none; END: the terminal is gone. Without a terminal to
+    read from it only waits."""
+
+    def waited(seconds: float) -> str:
+        time.sleep(seconds)
+        return ""
+
+    try:
+        import select
+        import termios
+        import tty
+
+        before = termios.tcgetattr(sys.stdin)
+    except (ImportError, OSError, ValueError):  # Windows; a pipe; closed
+        yield waited
+        return
+
+    def pressed(seconds: float) -> str:
+        if not select.select([sys.stdin], [], [], seconds)[0]:
+            return ""
+        return sys.stdin.read(1) or END  # the terminal is gone
+
+    try:
+        tty.setcbreak(sys.stdin)
+        yield pressed
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 @contextmanager

@@ -76,7 +76,11 @@ def test_it_says_its_version_and_completes_its_commands() -> None:
 
 
 def test_wrong_options_are_a_usage_error_and_not_one_of_ours() -> None:
-    assert [cli("status", "--colour").exit_code, cli("show").exit_code, cli("nothing").exit_code] == [2, 2, 2]
+    assert [cli("status", "--colour").exit_code, cli("show", "--colour").exit_code, cli("nothing").exit_code] == [
+        2,
+        2,
+        2,
+    ]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(work: Path) -> None:
@@ -115,6 +119,7 @@ def test_the_json_keys_of_every_command_are_those_of_the_documentation(work: Pat
         "status": answer("status", work),
         "verify": answer("verify", work),
         "show": answer("show", 3, work),
+        "top": answer("top", work),
         "why": answer("why", work),
         "diff": answer("diff", 2, 3, work, code=1),
         "log": answer("log", work),
@@ -403,6 +408,8 @@ def test_show_lists_the_files_with_how_they_are_kept(work: Path) -> None:
         "run.zarr": "in the record", "run.zarr/0.0": "as it is",
     }  # fmt: skip
     assert files["big.dat"]["stored"] < files["big.dat"]["size"] == len("the same at 10\n") * 500
+    assert answer("show", work)["number"] == answer("status", work)["sets"][0]["number"]
+    assert "neither the number of a set nor a directory" in cli("show", "nowhere").stderr
     text = cli("show", 2, work, "--checksums").stdout
     assert files["u.npy"]["checksum"] in text and files["u.npy"]["checksum"] not in cli("show", 2, work).stdout
 

@@ -9,6 +9,7 @@ import click
 from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.act.holding import alone_in
+from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.cli.look.verify import read_all
 from safepoint.errors import SaveError, UsageError
@@ -17,7 +18,7 @@ from safepoint.saving import prune
 
 
 @click.command()
-@click.argument("number", metavar="N", type=int)
+@click.argument("number", metavar="N", type=int, shell_complete=set_numbers)
 @terminal.directory
 @click.option("--force", is_flag=True, help="Even if no whole set is left then.")
 @terminal.yes

@@ -15,6 +15,7 @@ import click
 from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.act.holding import alone_in
+from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk.files import exists, listdir, remove_tree, write
@@ -40,7 +41,10 @@ DISK = terminal.DISK
 
 @click.command()
 @terminal.directory
-@click.option("--set", "number", type=int, metavar="N", help="This set, not the newest whole one.")
+@click.option(
+    "--set", "number", type=int, metavar="N", shell_complete=set_numbers,
+    help="This set, not the newest whole one.",
+)  # fmt: skip
 @click.option("--to", type=click.Path(path_type=str), metavar="TO", help="Extract it there, a new or empty directory.")
 @terminal.yes
 @terminal.as_json

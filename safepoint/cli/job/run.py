@@ -41,7 +41,7 @@ logger = logging.getLogger("safepoint")
     help="Which ends of processes do not make files suspect: those with a status other than 0 (as of grep -q), or "
     "kills too.",
 )
-@click.option("--keep", type=int, metavar="N", help="How many sets stay. Default: the manifest's setting, else 2.")
+@click.option("--keep", metavar="N", help="How many sets stay, and rules. Default: the manifest's setting, else 2.")
 @click.option(
     "--time-limit",
     default="",
@@ -61,7 +61,7 @@ logger = logging.getLogger("safepoint")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     directory: str, until: str, resume_command: str, check: str, retries: int, tolerate: str | None,
-    keep: int | None, again: bool, time_limit: str, told_by: str, verbose: bool, command: tuple[str, ...],
+    keep: str | None, again: bool, time_limit: str, told_by: str, verbose: bool, command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND so that it can be killed at any moment: start it again with the same line, and it finds the files of
     the last complete set.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import stat
 from typing import Any
 
@@ -9,9 +11,11 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
+from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import SetState
 from safepoint.disk.files import exists
+from safepoint.errors import UsageError
 from safepoint.record import Item, StoredFile
 from safepoint.root import Root
 
@@ -19,20 +23,25 @@ HOW_KEPT = {"raw": "as it is", "zst": "compressed", "tar": "in the bundle"}
 
 
 @click.command()
-@click.argument("number", metavar="N", type=int)
+@click.argument("number", metavar="[N]", required=False, shell_complete=set_numbers)
 @terminal.directory
 @click.option("--checksums", is_flag=True, help="Also the xxh3-128 of each file, as xxh128sum prints it.")
 @terminal.as_json
-def show(number: int, directory: str, checksums: bool, as_json: bool) -> None:
-    """The files of one set.
+def show(number: str | None, directory: str, checksums: bool, as_json: bool) -> None:
+    """The files of one set, or of the newest.
 
     Each with its rank, size, the bytes that the set keeps of it, and how: as it is, compressed, in the bundle, or in
     place (an append file: its beginning belongs to the set; a set that was given back has a copy of that beside it). N
     is the number of the set, as `status` shows it.
     """
+    if number is not None and not number.isdecimal():
+        directory = number  # `safepoint show DIR`
+        number = None
+        if not os.path.isdir(directory):
+            raise UsageError(f"{directory} is neither the number of a set nor a directory")
     seen = look(terminal.DISK, directory)
     seen.raise_if_empty()
-    chosen = seen.find(number)
+    chosen = seen.find(seen.sets[0].number if number is None else int(number))
     rows = [_described(seen.root(rank, chosen), chosen.number, file) for rank, file in chosen.files]
     rows += [
         _announced(rank, item)
@@ -44,11 +53,13 @@ def show(number: int, directory: str, checksums: bool, as_json: bool) -> None:
     if as_json:
         terminal.put({
             "directory": seen.work, "number": chosen.number, "step": chosen.step, "time": chosen.time,
-            "state": chosen.state, "files": rows,
+            "state": chosen.state, "extra": chosen.extra, "files": rows,
         })  # fmt: skip
         return
     when = f", {words.moment(chosen.time)}, {words.age(chosen.time)}" if chosen.time else ""
     terminal.say(f"{chosen.label}{when}: {_state(chosen)}")
+    if chosen.extra:
+        terminal.say(f"extra: {json.dumps(chosen.extra, ensure_ascii=False)}")
     several = len({row["rank"] for row in rows}) > 1
     heads = ["path", *["rank"] * several, "kind", "size", "stored", "kept", "modified", *["checksum"] * checksums]
     terminal.table(heads, [[_cell(row, head) for head in heads] for row in rows], right=("rank", "size", "stored"))

@@ -105,6 +105,11 @@ class SetState:
         return next((what.time for what in self.descriptions), None)
 
     @property
+    def extra(self) -> dict[str, Any]:
+        """What the program gave along."""
+        return next((what.extra for what in self.descriptions if what.extra), {})
+
+    @property
     def files(self) -> list[tuple[int, StoredFile]]:
         """Rank and file, of what has a record."""
         return [(rank, f) for rank, part in self.parts.items() if part.record for f in part.record.files]

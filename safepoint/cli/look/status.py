@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from typing import Any
@@ -28,6 +29,7 @@ STATES = {
     "ended": "ended by the finish mark",
 }
 LAST_BYTES = 1 << 18  # bytes of the log that are looked at
+LONGEST_EXTRA = 40  # characters of it that have room
 WIDE_COLUMNS = 100  # columns from which the times and the stored sizes have room too
 
 
@@ -156,7 +158,9 @@ def restart(seen: Overview) -> str:
 def _table(seen: Overview) -> None:
     wide = terminal.width() >= WIDE_COLUMNS
     several = any(len(s.needed) > 1 for s in seen.sets)
-    heads = ["set", "step", *["time"] * wide, "age", "files", "size", *["stored"] * wide, *["ranks"] * several, "state"]
+    given = any(s.extra for s in seen.sets)
+    heads = ["set", "step", *["time"] * wide, "age", "files", "size", *["stored"] * wide, *["ranks"] * several, "state",
+             *["extra"] * given]  # fmt: skip
     rows = []
     for each in seen.sets:
         files, size, stored = each.totals
@@ -164,6 +168,7 @@ def _table(seen: Overview) -> None:
         known = {
             "set": str(each.number),
             "step": "-" if each.step is None else str(each.step),
+            "extra": extra(each),
             "time": words.moment(when) if when else "-",
             "age": words.age(when).removesuffix(" ago") if when else "-",
             "files": str(files),
@@ -174,6 +179,16 @@ def _table(seen: Overview) -> None:
         }
         rows.append([known[head] for head in heads])
     terminal.table(heads, rows, right=("set", "step", "age", "files", "size", "stored", "ranks"))
+
+
+def extra(each: SetState) -> str:
+    """What the program gave along with a set, or its beginning."""
+    texts = [
+        f"{name} {f'{value:.5g}' if isinstance(value, float) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in each.extra.items()
+    ]
+    text = ", ".join(texts)
+    return text if len(text) <= LONGEST_EXTRA else f"{text[: LONGEST_EXTRA - 1]}…"
 
 
 def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
@@ -202,6 +217,7 @@ def _set(each: SetState) -> dict[str, Any]:
     return {
         "number": each.number,
         "step": each.step,
+        "extra": each.extra,
         "time": each.time,
         "state": each.state,
         "files": files,

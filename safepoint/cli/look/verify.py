@@ -9,6 +9,7 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
+from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk.files import exists
@@ -18,7 +19,7 @@ from safepoint.restoring.verify import verify as read_sets
 
 @click.command()
 @terminal.directory
-@click.option("--set", "number", type=int, metavar="N", help="Only this set.")
+@click.option("--set", "number", type=int, metavar="N", shell_complete=set_numbers, help="Only this set.")
 @terminal.as_json
 def verify(directory: str, number: int | None, as_json: bool) -> None:
     """Read all that is kept and compare it with its checksums.
