@@ -59,6 +59,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/scale.py
 	$(VENV) benchmarks/chances.py
 	$(VENV) benchmarks/ledger.py
+	$(VENV) benchmarks/state.py
 	$(VENV) benchmarks/start.py
 	$(VENV) benchmarks/many.py
 	$(VENV) benchmarks/interval_sim.py

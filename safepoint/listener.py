@@ -6,10 +6,13 @@ It must raise nothing and wait for nothing, since what it hears of has happened 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from safepoint.record import Item, Record, Taken
+
+CLOCK = "%Y-%m-%d %H:%M:%S"
 
 
 class SavePoint(NamedTuple):
@@ -17,7 +20,7 @@ class SavePoint(NamedTuple):
 
     `step` is the program's own label, None if it gave none; `time` is when the set was taken, in seconds since the
     epoch; `files` are paths relative to the working directory. `finished`: the run was finished, and the files in place
-    are its result.
+    are its result. `extra`: what `hide` was given along; empty if nothing.
     """
 
     number: int
@@ -25,6 +28,17 @@ class SavePoint(NamedTuple):
     time: float
     files: tuple[str, ...]
     finished: bool = False
+    extra: Mapping[str, Any] = {}
+
+    def __hash__(self) -> int:
+        return hash(self[:5])
+
+    def __repr__(self) -> str:
+        what = "the result of a finished run" if self.finished else f"set {self.number}"
+        step = "" if self.step is None else f", step {self.step}"
+        when = time.strftime(CLOCK, time.localtime(self.time))
+        more = f", extra {dict(self.extra)}" if self.extra else ""
+        return f"<SavePoint: {what}{step}, {len(self.files)} files, {when}{more}>"
 
 
 class Outcome(NamedTuple):
@@ -35,6 +49,7 @@ class Outcome(NamedTuple):
     passed: list[str]  # why not each newer set
     aside: list[str]  # files that were moved to `discarded/`
     changed: list[str]  # files of a finished run that are no longer what they were
+    asked: bool = False  # this set was asked for, and not the newest
 
 
 class Listener:
@@ -72,3 +87,6 @@ class Listener:
 
     def closed(self) -> None:
         """The session has ended, however it did."""
+
+    def after(self, *, ended: bool) -> None:
+        """A verb has ended, and no handler waits any more; this may take time. `ended`: the session has."""

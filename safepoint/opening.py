@@ -25,6 +25,7 @@ from safepoint.patterns import NAME, SIDE
 from safepoint.ranks import LARGEST, Ranks, Serial, launcher, misfit
 from safepoint.record import Life, parse_record
 from safepoint.restoring import baseline, survey
+from safepoint.retention import Keep, parse
 from safepoint.root import Root, refuse_link, roots
 from safepoint.sealed import FORMAT, LIVES, NOTE, Unsealed, write_durably
 from safepoint.settings import SETTINGS, Setting
@@ -37,14 +38,14 @@ class Choices(NamedTuple):
 
     saver: int | None
     coordinate: bool | None
-    keep: int | None
+    keep: Keep | None
     background: bool
     inflight: str
     store: str | None
 
 
 def checked(
-    size: int, saver: int | None, coordinate: bool | None, keep: int | None, background: bool, inflight: str,
+    size: int, saver: int | None, coordinate: bool | None, keep: int | str | None, background: bool, inflight: str,
     store: str | None = None,
 ) -> Choices:  # fmt: skip
     """The options of `init` that all ranks must give alike, checked."""
@@ -55,11 +56,20 @@ def checked(
     saver = None if saver is None else whole("saver", saver)
     if saver is not None and not 0 <= saver < size:
         raise UsageError(f"saver must be one of the ranks 0 to {size - 1}, or None, not {saver}")
-    keep = None if keep is None else whole("keep", keep)
-    if keep is not None and keep < 1:
-        raise UsageError(f"keep must be at least 1, not {keep}: without a set nothing could be restored")
     agreed = None if coordinate is None else bool(coordinate)
-    return Choices(saver, agreed, keep, bool(background), str(inflight), store)
+    return Choices(saver, agreed, None if keep is None else _keep(keep), bool(background), str(inflight), store)
+
+
+def _keep(told: int | str) -> Keep:
+    if isinstance(told, str):
+        try:
+            return parse(told)
+        except ValueError as error:
+            raise UsageError(f"keep {error}; not {told!r}") from None
+    count = whole("keep", told)
+    if count < 1:
+        raise UsageError(f"keep must be at least 1, not {count}: without a set nothing could be restored")
+    return Keep(count)
 
 
 def whole(name: str, value: SupportsIndex) -> int:
@@ -76,11 +86,11 @@ def whole(name: str, value: SupportsIndex) -> int:
     raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
-def check_same(ranks: Serial | Ranks, **options: Any) -> None:
+def check_same(ranks: Serial | Ranks, verb: str, **options: Any) -> None:
     """The ranks must have been told the same, or they would not make the same calls."""
     for name, value in options.items():
         first = ranks.share(value, 0)
-        other = UsageError(f"{name}={value} given to init, and {name}={first} on rank 0: give all ranks the same")
+        other = UsageError(f"{name}={value} given to {verb}, and {name}={first} on rank 0: give all ranks the same")
         ranks.fail_together(None if first == value else other)
 
 
@@ -96,13 +106,13 @@ class Opening:
 
     root: Root
     manifest: manifest.Manifest  # the entries of this rank
-    keep: int
+    keep: Keep
     life: Life  # of a first start; else `restore` begins one
     active: bool  # this rank has a root
 
     def __init__(
-        self, disk: Disk, ranks: Serial | Ranks, directory: str | os.PathLike[str], saver: int | None, keep: int | None,
-        settings: Mapping[str, Setting] = SETTINGS,
+        self, disk: Disk, ranks: Serial | Ranks, directory: str | os.PathLike[str], saver: int | None,
+        keep: Keep | None, settings: Mapping[str, Setting] = SETTINGS,
     ) -> None:  # fmt: skip
         """`settings`: all that the manifest may have, those of listeners too."""
         self.disk, self.ranks, self._settings = disk, ranks, settings
@@ -185,7 +195,7 @@ class Opening:
         return ""
 
     def _join(
-        self, directory: str | os.PathLike[str], saver: int | None, keep: int | None, seen: tuple[str, int, str, int],
+        self, directory: str | os.PathLike[str], saver: int | None, keep: Keep | None, seen: tuple[str, int, str, int],
         on_error: contextlib.ExitStack,
     ) -> None:  # fmt: skip
         """What the first rank saw is what this one works with. On return this rank has its lock, if it needs one."""

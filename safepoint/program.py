@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import sys
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, SupportsIndex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from safepoint import settings
+from safepoint.callbacks import Callbacks, OnDurable, OnFailed
+from safepoint.collective import collective
 from safepoint.disk import Disk
 from safepoint.disk.files import exists
 from safepoint.disk.signals import undisturbed
+from safepoint.errors import SaveError, UsageError
+from safepoint.kept import StoredSet, extracted, stored_sets
 from safepoint.ledger import log as ledger
 from safepoint.ledger.scribe import Scribe
+from safepoint.listener import SavePoint
 from safepoint.opening import whole
 from safepoint.pace.blocking import Blocking
 from safepoint.pace.interval import Every, every
@@ -25,9 +31,17 @@ from safepoint.pace.signals import Signals, signal_numbers
 from safepoint.pace.times import duration
 from safepoint.pace.timing import Timing
 from safepoint.ranks import join
+from safepoint.retention import EVERY
 from safepoint.root import REAL
-from safepoint.session import Verbs, collective
+from safepoint.session import Verbs
 from safepoint.settings import Setting
+from safepoint.spawned import refuse_worker
+from safepoint.state.variables import State, path_in
+from safepoint.state.variables import load as load_state
+from safepoint.state.variables import save as write_state
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger("safepoint")
 # When `due` says that it is time: 10 steps, 15min, auto. Mean time between failures, seconds; None: by the log.
@@ -42,12 +56,14 @@ class Session(Verbs):
 
     def __init__(
         self, directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
-        coordinate: bool | None = None, keep: int | None = None, background: bool = True, inflight: str = "warn",
+        coordinate: bool | None = None, keep: int | str | None = None, background: bool = True, inflight: str = "warn",
         signals: Sequence[str | int] = (), stop_at: str | float | None = None, stop_after: str | float | None = None,
-        store: str | None = None, in_place: bool = False, disk: Disk = REAL,
+        store: str | None = None, on_durable: OnDurable | None = None, on_failed: OnFailed | None = None,
+        in_place: bool = False, disk: Disk = REAL,
     ) -> None:  # fmt: skip
         """As `safepoint.init`. `in_place`: the files stay where they are, and a set is a snapshot of them: for programs
         that know nothing of this."""
+        refuse_worker()
         ranks, began = join(comm), time.time()
         try:
             with ranks.undisturbed():
@@ -64,7 +80,9 @@ class Session(Verbs):
                 self._timing = Timing(self._home, self._peers, bounds)
                 self._scribe = Scribe(self._home, self._timing.reasons, self._ledger(above), sampled=in_place)
                 self._store_every()
-                self._listeners = (self._timing, self._scribe, Blocking(self._home, every=self._work.every))
+                told = ranks.together(lambda: Callbacks(on_durable, on_failed, alone=self._peers.size == 1))
+                blocking = Blocking(self._home, every=self._work.every)
+                self._listeners = (self._timing, self._scribe, blocking, told)
             self._timing.caught = Signals(caught)
             atexit.register(_at_exit, weakref.ref(self))
         except BaseException:  # also by a handler: there is no session that could be closed
@@ -79,7 +97,7 @@ class Session(Verbs):
         told, why = (self._choices.store or self._home.manifest.setting("store")) == "every", ""
         if self._scribe.ledger.level >= ledger.MODIFY:
             why = "the ledger is to see each step"
-        elif self._home.keep >= settings.EVERY:
+        elif self._home.keep.newest >= EVERY:
             why = "keep = all"
         (found,) = self._peers.least(-(told or bool(why)))  # an environment may differ
         self._work.every = bool(found)
@@ -154,8 +172,72 @@ class Session(Verbs):
             self._check("watch")
             self._scribe.ledger.watch(whole("watch: step", step), values)
 
-    def _ended(self) -> None:
-        self._timing.caught.remove()
+    @property
+    def directory(self) -> Path:
+        """The working directory."""
+        from pathlib import Path
+
+        return Path(self._root.work)
+
+    def __repr__(self) -> str:
+        state = "ended" if self._closed else self._broken or ("not restored yet" if self._must_restore else "at work")
+        ranks = f", rank {self._ranks.rank} of {self._ranks.size}" if self._ranks.size > 1 else ""
+        newest = f", {self._committed.label} is durable" if self._committed and not self._closed else ""
+        return f"<Session in {self._root.work}{ranks}: {state}{newest}{', a set is being stored' * self.saving}>"
+
+    @collective
+    def save_state(self, step: SupportsIndex, /, **state: Any) -> SavePoint:
+        """Write these variables to `state.npz` (`state-{rank}.npz` with ranks), and hide that with all that is listed.
+
+        Kept are arrays of numpy, numbers, strings, bytes, None, lists, tuples and dicts of them, `numpy.random`'s
+        generators and `random.Random`: as an archive that `numpy.load` reads, and nothing pickled. `UsageError` names
+        what cannot be kept; then nothing was changed. Else as `hide`, also in its errors: the variables are in memory
+        still. Killed inside: the set before is given back. Collective.
+        """
+
+        def write() -> None:
+            if self._must_restore:
+                raise UsageError("save_state before load_state, in a directory that has save points: call it first")
+            self._as_step("save_state", step)
+            self._check("hide")
+            path = path_in(self._home)
+            with self._root.reporting(SaveError, f"the state of step {step} not written", "it is in memory still"):
+                write_state(self._root, path, state)
+
+        self._peers.together(write)
+        point: SavePoint | None = Verbs.hide.__wrapped__(self, step)  # type: ignore[attr-defined]
+        assert point
+        return point
+
+    @collective
+    def load_state(self) -> State | None:
+        """Restore the last complete set, and read the variables of it; None at a first start.
+
+        A dict of them by name, with the attributes `step` and `finished`. Raises as `restore`; `MissingFilesError` if
+        the set was saved without `save_state`, `FormatError` if the file is none of its. Collective.
+        """
+        point: SavePoint | None = Verbs.restore.__wrapped__(self)  # type: ignore[attr-defined]
+        if point is None:
+            return None
+        return self._peers.together(lambda: load_state(self._root, path_in(self._home), point))
+
+    def sets(self) -> list[StoredSet]:
+        """The sets of this rank that are there, newest first. Nothing is changed. Not collective."""
+        self._check("sets")
+        return stored_sets(self._root)
+
+    @contextlib.contextmanager
+    def reading(
+        self, which: SupportsIndex | StoredSet, *, directory: str | os.PathLike[str] | None = None
+    ) -> Iterator[Path]:
+        """The files of this set, by its number or from `sets`, read-only, in a temporary directory (below `directory`)
+        as long as the block lasts. The run is not touched. Not collective: of this rank. Raises `NothingSavedError` if
+        there is no such set, or it was removed meanwhile, `DamagedError` if it is not whole."""
+        self._check("reading")
+        with extracted(self._root, which, directory) as files:
+            if self._work.thread is None:
+                self._root.disk.helpers.dismiss()  # as after each verb: then forking is safe
+            yield files
 
 
 def _at_exit(reference: weakref.ref[Session]) -> None:

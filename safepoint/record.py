@@ -70,6 +70,7 @@ class Taken(NamedTuple):
     files: tuple[Item, ...]
     life: int = 0  # 0, and no history: written in format 1
     history: str = ""
+    extra: dict[str, Any] | None = None  # what the program gave along
 
     @property
     def key(self) -> int:
@@ -119,6 +120,7 @@ class Record(NamedTuple):
     files: tuple[StoredFile, ...]
     life: int = 0  # these as in Taken
     history: str = ""
+    extra: dict[str, Any] | None = None
 
     @property
     def key(self) -> int:

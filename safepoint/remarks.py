@@ -90,7 +90,7 @@ class Remarks:
             what = amount(records) if self._size == 1 else f"all {self._size} ranks"
             moved = [f"moved to {self.discarded}: {', '.join(aside)}"] if aside else []
             text = "; ".join([f"restored {label(point.number, point.step)}: {what}", *passed, *moved])
-            self.say(logging.WARNING if passed else logging.INFO, text)
+            self.say(logging.WARNING if passed and not outcome.asked else logging.INFO, text)
             return
         if aside:
             logger.warning("a first start again; torn first files moved to %s: %s", self.discarded, ", ".join(aside))

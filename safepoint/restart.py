@@ -12,22 +12,41 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, RestoreError, UsageError
 from safepoint.listener import Outcome, SavePoint
-from safepoint.opening import Opening, new_life
+from safepoint.opening import Opening, new_life, whole
 from safepoint.ranks import LARGEST, Ranks, Serial
 from safepoint.record import Life, Record, life_of, mark_key
 from safepoint.restoring import baseline, choose, grown, newer, settle, stage, survey, swap
+from safepoint.restoring.read import Damaged
 from safepoint.restoring.stage import BY_HAND, Progress
 from safepoint.saving import prune
 from safepoint.saving.memory import Memory, read_lost
-from safepoint.settings import EVERY
 
 logger = logging.getLogger("safepoint")
+Asked = tuple[str, int] | None  # "step" or "set", and its number; None: the newest set
 TOLD = "cannot restore", "the listed files are untouched"
+
+
+def asked_for(step: SupportsIndex | None, set: SupportsIndex | None) -> Asked:
+    """Raises `UsageError`."""
+    if step is not None and set is not None:
+        raise UsageError("restore takes a step or the number of a set, not both; nothing was changed")
+    told = {
+        name: whole(f"restore: {name}", value) for name, value in (("step", step), ("set", set)) if value is not None
+    }
+    return next(iter(told.items()), None)
+
+
+def _named(asked: Asked) -> str:
+    return " ".join(map(str, asked or ()))
+
+
+def _set_of(asked: Asked) -> str:
+    return f"set of {_named(asked)}" if asked and asked[0] == "step" else _named(asked)
 
 
 class Restart:
@@ -35,11 +54,11 @@ class Restart:
 
     def __init__(
         self, home: Opening, peers: Serial | Ranks, memory: Memory, sets: prune.Sets, mark: dict[str, Any] | None,
-        *, background: bool,
+        asked: Asked = None, *, background: bool,
     ) -> None:  # fmt: skip
-        """`sets`: learns which there are. `mark`: that of a finished run."""
+        """`sets`: learns which there are. `mark`: that of a finished run. `asked`: which set is to be given back."""
         self._home, self._peers, self._memory, self._sets, self._mark = home, peers, memory, sets, mark
-        self._background = background
+        self._asked, self._background = asked, background
         self._finished = mark_key(mark)
         self._there: list[int] = []  # the sets of this rank, whatever their state
         self._gone: list[int] = []  # sets that an earlier life had begun to remove
@@ -57,13 +76,14 @@ class Restart:
         self._memory.hidden = []
         found, foreign = peers.together(self._survey)
         found, history = peers.together(lambda: self._settle(found, foreign))
+        found = self._only_asked(found)
         choice = choose.choose([self._party(found, history)], peers, partial(choose.staged, self._memory, progress))
         passed = [": ".join(why) for why in choice.passed.values()]
-        if choice.lost:
+        if choice.lost or (self._asked and choice.number is None):
             listed = "\n  ".join(passed)
-            raise DamagedError(
-                f"none of the sets in {home.root.work} is whole; no file was touched:\n  {listed}\n{BY_HAND}"
-            )
+            which = f"the {_set_of(self._asked)}" if self._asked else "none of the sets"
+            text = f"{which} in {home.root.work} is {'not ' * bool(self._asked)}whole"
+            raise DamagedError(f"{text}; no file was touched:\n  {listed}\n{BY_HAND}")
         if choice.number is not None:
             outcome = self._give_back(choice.number, choice.records.get(home.root.rank), passed)
             left = [c for c in found if c.number <= choice.number]
@@ -110,6 +130,27 @@ class Restart:
             self._resumed = exists(root.disk, root.stage)
             return found, survey.once_committed(root, found)
 
+    def _only_asked(self, found: list[survey.Candidate]) -> list[survey.Candidate]:
+        """The others cannot be chosen. Raises `UsageError` if no rank has what was asked for."""
+        if self._asked is None:
+            return found
+        what, number = self._asked
+        fits = [c.number == number if what == "set" else self._step(c) == number for c in found]
+        there = ", ".join(c.whose.label for c in found if c.whose) or "none"
+        missing = UsageError(f"there is no {_set_of(self._asked)} in {self._home.root.work}; there are: {there}")
+        self._peers.fail_together(None if self._peers.least(-any(fits)) != (0,) else missing)
+        reason = f"removed, as {_named(self._asked)} was asked for"
+        return [c if fit else c._replace(record=None, reason=reason) for c, fit in zip(found, fits, strict=True)]
+
+    def _step(self, candidate: survey.Candidate) -> int | None:
+        """Also of a set whose record is damaged: then its list says it."""
+        if candidate.whose:
+            return candidate.whose.step
+        try:
+            return survey.read_taken(self._home.root, candidate.number).step
+        except (Damaged, OSError):
+            return None
+
     def _party(self, found: list[survey.Candidate], history: bool) -> choose.Party:
         """What this rank brings to the choice. `stage/` that was there says that a restore was killed: it stays."""
         root = self._home.root
@@ -142,7 +183,7 @@ class Restart:
         home, root, mark = self._home, self._home.root, self._mark
         if not home.active or mark is None:
             return (), []
-        drop_sets(home)
+        drop_sets(home, self._sets)
         with root.reporting(RestoreError, *TOLD):
             baseline.note_baseline(root, home.manifest)
             if home.ranks.rank != home.lead:  # the mark lists the files of the rank that wrote it
@@ -153,13 +194,16 @@ class Restart:
         """Swap the staged set in, on every rank; then no newer one is left on any."""
         peers, self.number, self.changing = self._peers, number, True
         (holder,) = peers.least(peers.rank if record else LARGEST)
-        step, taken, patterns = peers.share(record and (record.step, record.time, record.patterns), holder)
+        step, taken, patterns, extra = peers.share(
+            record and (record.step, record.time, record.patterns, record.extra), holder
+        )
         peers.together(lambda: self._keep_prefixes(record))  # on all ranks, before W changes on any
         aside = peers.together(lambda: self._swap(number, record, patterns))
         for file in record.files if record else ():
             self._memory.lost.pop(file.path, None)
         files = tuple(f.path for f in record.files if f.kind in ("file", "append", "link")) if record else ()
-        return Outcome(SavePoint(number, step, taken, files), record, passed, aside, [])
+        point = SavePoint(number, step, taken, files, extra=extra or {})
+        return Outcome(point, record, passed, aside, [], asked=self._asked is not None)
 
     def _keep_prefixes(self, record: Record | None) -> None:
         """From now on the program may cut the append files of this set, or begin them anew."""
@@ -182,15 +226,15 @@ class Restart:
         return aside
 
 
-def drop_sets(home: Opening) -> None:
+def drop_sets(home: Opening, sets: prune.Sets) -> None:
     """After a finish mark: sets and baseline are history. What cannot be removed now goes at the next start."""
     root = home.root
     try:
         for state in ("set", "failed"):
             numbers: Sequence[int] = root.numbers(state)
-            if home.keep >= EVERY:  # all stay, but what was only begun, or never committed
-                numbers = [n for n in numbers if not exists(root.disk, f"{root.state(state, n)}/record.json")]
-            prune.drop(root, numbers, state)
+            committed = [n for n in numbers if exists(root.disk, f"{root.state(state, n)}/record.json")]
+            wanted = home.keep.wanted(committed, sets.fact(root)) if state == "set" else set()
+            prune.drop(root, [n for n in numbers if n not in wanted], state)
         for path in (root.baseline, root.lost):
             if exists(root.disk, path):
                 root.disk.remove(path)
@@ -204,6 +248,7 @@ class Adopted(NamedTuple):
     number: int  # the newest that a set or a finish mark has had
     life: Life
     record: Record | None  # of the newest complete set
+    ended: int  # sets up to this are those of a finished run
 
 
 def adopted(home: Opening, memory: Memory) -> Adopted:
@@ -225,4 +270,5 @@ def adopted(home: Opening, memory: Memory) -> Adopted:
         memory.lost.update(read_lost(root))
     number = max((candidate.number for candidate in found), default=mark["number"] if mark else 0)
     life = new_life(home.ranks, home.lead, max([life_of(mark_key(mark)), *(life_of(c.key) for c in found)]))
-    return Adopted(number, life, next((candidate.record for candidate in found if candidate.record), None))
+    newest_record = next((candidate.record for candidate in found if candidate.record), None)
+    return Adopted(number, life, newest_record, mark["number"] if mark else 0)

@@ -127,7 +127,7 @@ def rows_of(kind: type[Any], names: Sequence[Any], rows: Any) -> list[Any]:
     return list(map(kind._make, zip(*columns, strict=True)))
 
 
-_TYPES = {tuple: list, Literal: str}
+_TYPES: dict[Any, type] = {tuple: list, dict: dict, Literal: str}
 
 
 @functools.cache

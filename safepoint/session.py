@@ -20,10 +20,11 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, SupportsIndex, TypeVar, cast
+from typing import Any, SupportsIndex
 
+from safepoint.collective import collective
 from safepoint.disk import Disk, codec
 from safepoint.disk.signals import undisturbed
 from safepoint.errors import (
@@ -34,12 +35,14 @@ from safepoint.errors import (
     SaveError,
     UsageError,
 )
+from safepoint.extra import checked as checked_extra
+from safepoint.extra import key as extra_key
 from safepoint.listener import Listener, Outcome, SavePoint
 from safepoint.opening import Opening, check_same, checked, new_life, whole
 from safepoint.ranks import Ranks, Serial, low_high, ranks_by_step, step_key
 from safepoint.record import Item, Record, Taken, label
 from safepoint.remarks import Remarks, amount
-from safepoint.restart import Restart, adopted, drop_sets
+from safepoint.restart import Restart, adopted, asked_for, drop_sets
 from safepoint.restoring import grown, read, stage, survey, swap
 from safepoint.restoring.stage import Progress
 from safepoint.root import Root, State
@@ -57,39 +60,13 @@ class Ready:
 
     there = find.Found()
     step: int | None = None
+    extra: dict[str, Any] | None = None
     asked = False  # the caller wants to wait
     wait = False
     busy = False  # the saver is at work
     taken: Taken | None = None
+    time = 0.0  # the same on all ranks, after the agreement
     failure: BaseException | None = None
-
-
-Verb = TypeVar("Verb", bound=Callable[..., Any])
-
-
-def collective(verb: Verb) -> Verb:
-    """A collective verb. The other ranks wait in its next agreement, so no error or signal may end it here before."""
-
-    @functools.wraps(verb)
-    def call(self: Verbs, *arguments: Any, **options: Any) -> Any:
-        if self.finished or os.getpid() != self._pid:  # there are no others to agree with any more
-            self._check(verb.__name__.removeprefix("_decide_"))
-        self._work.remember()
-        try:
-            with self._ranks.undisturbed():
-                return verb(self, *arguments, **options)
-        except BaseException as error:
-            self._sets.told(self._work.told(error, ours=isinstance(error, SafepointError)), self._number)
-            raise
-        finally:
-            if self._closed:
-                self._ended()
-            # Keep the helper threads for the next set, unless nothing runs in the background: then none is left, and
-            # forking is safe.
-            if self._work.thread is None and verb.__name__ in ("restore", "hide", "finish"):
-                self._root.disk.helpers.dismiss()
-
-    return cast(Verb, call)
 
 
 class Verbs:
@@ -101,7 +78,7 @@ class Verbs:
     ) -> None:  # fmt: skip
         """Begin in `directory`; on error nothing is held. Collective; within `ranks.undisturbed`."""
         choices = ranks.together(lambda: checked(ranks.size, **options))
-        check_same(ranks, **choices._asdict())
+        check_same(ranks, "init", **choices._asdict())
         self._pid, self._choices = os.getpid(), choices
         self._peers = Serial() if choices.coordinate is False else ranks  # who agree on every set
         self._home = Opening(disk, ranks, directory, choices.saver, choices.keep, settings)
@@ -129,22 +106,28 @@ class Verbs:
         return self._home.root
 
     @collective
-    def restore(self, *, progress: Progress | None = None) -> SavePoint | None:
-        """Put the last complete set back into place.
+    def restore(
+        self, *, step: SupportsIndex | None = None, set: SupportsIndex | None = None, progress: Progress | None = None
+    ) -> SavePoint | None:
+        """Put the last complete set back into place; or that of this `step`, or the set of this number.
 
         On return all listed files belong to one set, byte for byte, and that set is what is returned; or `finished`
         is true, and the files in place are the result; or None: there never was a set, this is a first start.
         On error no file of the working directory was changed, unless the message says so. Killed inside: call it again.
         Raises `DamagedError` if there are sets but none is whole, `UsageError` if they are of another number of ranks.
+        With `step` or `set` newer sets are removed, and older ones not tried: `UsageError` if there is no such set,
+        with those that there are; `DamagedError` if it is not whole. Of several with that step it is the newest.
         Collective: with ranks that coordinate it is the newest set that every rank has, and all get that one. No rank
         returns before all files of all ranks are in place.
         `progress` is called, from any thread but never twice at once, with the bytes read and the bytes of the set;
         from the beginning again if that set turns out damaged and an older one is tried.
         """
         home, ranks = self._home, self._ranks
+        asked = ranks.together(lambda: asked_for(step, set))
+        check_same(self._peers, "restore", asked=asked)
         mark = ranks.share(ranks.together(self._before_restore), home.lead)
-        self._sets.forget()
-        restart = Restart(home, self._peers, self._memory, self._sets, mark, background=self._choices.background)
+        self._sets.forget(mark["number"] if mark else 0)
+        restart = Restart(home, self._peers, self._memory, self._sets, mark, asked, background=self._choices.background)
         run = functools.partial(restart.run, progress)
         try:
             outcome = run() if self._peers is ranks else ranks.together(run)
@@ -191,28 +174,33 @@ class Verbs:
         known = adopted(self._home, self._memory)
         self._adopted, self._must_restore = True, False
         self._number, self._life, self._committed = known.number, known.life, known.record
+        self._sets.ended = known.ended
         for listener in self._listeners:
             listener.adopted(known.number, known.record)
         if not known.record:
             return None
         self._agreed = known.record.number
         files = tuple(file.path for file in known.record.files if file.has_bytes)
-        return SavePoint(known.record.number, known.record.step, known.record.time, files)
+        number, step, when, extra = known.record.number, known.record.step, known.record.time, known.record.extra
+        return SavePoint(number, step, when, files, extra=extra or {})
 
     @collective
-    def hide(self, step: SupportsIndex | None = None, *, wait: bool = False) -> SavePoint | None:
-        """Move the listed files into safekeeping as one set, labelled `step`.
+    def hide(
+        self, step: SupportsIndex | None = None, *, wait: bool = False, extra: Mapping[str, Any] | None = None
+    ) -> SavePoint | None:
+        """Move the listed files into safekeeping as one set, labelled `step`, with a few JSON values of `extra`.
 
         On return the files are out of the way and safe from the death of this process; with `wait`, and for the first
         set always, from power loss too. None: none of the files existed, so there was nothing to hide.
         On error the files of this call are where they were, or, if the disk refuses even that, the error says where;
         if it is the error of the set before (`SaveError`), nothing of this call was begun. Killed inside: `restore`
         gives this set or the previous one, whole.
-        Collective if the ranks coordinate: all return, or all raise the same error, with the step that all must give.
+        Collective if the ranks coordinate: all return, or all raise the same error; `step` and `extra` are the same on
+        all. `UsageError` for a step that is no integer, or an extra of over 4096 bytes or of what JSON does not have.
         """
         begin, before, point, ready = time.perf_counter(), self._number, None, Ready()
         try:
-            ready = self._get_ready(before + 1, step, wait)
+            ready = self._get_ready(before + 1, step, wait, extra)
             go, ready.wait, ready.busy = self._agree_to_hide(before + 1, ready)
             if go:
                 point = self._hand_over(before + 1, ready)
@@ -226,7 +214,7 @@ class Verbs:
                 for listener in self._listeners:
                     listener.hidden(self._number, begin, end, taken=took, waited=waited, files=files)
 
-    def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool) -> Ready:
+    def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool, extra: Any) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
         ready, home, probing = Ready(), self._home, self._choices.inflight != "off"
         if probing:
@@ -234,7 +222,7 @@ class Verbs:
         if self._peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            ready.asked, ready.step = bool(wait), self._as_step("hide", step)
+            ready.asked, ready.step, ready.extra = bool(wait), self._as_step("hide", step), checked_extra(extra)
             self._check("hide")
             self._work.make_room()
             named = label(number, ready.step)
@@ -251,7 +239,7 @@ class Verbs:
                 self._number = number
                 # If they were begun anew no older set is whole: this one must be soon.
                 ready.wait = self._begun_anew(there.items) or ready.wait
-                how = home.page_cache, self._life, self._committed, self._sets
+                how = home.page_cache, self._life, self._committed, self._sets, ready.extra
                 ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
             ready.wait, ready.failure = False, error
@@ -283,8 +271,9 @@ class Verbs:
             self._hidden = number
             job = functools.partial(self._save, taken, agreed=self._agreed)
             self._give_up(self._work.hand_over(job, taken, busy=ready.busy))
-        when = taken.time if taken else time.time()
-        return SavePoint(number, ready.step, when, tuple(item.path for item in ready.there.items))
+        files = tuple(item.path for item in ready.there.items)
+        extra = checked_extra(ready.extra)  # one of its own: the saver writes the other one down
+        return SavePoint(number, ready.step, ready.time, files, extra=extra or {})
 
     def _as_step(self, verb: str, step: SupportsIndex | None) -> int | None:
         number = None if step is None else whole(f"{verb}: step", step)
@@ -317,12 +306,19 @@ class Verbs:
         peers, failure, there = self._peers, ready.failure, ready.there
         newest = low_high(self._committed.number if self._committed else 0, self._home.active)
         flags = -(failure is not None), -ready.wait, -ready.busy, -there.present, -bool(there.missing)
-        failed, wait, busy, present, lacking, low, high, least, most = peers.least(
-            *flags, *low_high(step_key(ready.step), failure is None), *newest
-        )
+        now = round((ready.taken.time if ready.taken else time.time()) * 1e6)
+        failed, wait, busy, present, lacking, low, high, least, most, one, other, when = peers.least(
+            *flags, *low_high(step_key(ready.step), failure is None), *newest,
+            *low_high(extra_key(ready.extra), failure is None), now,
+        )  # fmt: skip
+        ready.time = when / 1e6
+        if ready.taken:  # the same on all ranks, as what stays of the sets may depend on it
+            ready.taken = ready.taken._replace(time=ready.time)
         if not failed and low != -high:
             who = ranks_by_step(peers, ready.step)
             failed, failure = -1, UsageError(f"hide was called with different steps: {who}")
+        elif not failed and one != -other:
+            failed, failure = -1, UsageError("hide was called with different extra: all ranks must give the same")
         elif present and lacking and not failed:
             failed = -1
             if there.missing:
@@ -488,7 +484,7 @@ class Verbs:
         at = ranks.share(at, self._home.lead)
         (number,) = ranks.least(-self._number)
         ranks.together(lambda: self._mark_finished(rows, -number, at))
-        drop_sets(self._home)
+        drop_sets(self._home, self._sets)
         last = self._committed if at is None and not again else None
         self._remarks.finished(at, len(rows), last)
         for listener in self._listeners:
@@ -556,7 +552,7 @@ class Verbs:
                         listener.closing(error, stopped)
                     self._close("it was closed")
         finally:
-            self._ended()
+            self._after()
 
     def _close(self, why: str) -> None:
         self._closed = why
@@ -567,8 +563,9 @@ class Verbs:
             self._root.disk.helpers.dismiss()
             self._home.release()
 
-    def _ended(self) -> None:
-        """The session is closed, and no handler waits any more."""
+    def _after(self) -> None:
+        for listener in self._listeners:
+            listener.after(ended=bool(self._closed))
 
     def __enter__(self) -> Any:
         return self

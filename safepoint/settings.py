@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from safepoint import retention
+
 Setting = tuple[Callable[[str], Any], Any]  # what makes a value of the text, or raises ValueError; and the default
 LEVELS = range(1, 23)  # of zstd
-
-
-EVERY = 10**9  # sets: more than any run has
 
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -38,15 +37,6 @@ def _bytes(text: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def _keep(text: str) -> int:
-    if text == "all":
-        return EVERY
-    try:
-        return _count(text)
-    except ValueError as error:
-        raise ValueError(f"{error}, or all") from None
-
-
 def _store(text: str) -> str:
     if text not in ("newest", "every"):
         raise ValueError("takes newest, or every")
@@ -54,7 +44,7 @@ def _store(text: str) -> str:
 
 
 SETTINGS: dict[str, Setting] = {
-    "keep": (_keep, 2),  # how many committed sets stay; all: they stay after finish too
+    "keep": (retention.parse, retention.Keep(2)),  # which committed sets stay; of all, and by rules, after finish too
     "store": (_store, "newest"),  # newest: a set that waits gives way to a newer one; every: hide waits for the saver
     "bundle_from": (_count, 100),  # so many small files of a set are kept in one tar
     "pack_threads": (_threads, 1),  # that compress at the same time; 0: one for each core

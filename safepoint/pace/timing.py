@@ -57,6 +57,10 @@ class Timing(Listener):
         """With which the process ends by `stop`."""
         return (self._when.stop.status if self._when else 0) or REQUEUE
 
+    def after(self, *, ended: bool) -> None:
+        if ended:
+            self.caught.remove()
+
     def reasons(self) -> Mapping[str, Any]:
         """What the log says of why a set is hidden now."""
         return self._when.words() if self._when else {}

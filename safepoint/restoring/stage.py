@@ -24,7 +24,8 @@ SPARE = 2  # times the size of a set must be free, or its files are given back a
 
 BY_HAND = (
     "To go on bring back what is missing (of a file that only grows its first bytes, which may have got another name), "
-    "or take the other files of a set by hand: docs/format.md"
+    "or take the other files of a set by hand: docs/format.md. If the program can go on from the files in place, move "
+    ".safepoint.d aside: then they are taken for those of a first start"
 )
 
 Progress = Callable[[int, int], object]  # called with the bytes read so far, and those of the whole set

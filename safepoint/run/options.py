@@ -17,7 +17,7 @@ class Options:
     retries: int = 0
     tolerate: str = ""
     again: bool = False
-    keep: int | None = None
+    keep: str | None = None
     limit: str = ""
     signal: str = ""
 

@@ -7,11 +7,13 @@ import errno
 import logging
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from safepoint.disk.files import exists, listdir, remove_files, remove_tree
-from safepoint.record import Record
+from safepoint.disk.files import exists, listdir, read, remove_files, remove_tree
+from safepoint.record import Record, parse_record
+from safepoint.retention import EVERY, Fact, Keep
 from safepoint.root import Root, State
+from safepoint.sealed import Unsealed
 
 logger = logging.getLogger("safepoint")
 SPARES = 2  # pairs of directories that are kept for the next sets
@@ -27,6 +29,8 @@ class Sets:
         # Sets that could not be stored: the error, which says where their files are, until the program is told of it;
         # then the newest set of that moment. The files go when a set is committed that was taken after that.
         self.failures: dict[int, BaseException | int] = {}
+        self.facts: dict[int, Fact | None] = {}
+        self.ended = 0
         # Of those that were given up, whose directories are empty now and of use to the next set: to make new ones may
         # take as long as the disk takes to write its log (XFS). `own`: these too, and what is still being emptied.
         self.spare: deque[int] = deque()
@@ -54,9 +58,11 @@ class Sets:
         why = self.failures.get(number, 0)
         return isinstance(why, int) and newest > why
 
-    def forget(self) -> None:
-        """A restart looks at all that is there, and may use numbers again."""
-        for each in (self.left, self.failures, self.spare, self.own):
+    def forget(self, ended: int) -> None:
+        """A restart looks at all that is there, and may use numbers again. Sets up to `ended` are those of a run that
+        was finished."""
+        self.ended = ended
+        for each in (self.left, self.failures, self.spare, self.own, self.facts):
             each.clear()
         self.doubt()
 
@@ -79,6 +85,20 @@ class Sets:
             with contextlib.suppress(OSError):
                 remove_tree(root.disk, root.state("gone", self.spare.popleft()))
 
+    def fact(self, root: Root) -> Callable[[int], Fact | None]:
+        """What a rule of `keep` may know of a set; None if it is damaged. It is read once, and `OSError` is raised."""
+
+        def of(number: int) -> Fact | None:
+            if number not in self.facts:
+                data = read(root.disk, root.record(number))
+                self.facts[number] = None
+                with contextlib.suppress(Unsealed):
+                    record = parse_record(data)
+                    self.facts[number] = Fact(number, record.step, record.time, record.extra)
+            return self.facts[number]
+
+        return of
+
     def learn(self, committed: list[int], others: list[int]) -> None:
         """A restart has found these, and nothing else that could be removed."""
         self.committed, self.others, self._known = committed, others, self._now
@@ -99,12 +119,15 @@ class Sets:
 
 
 def prune(
-    root: Root, record: Record, keep: int, agreed: int, sets: Sets | None = None, *, just_committed: bool = True
+    root: Root, record: Record, keep: Keep, agreed: int, sets: Sets | None = None, *, just_committed: bool = True
 ) -> None:
     """Remove what `record` makes superfluous. `agreed`: the newest set that all ranks have committed, as far as this
     one knows. `sets`: what the last prune of this session has left. `just_committed`: `record` was committed just now,
     so what is left of a set that failed before goes too.
 
+    What a rule of `keep` wants stays. That takes nothing from rule (2), as it only ever makes the list of those that go
+    shorter: the newest, and the newest that all ranks have, are never on it. The rules look at what all ranks have
+    alike, so the same old sets stay on all; but for a set that one of them could not store.
     Killed inside, or failing: nothing is lost but space, and the next prune or restore goes on.
     """
     sets = sets or Sets()
@@ -113,7 +136,10 @@ def prune(
             sets.look(root, record.number)
         elif just_committed:
             sets.committed.append(record.number)
-        known = *sets.committed[:-keep], *sets.others, *sets.left
+        sets.facts[record.number] = Fact(record.number, record.step, record.time, record.extra)
+        mine = [number for number in sets.committed if number > sets.ended]
+        ended = [number for number in sets.committed if number <= sets.ended] if keep.newest < EVERY else []
+        known = *ended, *keep.superfluous(mine, sets.fact(root)), *sets.others, *sets.left
         old = [number for number in known if number < agreed and sets.may_go(number, record.number)]
         drop(root, old)
         told = all(sets.may_go(number, record.number) for number in sets.failures)
@@ -125,6 +151,8 @@ def prune(
             for some in (sets.committed, sets.others, sets.left):
                 for number in {*old} & {*some}:
                     some.remove(number)
+            for number in old:
+                sets.facts.pop(number, None)
         _remove_second_copies(root, record)
         gone = [n for n in root.numbers("gone") if n not in sets.own] if looks else []
         for number in (n for n in gone if n <= record.number):  # what is newer the program may be removing itself

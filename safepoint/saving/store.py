@@ -96,7 +96,7 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
 def _record(taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
     whose = taken.rank, taken.ranks, taken.saver
     head = taken.number, taken.step, taken.time, time.time(), taken.host, version
-    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history)
+    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history, taken.extra)
 
 
 def _paths(root: Root, number: int, files: Sequence[StoredFile]) -> set[str]:

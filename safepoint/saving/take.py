@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from safepoint.disk import PageCache
 from safepoint.disk.files import listdir, remove_tree, write
@@ -25,12 +26,13 @@ from safepoint.saving.prune import Sets
 
 def take(
     root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: PageCache,
-    life: Life, previous: Record | None, sets: Sets,
+    life: Life, previous: Record | None, sets: Sets, extra: dict[str, Any] | None = None,
 ) -> Taken:  # fmt: skip
     """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
     holds = f"{intact(previous)}; the files are where they were"
     whose = root.rank, root.ranks, root.saver
-    taken = Taken(number, step, time.time(), *place, *whose, manifest.patterns, tuple(items), *life)
+    when = round(time.time(), 6)
+    taken = Taken(number, step, when, *place, *whose, manifest.patterns, tuple(items), *life, extra)
     with root.reporting(SaveError, f"{label(number, step)} not taken", holds):
         _begin(root, number, dump(taken), sets)
     try:

@@ -17,6 +17,7 @@ from safepoint.cli.judge.compare import files_of_ranks
 from safepoint.ledger.sides import Side
 from safepoint.manifest import load, parse
 from safepoint.program import SETTINGS
+from safepoint.retention import FORM, Keep
 
 EXAMPLE = """\
     u.npy                   # the files that make a save point, one per line
@@ -122,7 +123,7 @@ def test_line_ends_byte_order_mark_comments_and_blanks_do_not_matter(tmp_path: P
     (tmp_path / ".safepoint").write_bytes(data)
     manifest = load(str(tmp_path))
     entries = [(entry.text, entry.compress) for entry in manifest.entries]
-    assert (entries, manifest.setting("keep")) == ([("u.npy", None), ("v.npy", 3)], 3)
+    assert (entries, manifest.setting("keep")) == ([("u.npy", None), ("v.npy", 3)], Keep(3))
 
 
 def test_a_name_that_is_not_utf8_is_found(tmp_path: Path) -> None:
@@ -208,13 +209,13 @@ def test_attributes_say_how_a_file_is_saved(text: str, entry: tuple[Any, ...]) -
 @pytest.mark.parametrize(
     ("line", "name", "value"),
     [
-        ("", "keep", 2),
-        ("keep = 3", "keep", 3),
-        ("keep=3", "keep", 3),
-        ("keep =3", "keep", 3),
-        ("  keep= 3   # comment", "keep", 3),
-        ("keep = 100", "keep", 100),
-        ("keep = all", "keep", 10**9),
+        ("", "keep", Keep(2)),
+        ("keep = 3", "keep", Keep(3)),
+        ("keep=3", "keep", Keep(3)),
+        ("keep =3", "keep", Keep(3)),
+        ("  keep= 3   # comment", "keep", Keep(3)),
+        ("keep = 100", "keep", Keep(100)),
+        ("keep = all", "keep", Keep(10**9)),
         ("ledger = full", "ledger", 3),
         ("edges = 0", "edges", 0),
         ("", "copy_open_below", 64 << 20),
@@ -230,7 +231,7 @@ def test_attributes_say_how_a_file_is_saved(text: str, entry: tuple[Any, ...]) -
         ("copy_append_below = 1 GiB", "copy_append_below", 1 << 30),
     ],
 )
-def test_settings_have_a_value_and_a_default(line: str, name: str, value: int) -> None:
+def test_settings_have_a_value_and_a_default(line: str, name: str, value: object) -> None:
     manifest = parse(f"u.npy\n{line}\n", settings=SETTINGS)
     assert (manifest.setting(name), len(manifest.entries)) == (value, 1)
 
@@ -389,13 +390,13 @@ FAULTS = [  # a line, and what its message must say
     ("u.npy = 3", f"unknown setting u.npy (known: {KNOWN})"),
     ("ledger = loud", "ledger takes one of off, minimal, modify, full, not loud"),
     ("edges = -1", "edges takes a whole number from 0, not -1"),
-    ("keep = 0", "keep takes a whole number from 1, or all, not 0"),
-    ("keep = -1", "keep takes a whole number from 1, or all, not -1"),
-    ("keep = two", "keep takes a whole number from 1, or all, not two"),
-    ("keep = 2.5", "keep takes a whole number from 1, or all, not 2.5"),
-    ("keep = 2 3", "keep takes a whole number from 1, or all, not 2 3"),
-    ("keep =", "keep takes a whole number from 1, or all, not nothing"),
-    ("keep=", "keep takes a whole number from 1, or all, not nothing"),
+    ("keep = 0", f"keep {FORM}, not 0"),
+    ("keep = -1", f"keep {FORM}, not -1"),
+    ("keep = two", f"keep {FORM}, not two"),
+    ("keep = 2.5", f"keep {FORM}, not 2.5"),
+    ("keep = 2 3", f"keep {FORM}, not 2 3"),
+    ("keep =", f"keep {FORM}, not nothing"),
+    ("keep=", f"keep {FORM}, not nothing"),
     ("copy_open_below = lots", "copy_open_below takes a size, such as 64 MiB, not lots"),
     ("copy_open_below = 1.5 MiB", "copy_open_below takes a size, such as 64 MiB, not 1.5 MiB"),
     ("copy_open_below = -1", "copy_open_below takes a size, such as 64 MiB, not -1"),

@@ -20,7 +20,7 @@ from testbed.sessions import ROOT, DeadSaver, Death, Said, Start, contents, kill
 
 import safepoint
 import safepoint.disk
-from safepoint import Session
+from safepoint import Session, default
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 
@@ -50,8 +50,8 @@ def test_the_loop_of_the_documentation_goes_on_where_it_died(work: Path, dies_at
     (work / ".safepoint").write_text("u.dat\n")
     with pytest.raises(Death):
         the_loop(work, 4, dies_at=dies_at, torn=torn)
-    assert safepoint._default
-    safepoint._default.close()
+    assert default._default
+    default._default.close()
     assert the_loop(work, 4) == (dies_at if dies_at else None)  # at step 0 there were no files to hide
     assert contents(work) == {"u.dat": "4"}
     assert the_loop(work, 4) == 4

@@ -15,6 +15,7 @@ from testbed.program import new_directory, plain
 from safepoint import Session
 from safepoint.disk import Disk
 from safepoint.disk.files import exists
+from safepoint.retention import Keep
 from safepoint.saving import prune
 
 
@@ -31,5 +32,5 @@ def test_prune_keeps_what_not_every_rank_has_beyond(tmp_path: Path) -> None:
         session.hide(step)
     root = session._root
     assert session._committed is not None
-    prune.prune(root, session._committed, keep=2, agreed=3)
+    prune.prune(root, session._committed, keep=Keep(2), agreed=3)
     assert [n for n in root.numbers("set") if exists(Disk(), root.record(n))] == [3, 4, 5]

@@ -35,6 +35,7 @@ from safepoint import SafepointError, SaveError, Session
 from safepoint.disk import NONE, Disk, SyncFailed
 from safepoint.record import Record
 from safepoint.restoring.verify import verify
+from safepoint.retention import Keep
 from safepoint.root import Root
 from safepoint.saving import prune
 
@@ -370,7 +371,7 @@ def test_a_set_that_was_never_committed_here_is_not_forgotten(tmp_path: Path) ->
             Path(root.record(number)).touch()
             record = Record(number, number, 0.0, 0.0, "", "", 0, 2, 0, (), ())
             disk.looks = 0
-            prune.prune(on(root, disk), record, 2, agreed, known)
+            prune.prune(on(root, disk), record, Keep(2), agreed, known)
             left.append((number, disk.looks > 0, on(root, disk).numbers("set")))
     assert left == [(1, True, [1]), (3, True, [1, 2, 3]), (4, False, [1, 2, 3, 4]), (5, False, [4, 5])]
     shutil.rmtree(root.side)

@@ -245,19 +245,21 @@ class FaultDisk(Disk):
             self.step("append", path, changes=False)
         self._add("append", path, data)
 
-    def _add(self, what: str, path: str, data: bytes) -> None:
+    def _add(self, what: str, path: str, data: bytes, at: int | None = None) -> None:
+        """`at` a position, or else at the end."""
         try:
             op = self.step(what, path)
         except Killed:
             if self.kill_at == len(self.record.ops) - 1 and os.path.exists(path):
                 self.kill_at = -1
-                with open(path, "ab") as file:  # the kill came half way
+                with open(path, "r+b") as file:  # the kill came half way
+                    file.seek(0, os.SEEK_END) if at is None else file.seek(at)
                     file.write(data[: len(data) // 2])
                 self._changed(len(self.record.ops) - 1, path)
             raise
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-        os.write(descriptor, data)
-        os.close(descriptor)
+        with open(path, "r+b") as file:
+            file.seek(0, os.SEEK_END) if at is None else file.seek(at)
+            file.write(data)
         self._changed(op, path)
 
     def rename(self, source: str, target: str) -> None:
@@ -405,12 +407,14 @@ class _Reader(io.FileIO):
 
 class _Writer(io.FileIO):
     def __init__(self, disk: FaultDisk, path: str) -> None:
-        super().__init__(path, "ab")
+        super().__init__(path, "r+b")
         self._disk = disk
 
     def write(self, data: Any, /) -> int:
-        self._disk._add("write", str(self.name), bytes(data))
-        return len(data)
+        size = memoryview(data).nbytes
+        self._disk._add("write", str(self.name), bytes(data), self.tell())
+        self.seek(size, os.SEEK_CUR)
+        return size
 
 
 # Power cuts.

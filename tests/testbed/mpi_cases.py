@@ -9,6 +9,7 @@ import contextlib
 import errno
 import faulthandler
 import functools
+import gc
 import logging
 import os
 import shutil
@@ -249,6 +250,133 @@ def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: 
     text = message_of(comm, lambda: session.finish(1 if rank else 2), UsageError)
     assert "finish was called with different steps: step 1 on " in text, text
     session.finish()
+
+
+@sizes(2, 4)
+def case_the_extra_is_that_of_all_ranks_and_so_is_the_time(comm: Any, where: str) -> None:
+    rank, size = comm.Get_rank(), comm.Get_size()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 0))
+    text = message_of(comm, lambda: session.hide(0, extra={"loss": rank}), UsageError)
+    assert text == f"all {size} ranks: hide was called with different extra: all ranks must give the same", text
+    text = message_of(comm, lambda: session.hide(0, extra={"loss": object()} if rank else None), UsageError)
+    assert "extra['loss'] takes a JSON value" in text, text
+    check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
+    session.hide(0, extra={"loss": 0.25, "name": "a"})
+    write(directory, files_of(rank, 1))
+    session.hide(1, extra={"name": "b"}, wait=True)
+    (newest, older) = session.sets()
+    same(comm, (newest.time, older.time), "times")
+    check(comm, (older.extra, newest.extra) == ({"loss": 0.25, "name": "a"}, {"name": "b"}), session.sets())
+    session.close()
+    saved = Session(directory, comm=comm).restore()
+    check(comm, bool(saved) and saved.extra == {"name": "b"}, saved)
+
+
+@sizes(2, 4)
+def case_each_rank_has_its_state_and_goes_on_with_it(comm: Any, where: str) -> None:
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    if rank == 0:
+        os.unlink(os.path.join(directory, ".safepoint"))
+    comm.Barrier()
+    check(comm, safepoint.load_state(directory, comm=comm) is None)
+    for step in range(3):
+        safepoint.save_state(step, u=np.full(3, rank + step), of={"rank": rank})
+    text = message_of(comm, lambda: safepoint.save_state(3, u=object() if rank else 1), UsageError)
+    assert "save_state: u: a object cannot be kept" in text, text
+    safepoint.close()
+    state = safepoint.load_state(directory, comm=comm)
+    check(comm, bool(state) and state.step == 2 and state["u"].tolist() == [rank + 2] * 3, state)
+    check(comm, bool(state) and state["of"] == {"rank": rank}, state)
+    safepoint.finish(3)
+
+
+@sizes(2, 4)
+def case_without_coordination_a_rank_may_save_its_state_alone(comm: Any, where: str) -> None:
+    """No rank waits for the others in it."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where, "state-{rank}.npz\n")
+    session = Session(directory, comm=comm, coordinate=False)
+    assert session.load_state() is None
+    for step in range(3 if rank == 0 else 0):
+        session.save_state(step, x=step)
+    session.close()
+    session = Session(directory, comm=comm, coordinate=False)
+    state = session.load_state()
+    check(comm, state == {"x": 2} if rank == 0 else state is None, state)
+    for step in range(2 + rank):
+        session.save_state(step, x=step)
+    session.close()
+
+
+@sizes(2, 4)
+def case_all_ranks_go_back_to_the_step_that_is_asked_for(comm: Any, where: str) -> None:
+    """G5, G6: or none does, if one of them cannot."""
+    rank, last = comm.Get_rank(), comm.Get_size() - 1
+    directory = new_directory(comm, where)
+    session = started(comm, directory, keep=4)
+    for step in range(4):
+        write(directory, files_of(rank, step))
+        session.hide(step, wait=True)
+    write(directory, files_of(rank, 9))
+    text = message_of(comm, lambda: session.restore(step=7), UsageError)
+    assert "there is no set of step 7 in " in text and "set 4 (step 3), set 3 (step 2), set 2 (step 1)" in text, text
+    text = message_of(comm, lambda: session.restore(step=1 + (rank == last)), UsageError)
+    assert "asked=('step', 1) on rank 0: give all ranks the same" in text, text
+    part = Path(session._root.stored(3, f"z-{rank}.dat"))
+    whole = part.read_bytes()
+    if rank == last:
+        part.write_bytes(b"X" * len(whole))
+    text = message_of(comm, lambda: session.restore(step=2), DamagedError)
+    assert f"rank {last}: the checksum of z-{last}.dat differs" in text and "no file was touched" in text, text
+    check(comm, in_place(rank, directory) == files_of(rank, 9), "touched")
+    point = session.restore(step=1)
+    check(comm, bool(point) and point.step == 1 and in_place(rank, directory) == files_of(rank, 1), point)
+    check(comm, [s.step for s in session.sets()] == [1, 0], session.sets())
+
+
+@sizes(2, 4)
+def case_one_rank_killed_anywhere_while_all_go_back_to_a_step(comm: Any, where: str) -> None:
+    """G3, G5: then all have that set, or all the newest."""
+    rank, victim = comm.Get_rank(), comm.Get_size() - 1
+
+    def three_sets() -> str:
+        directory = new_directory(comm, where)
+        session = started(comm, directory, keep=3)
+        for step in range(3):
+            write(directory, files_of(rank, step))
+            session.hide(step, wait=True)
+        session.close()
+        return directory
+
+    others = comm.Dup()
+    directory = three_sets()
+    disk = FaultDisk(directory)
+    mortal = Mortal.of(comm, others, disk)
+    Session(directory, comm=mortal, disk=disk).restore(step=0)
+    changing = comm.bcast(disk.record.changing, victim)
+    mortal.last_words()
+    disk.end()
+    came = set()
+    for at in sample(changing, 1):
+        directory = three_sets()
+        disk = FaultDisk(directory, kill_at=at if rank == victim else -1)
+        mortal = Mortal.of(comm, others, disk)
+        with contextlib.suppress(Killed):
+            Session(directory, comm=mortal, disk=disk).restore(step=0)
+        mortal.last_words()
+        check(comm, disk.dead, f"killed at {at}")
+        disk.end()
+        session = Session(directory, comm=comm)
+        point = session.restore()
+        check(comm, bool(point) and in_place(rank, directory) == files_of(rank, point.step or 0), (at, point))
+        same(comm, point and point.step)
+        came.add(point and point.step)
+        session.close()
+    assert came <= {0, 2} and 2 in came, came
+    gc.collect()  # sessions that were killed
 
 
 @sizes(2, 4)

@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-import safepoint
-import safepoint.disk
-from safepoint import SafepointError, Session
+from safepoint import SafepointError, Session, default
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 
@@ -100,12 +98,12 @@ def said() -> Iterator[Said]:
 @pytest.fixture
 def clean_slate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No default session goes from one test to the next."""
-    monkeypatch.setattr(safepoint, "_default", None)
-    monkeypatch.setattr(safepoint, "_refused", "", raising=False)
+    monkeypatch.setattr(default, "_default", None)
+    monkeypatch.setattr(default, "_refused", "", raising=False)
     yield
-    if safepoint._default is not None:
+    if default._default is not None:
         with suppress(SafepointError):
-            safepoint._default.close()
+            default._default.close()
 
 
 def write(directory: Path, **files: str | bytes) -> None:

@@ -30,7 +30,7 @@ from testbed.sessions import (
 )
 
 import safepoint
-from safepoint import LockedError, ManifestError, SaveError, SavePoint, Session, UsageError
+from safepoint import LockedError, ManifestError, SaveError, SavePoint, Session, UsageError, default
 from safepoint.disk import kernel
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
@@ -239,7 +239,7 @@ def test_after_an_init_that_failed_no_verb_acts_in_another_directory(work: Path,
     assert session.hide(0, wait=True) is not None and sets(work) == [1]
     (other / ".safepoint").write_text("v.dat\n")
     write(other, v_dat="0")
-    assert safepoint.init(other) is safepoint._default
+    assert safepoint.init(other) is default._default
     assert safepoint.hide(0) is not None and sets(other) == [1]
     session.close()
 
