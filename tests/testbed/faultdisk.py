@@ -126,11 +126,16 @@ class FaultDisk(Disk):
     def _snapshot(self) -> None:
         self.record.root = self._inode(self.directory)
         for directory, names, files in os.walk(self.directory):
-            inode = self._inode(directory)
-            self.record.start[inode] = {n: self._inode(os.path.join(directory, n)) for n in (*names, *files)}
-            for name in files:
-                effect = self._contents(-1, os.path.join(directory, name))
-                self.record.start[effect.inode] = effect
+            entries: dict[str, int] = {}
+            for name in (*names, *files):
+                path = os.path.join(directory, name)
+                with contextlib.suppress(FileNotFoundError):  # another rank, with a disk of its own, is at work already
+                    if name in files:
+                        effect = self._contents(-1, path)
+                        self.record.start[effect.inode] = effect
+                    entries[name] = self._inode(path)
+            with contextlib.suppress(FileNotFoundError):
+                self.record.start[self._inode(directory)] = entries
 
     def _new(self, op: int, path: str) -> None:
         """A file or directory was made: its number, its name, and what it holds."""

@@ -351,9 +351,16 @@ def case_one_rank_killed_anywhere_while_all_go_back_to_a_step(comm: Any, where: 
         session.close()
         return directory
 
+    def fault_disk(kill_at: int = -1) -> FaultDisk:
+        """What is there at its start is read while no rank changes anything."""
+        comm.Barrier()
+        disk = FaultDisk(directory, kill_at=kill_at)
+        comm.Barrier()
+        return disk
+
     others = comm.Dup()
     directory = three_sets()
-    disk = FaultDisk(directory)
+    disk = fault_disk()
     mortal = Mortal.of(comm, others, disk)
     Session(directory, comm=mortal, disk=disk).restore(step=0)
     changing = comm.bcast(disk.record.changing, victim)
@@ -362,7 +369,7 @@ def case_one_rank_killed_anywhere_while_all_go_back_to_a_step(comm: Any, where: 
     came = set()
     for at in sample(changing, 1):
         directory = three_sets()
-        disk = FaultDisk(directory, kill_at=at if rank == victim else -1)
+        disk = fault_disk(at if rank == victim else -1)
         mortal = Mortal.of(comm, others, disk)
         with contextlib.suppress(Killed):
             Session(directory, comm=mortal, disk=disk).restore(step=0)
