@@ -8,7 +8,8 @@ A name may be bare, in double quotes (where a backslash escapes: \\" \\\\ \\n \\
 in it is special); one with a comma or a semicolon is quoted. `*`, `?`, `[…]` and `**` match as in the shell, hidden
 files only by a dot of their own. `{rank}` and `{size}` take a format as in Python, and make a file that of each rank;
 all others belong to one rank, the saver. A literal brace is doubled. If several lines match one file, the last decides,
-but a file of a rank is never another's; what lies in a listed directory is saved as part of it.
+but a file of a rank is never another's; what lies in a listed directory is saved as part of it. A line with a `!`
+before its name excludes files of listed directories and globs (`!out/*.tmp`).
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from safepoint.patterns import (
     above,
     check_apart,
     claimed_by,
+    excluded,
     expand,
     globbed,
+    may_exclude,
     plan_of,
 )
 from safepoint.settings import LEVELS, SETTINGS, Setting
@@ -75,6 +78,7 @@ class Manifest(NamedTuple):
     settings: Mapping[str, Any]
     others: tuple[Entry, ...] = ()  # the entries that are not this rank's
     shared: bool = False  # other ranks have their files in the same directory
+    exclusions: tuple[Entry, ...] = ()
 
     def setting(self, name: str) -> Any:
         return self.settings[name]
@@ -87,6 +91,10 @@ class Manifest(NamedTuple):
     def moves(self) -> bool:
         """Whether files of any rank move away in `hide`: then those that stay in place say nothing of a step."""
         return any(entry.kind == "move" and not entry.optional for entry in (*self.entries, *self.others))
+
+    def without(self, rank: int, size: int) -> tuple[str, ...]:
+        """The patterns of what is excluded."""
+        return tuple(entry.filled(rank, size) for entry in self.exclusions)
 
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns."""
@@ -137,8 +145,11 @@ class Manifest(NamedTuple):
         found: dict[str, Match] = {}
         missing = []
         each = tuple(entry for entry in self.entries if entry.per_rank) if self.shared else ()
+        without = self.without(rank, size)
         for entry in self.entries:
             matches = expand(entry, work, stat, listdir, rank, size)
+            if without:
+                matches = {path: match for path, match in matches.items() if not excluded(without, path)}
             if not matches and not entry.optional:
                 missing.append(entry)
             for path in list(matches) if each else ():
@@ -206,13 +217,17 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
     given: dict[str, Any] = {}
     tight = re.compile(rf"^\s*({'|'.join(settings)})\s*=\s*")  # keep=2 is as good as keep = 2
     mark: Entry | None = None
+    exclusions: list[Entry] = []
     for number, line in enumerate(text.split("\n"), 1):
         try:
             line = tight.sub(r"\1 = ", line)
             if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", _ASIDE.sub("", line)):
                 raise ValueError(f"{line.strip()}: one name a line, without commas; quote a name that has one")
-            tokens = list(_tokens(line))
-            if len(tokens) >= 2 and tokens[1][0] == "equals":
+            excludes = line.lstrip().startswith("!")
+            tokens = list(_tokens(line.lstrip()[excludes:]))
+            if excludes:
+                exclusions.append(_exclusion(number, tokens))
+            elif len(tokens) >= 2 and tokens[1][0] == "equals":
                 name, value = _setting(tokens, settings)
                 if name in given:
                     raise ValueError(f"{name} is set twice")
@@ -228,10 +243,17 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
                     raise ValueError(f"{entry.text} is listed in line {earlier.line} already")
         except ValueError as error:
             raise ManifestError(f"{path}:{number}: {error}") from None
+    for without in exclusions:
+        if same := next((entry for entry in entries.values() if entry.pattern == without.pattern), None):
+            text = f"{without.text} is listed in line {same.line}: leave one line out"
+            raise ManifestError(f"{path}:{without.line}: {text}")
+        if not any(may_exclude(without, entry) for entry in entries.values()):
+            what = "a file of a listed directory or glob can be excluded, by its path from the working directory"
+            raise ManifestError(f"{path}:{without.line}: !{without.text} excludes nothing that is listed: {what}")
     if not entries:
         raise ManifestError(f"{path}: no file is listed; for example\n{EXAMPLE}")
     defaults = {name: default for name, (_, default) in settings.items()}
-    return Manifest(path, tuple(entries.values()), {**defaults, **given})
+    return Manifest(path, tuple(entries.values()), {**defaults, **given}, exclusions=tuple(exclusions))
 
 
 def _tokens(line: str) -> Iterator[tuple[str, str]]:
@@ -265,6 +287,14 @@ def _perhaps(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(sorted(known))})"
 
 
+def _exclusion(line: int, tokens: list[tuple[str, str]]) -> Entry:
+    if not tokens:
+        raise ValueError("! is to stand before a name")
+    if len(tokens) > 1:
+        raise ValueError(f"what is excluded has no attributes, such as {tokens[1][1]}")
+    return _entry(line, tokens)._replace(tree=True)  # or all that lies in a directory of this name
+
+
 def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
     (quoting, text), *attributes = tokens
     given: dict[str, int] = {}
@@ -282,11 +312,12 @@ def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
         raise ValueError("a mark is written anew, as the last file of every set: that excludes append and optional")
     name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
     tree = name.endswith("/")
-    if "append" in given and ("copy" in given or "compress" in given or tree):
-        raise ValueError("an append file stays in place and grows: that excludes copy, compress and directories")
+    grows = "append" in given
+    if grows and (tree or ("compress" in given and "copy" not in given)):
+        raise ValueError("an append file grows in place: that excludes directories and, without copy, compress")
     kind: Way = "copy" if "copy" in given else "append" if "append" in given else "move"
     pattern = _pattern(name, literal=quoting == "single")
-    return Entry(line, text, pattern, kind, tree, given.get("compress"), "optional" in given, "mark" in given)
+    return Entry(line, text, pattern, kind, tree, given.get("compress"), "optional" in given, "mark" in given, grows)
 
 
 def _unescape(match: re.Match[str]) -> str:

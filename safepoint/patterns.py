@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from stat import S_ISDIR
 from typing import Literal, NamedTuple
 
@@ -42,6 +42,7 @@ class Entry(NamedTuple):
     compress: int | None  # zstd level
     optional: bool
     mark: bool = False  # written last: then, under `safepoint run`, all of a set is there
+    grows: bool = False  # it may be open for writing, as rows are added; also of a snapshot (append copy)
 
     @property
     def per_rank(self) -> bool:
@@ -56,9 +57,7 @@ class Entry(NamedTuple):
 
     def means(self, path: str, rank: int, size: int) -> bool:
         """Whether this entry of that rank means the file, or a directory that holds it."""
-        parts, pattern = path.split("/"), self.filled(rank, size).split("/")
-        ends = range(1, len(parts) + 1) if self.tree else [len(parts)]
-        return any(_matches(parts[:end], pattern) for end in ends)
+        return _means(self.filled(rank, size), path, inside=self.tree)
 
 
 class Match(NamedTuple):
@@ -66,6 +65,19 @@ class Match(NamedTuple):
 
     entry: Entry
     info: os.stat_result
+
+
+def excluded(without: Iterable[str], path: str) -> bool:
+    """Whether one of these patterns means the path, or a directory that holds it."""
+    return any(_means(pattern, path, inside=True) for pattern in without)
+
+
+def may_exclude(without: Entry, entry: Entry) -> bool:
+    """Whether something that the entry means, or that lies in a directory that it means, could be excluded by this."""
+    pattern, listed = (_with_rank(each.pattern, "[0-9a-f]*").split("/") for each in (without, entry))
+    if len(pattern) > len(listed) and "**" not in listed:
+        return entry.tree and _may_lie_in(pattern, listed)
+    return _may_lie_in([*listed, "*"], pattern)
 
 
 def above(path: str) -> Iterator[str]:
@@ -154,6 +166,13 @@ def _numbers_in(path: str, size: int) -> set[int]:
     pieces = {run[i:j] for run in runs for i in range(len(run)) for j in range(i + 1, len(run) + 1)}
     numbers = {int(piece, base) for piece in pieces for base in (10, 16) if base == 16 or piece.isdecimal()}
     return {number for number in numbers if number < size}
+
+
+def _means(pattern: str, path: str, *, inside: bool) -> bool:
+    """Whether a pattern means this path; `inside`: or a directory that holds it."""
+    parts, components = path.split("/"), pattern.split("/")
+    ends = range(1, len(parts) + 1) if inside else [len(parts)]
+    return any(_matches(parts[:end], components) for end in ends)
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

@@ -44,6 +44,7 @@ class Item(NamedTuple):
     inode: int
     tree: bool = False
     compress: int | None = None
+    without: tuple[str, ...] = ()  # patterns of what lies in this directory and is not saved
 
 
 class Life(NamedTuple):
@@ -212,7 +213,6 @@ def _parsed(kind: type[Any], row_kind: type[Any], content: dict[str, Any]) -> An
     if not re.fullmatch("([0-3][0-9a-f]{15})?", getattr(whole, "history", "")):
         raise Unsealed("its history is none")
     if "patterns" in kind._fields:
-        whole = whole._replace(patterns=tuple(whole.patterns))
         try:
             any(map(per_rank, whole.patterns))
         except ValueError as error:

@@ -45,6 +45,9 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
+TEXTS = {"patterns", "without"}  # fields that are several texts
+
+
 class Unsealed(Exception):
     """The file is not what was written: cut short, changed since, or of another content than it should have."""
 
@@ -119,6 +122,8 @@ def rows_of(kind: type[Any], names: Sequence[Any], rows: Any) -> list[Any]:
             column = [row[at] for row in rows]
             if not _may_be(name, types, words_of(kind).get(name), column):  # type: ignore[arg-type]
                 raise Unsealed(f"{name} is something else")
+            if name in TEXTS:
+                column = list(map(tuple, column))
         elif name in kind._field_defaults:
             column = [kind._field_defaults[name]] * len(rows)
         else:
@@ -151,7 +156,7 @@ def _may_be(name: str, types: set[type], words: set[str] | None, values: list[An
     """Whether a field of this name and of these types may have each of these values."""
     low, high = RANGES.get(name, WHOLE)
     texts = [value for value in values if type(value) is str]
-    texts += [text for value in values if name == "patterns" and type(value) is list for text in value]
+    texts += [text for value in values if name in TEXTS and type(value) is list for text in value]
     numbers = [value for value in values if type(value) in (int, float)]
     if not ({*map(type, values)} <= types and {*map(type, texts)} <= {str}):
         return False

@@ -10,6 +10,7 @@ from typing import Any
 from safepoint.disk.files import exists, listdir, read
 from safepoint.errors import DamagedError, OverwrittenError
 from safepoint.manifest import Manifest
+from safepoint.patterns import excluded
 from safepoint.record import parse_baseline
 from safepoint.restoring.read import Damaged, or_damaged
 from safepoint.restoring.swap import clear_discarded
@@ -105,11 +106,13 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
     if baseline["format"] == 1:  # it knows nothing of directories
         now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
-    grown = {}
+    grown, without = {}, judged.without(then.rank, then.ranks)
     for name, row in before.items():
         path = os.path.join(root.work, name)
         info = now.get(name) or (root.disk.stat(path) if exists(root.disk, path) else None)  # perhaps no longer listed
         if row.get("directory") and (not info or S_ISDIR(info.st_mode)):
+            continue
+        if excluded(without, name):
             continue
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
             grown[name] = row["size"]

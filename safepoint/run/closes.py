@@ -1,12 +1,14 @@
 """When is there a complete set of files that a program writes in place? Told by inotify; nothing here stops anybody.
 
-With a `mark`, the file written last: when it was closed after writing and no other listed file was touched since.
+With a `mark`, the file written last: when it was closed after writing and no other listed file was touched since. It
+may be a glob, for programs that make a new file, or a directory, each time: then it is the match that was closed last,
+and older ones may be removed after that; a set is complete again when such a one is gone.
 Without one: when every listed file was closed after writing equally often since the last set, at least once, and the
 one that is listed last was the last of them. So they are to be listed in the order in which they are written, each once
 for a set. What is written otherwise is never taken for a set: if counting has once gone wrong it stays wrong.
 
-Files that only grow have no say; optional ones, globs and directories need a mark. Whether something is still open is
-asked of the kernel, by `writers`.
+Files that only grow have no say, nor have excluded ones. Optional ones, globs and directories need a mark. Whether
+something is still open is asked of the kernel, by `writers`.
 """
 
 from __future__ import annotations
@@ -15,17 +17,19 @@ import contextlib
 import errno
 import fnmatch
 import os
+from collections.abc import Sequence
 
 from inotify_simple import INotify, flags
 
 from safepoint.errors import UsageError
 from safepoint.manifest import Manifest
-from safepoint.patterns import NAME, SIDE
+from safepoint.patterns import NAME, SIDE, above, excluded, expand
 from safepoint.run.chances import Chances
 
 OFTEN_WRITTEN = 5  # times that a file was written, and still no set
 WRITTEN = flags.CLOSE_WRITE | flags.MOVED_TO
 TOUCHED = WRITTEN | flags.CREATE | flags.DELETE | flags.MOVED_FROM
+GOES = flags.DELETE | flags.MOVED_FROM
 GONE = flags.IGNORED | flags.UNMOUNT
 
 
@@ -37,23 +41,23 @@ def check(manifest: Manifest) -> None:
         if entry.per_rank:
             raise UsageError(f"{where}: safepoint run does not know the ranks of the command: list a glob instead")
         many = entry.tree or entry.literal(0, 1) is None
-        if (many or entry.optional) and not mark and entry.kind != "append":
+        if (many or entry.optional) and not mark and not entry.grows:
             what = "can be any number of files" if many else "may or may not be written"
             raise UsageError(
                 f"{where} {what}, so nobody can tell when all are written: give the file that is written last the "
                 f"attribute mark, or run the command in segments (--until)"
             )
-    if mark and (mark.tree or mark.literal(0, 1) is None):
+    if mark and mark.tree:
         raise UsageError(
-            f"{manifest.path}:{mark.line}: {mark.text}: a mark is one file, the one that is written last; if "
-            f"none is that in each set, run the command in segments (--until)"
+            f"{manifest.path}:{mark.line}: {mark.text}: a mark is a file, the one that is written last, such as "
+            f"{mark.text}done; if none is that in each set, run the command in segments (--until)"
         )
     if not mark and not _required(manifest):
         raise UsageError(f"{manifest.path}: no file is rewritten for each set: list one, or name a mark")
 
 
 def _required(manifest: Manifest) -> list[str]:
-    found = (e.literal(0, 1) for e in manifest.entries if e.kind != "append" and not e.optional and not e.tree)
+    found = (e.literal(0, 1) for e in manifest.entries if not (e.grows or e.optional or e.tree))
     return [path for path in found if path]
 
 
@@ -64,7 +68,12 @@ class Closes:
         check(manifest)
         self._chances = chances
         self._manifest, self._work = manifest, work
-        self._mark = next((entry.literal(0, 1) for entry in manifest.entries if entry.mark), None)
+        self._mark_entry = next((entry for entry in manifest.entries if entry.mark), None)
+        self._mark = self._mark_entry and self._mark_entry.filled(0, 1)  # under this name all that match are counted
+        self._each_time = self._mark_entry is not None and self._mark_entry.literal(0, 1) is None
+        self._newest = ""  # of the files that match the mark the one that was closed last
+        self._going: set[str] = set()  # older ones, or their directories, of which something was removed after that
+        self._without = manifest.without(0, 1)
         self._required = _required(manifest)
         self._directories: dict[int, str] = {}  # by watch: the path relative to W
         self._inotify = INotify(nonblocking=True)
@@ -105,7 +114,8 @@ class Closes:
     def ready(self) -> bool:
         """Whether all of a set is written, as far as one can tell from what was closed."""
         if self._mark:
-            return self._marked and not self.suspects()
+            going = any(os.path.lexists(os.path.join(self._work, path)) for path in self._going)
+            return self._marked and not self.suspects() and not going
         counts = {self._counts.get(path, 0) for path in self._required}
         anew = all(self._counts.get(path, 0) > self._old(path) for path in self._required)
         in_order = self._last == self._required[-1] and not self._gone.intersection(self._required)
@@ -118,7 +128,7 @@ class Closes:
     def suspects(self) -> list[str]:
         """The files that may be torn: written before something had died, and not twice since."""
         old = [path for path, count in self._floor.items() if self._counts.get(path, 0) <= count]
-        return [path for path in old if os.path.lexists(os.path.join(self._work, path))]
+        return [path for path in old if path == self._mark or os.path.lexists(os.path.join(self._work, path))]
 
     @property
     def lost(self) -> bool:
@@ -141,8 +151,10 @@ class Closes:
 
     def unclosed(self) -> list[str]:
         """The files that a set still waits for."""
-        waiting = [self._mark] if self._mark else self._required
-        return [path for path in waiting if self._counts.get(path, 0) <= self._old(path)]
+        if self._mark_entry:
+            found = expand(self._mark_entry, self._work, os.lstat, os.listdir, 0, 1)
+            return list(found) * (self._counts.get(str(self._mark), 0) <= self._old(str(self._mark)))
+        return [path for path in self._required if self._counts.get(path, 0) <= self._old(path)]
 
     def read(self, at_most: int = 1000) -> None:
         """Take up all that has happened; `at_most`: in so many portions, as others may write faster than this reads."""
@@ -162,7 +174,7 @@ class Closes:
                 path = os.path.join(self._directories[watch], name)
                 if mask & flags.ISDIR:
                     made = True
-                    if mask & (flags.DELETE | flags.MOVED_FROM):
+                    if mask & GOES:
                         self._forget(path)
                 self._note(path, mask)
         if made:
@@ -189,31 +201,42 @@ class Closes:
             self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look")
         if after and (anew or not before):
             self._chances.come()
-        elif anew and path == self._mark and (torn := self.suspects()):
+        elif anew and self._is_mark(path) and (torn := self.suspects()):
             self._chances.come()
             self._chances.miss(f"{torn[0]} was not written again after a process had died")
 
     def _count(self, path: str, mask: int, kind: str) -> None:
         self.touched = True
         if mask & WRITTEN and not mask & flags.ISDIR and kind != "append":
-            self._counts[path] = self._counts.get(path, 0) + 1
+            counted = str(self._mark) if self._is_mark(path) else path
+            self._counts[counted] = self._counts.get(counted, 0) + 1
             self._last = path if path in self._required else self._last
             self._gone.discard(path)
-        elif mask & (flags.DELETE | flags.MOVED_FROM):
+        elif mask & GOES:
             self._gone.add(path)
-        if path == self._mark:
-            self._marked = bool(mask & WRITTEN)
-        elif kind != "append":
+        if self._is_mark(path) and mask & WRITTEN:
+            self._marked, self._newest, self._going = True, path, set()
+        elif self._each_time and mask & GOES and (top := self._top(path)) != self._top(self._newest):
+            self._going.add(top)
+        elif kind != "append" or self._is_mark(path):
             self._marked = False  # the next iteration has begun
 
     def _kind(self, path: str) -> str | None:
         """How a file, or what lies in a listed directory, is listed; None if it is not."""
-        kinds = [entry.kind for entry in self._manifest.entries if entry.means(path, 0, 1)]
-        return kinds[-1] if kinds else None
+        kinds = ["append" if entry.grows else entry.kind for entry in self._manifest.entries if entry.means(path, 0, 1)]
+        return kinds[-1] if kinds and not excluded(self._without, path) else None
+
+    def _top(self, path: str) -> str:
+        """The listed file or directory that this is, or that holds it."""
+        ways = [*reversed([*above(path)]), path]
+        return next((way for way in ways if any(e.means(way, 0, 1) for e in self._manifest.entries)), path)
+
+    def _is_mark(self, path: str) -> bool:
+        return self._mark_entry is not None and self._mark_entry.means(path, 0, 1)
 
     def _cover(self) -> None:
         """Watch every directory in which a listed file is, or may be."""
-        first = not self._directories
+        first, anew = not self._directories, []
         for path in sorted(self._wanted("", [e.filled(0, 1).split("/") for e in self._manifest.entries])):
             full = os.path.join(self._work, path) if path else self._work
             try:
@@ -225,9 +248,24 @@ class Closes:
                 raise
             if self._directories.get(watch) != path:
                 self._directories[watch] = path
-                if not first:  # what was written into it before nobody has told: the next mark will
+                if not first:
                     self._marked, self.touched = False, True
                     self._chances.miss(f"{path} was made anew before the look")
+                    anew.append(path)
+        if self._mark:
+            self._catch_up(anew)
+
+    def _catch_up(self, directories: Sequence[str]) -> None:
+        """What was written into these before they were watched nobody has told. A mark among it says that all is there:
+        whether it is closed the look will tell. Without one the next mark will say that. A file that was closed just
+        now is told twice, and counted twice: of a directory that is younger than a death none may be torn by it."""
+        paths = []
+        for directory in directories:
+            with contextlib.suppress(OSError):  # gone
+                found = [f"{directory}/{name}" for name in os.listdir(os.path.join(self._work, directory))]
+                paths += [path for path in found if os.path.isfile(os.path.join(self._work, path))]
+        for path in sorted(paths, key=self._is_mark):
+            self._note(path, flags.CLOSE_WRITE)
 
     def _wanted(self, path: str, patterns: list[list[str]], whole: bool = False) -> set[str]:
         """The directories from `path` down in which a file of these patterns may be. `whole`: any file below."""

@@ -7,18 +7,20 @@ from collections.abc import Sequence
 
 from safepoint.disk import Disk, kernel
 from safepoint.manifest import Manifest
+from safepoint.patterns import excluded
 from safepoint.root import Root
 from safepoint.saving import find
 
 
 def open_files(root: Root, manifest: Manifest) -> list[str]:
     """The listed files that somebody could write to at this moment, but those that only grow."""
-    paths = []
+    paths, growing = [], [entry for entry in manifest.entries if entry.grows]
     for item in find.find(root, manifest).items:
         full = os.path.join(root.work, item.path)
         if item.tree:
-            paths += [os.path.join(where, name) for where, _, names in os.walk(full) for name in names]
-        elif item.kind != "append":
+            inside = [os.path.join(where, name) for where, _, names in os.walk(full) for name in names]
+            paths += [path for path in inside if not excluded(item.without, root.shown(path))]
+        elif not any(entry.means(item.path, 0, 1) for entry in growing):
             paths.append(full)
     regular = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
     return root.disk.open_for_writing(regular)

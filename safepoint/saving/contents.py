@@ -12,7 +12,7 @@ from typing import NamedTuple
 from safepoint.disk import Disk, SyncFailed, kernel
 from safepoint.disk.files import exists, listdir
 from safepoint.errors import RefusedFileError
-from safepoint.patterns import above
+from safepoint.patterns import above, excluded
 from safepoint.record import Item, Kind, StoredFile, Taken
 from safepoint.root import Root
 
@@ -58,12 +58,12 @@ def contents_of(root: Root, items: Sequence[Item], base: str, *, local: bool) ->
                 yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
                 continue
             info = root.disk.stat(full)
-            for file, inner, inode in _walk(root.disk, item.path, full, full, info.st_dev, info):
+            for file, inner, inode in _walk(root.disk, item.path, full, full, info.st_dev, item.without, info):
                 yield Content(file, inner, item.compress if file.size else None, False, local, inode)
 
 
 def _walk(
-    disk: Disk, path: str, full: str, top: str, device: int, known: os.stat_result | None = None
+    disk: Disk, path: str, full: str, top: str, device: int, without: Sequence[str], known: os.stat_result | None = None
 ) -> Iterator[tuple[StoredFile, str, int]]:
     info = known or disk.stat(full)
     if stat.S_ISREG(info.st_mode):
@@ -74,7 +74,8 @@ def _walk(
         kind: Kind = "tree" if full == top else "dir"
         yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
         for name in listdir(disk, full):
-            yield from _walk(disk, f"{path}/{name}", os.path.join(full, name), top, device)
+            if not excluded(without, inner := f"{path}/{name}"):
+                yield from _walk(disk, inner, os.path.join(full, name), top, device, without)
     elif stat.S_ISLNK(info.st_mode):
         yield StoredFile(path, "link", target=link_inside(path, full, top)), full, info.st_ino
     else:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from safepoint.disk import Disk
 from safepoint.disk.files import entries, exists, listdir
 from safepoint.errors import MissingFilesError, RefusedFileError, SaveError
 from safepoint.manifest import Manifest
-from safepoint.patterns import Entry, Match
+from safepoint.patterns import Entry, Match, excluded
 from safepoint.record import Item
 from safepoint.root import Root
 from safepoint.saving.contents import not_a_file_error, other_mount_error, still_open
@@ -48,7 +47,8 @@ def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
         )
         required = [entry for entry in manifest.entries if not entry.optional]
         news = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
-        written = any(not (tree and first) or _has_file(root.disk, f"{root.work}/{path}") for path, tree in news)
+        without = manifest.without(root.rank, root.ranks)
+        written = any(not (tree and first) or _has_file(root, path, without) for path, tree in news)
         names = manifest.shown_missing(
             missing, root.work, root.disk.stat, root.rank, root.ranks, partial(listdir, root.disk)
         )
@@ -69,7 +69,10 @@ def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
         _refuse_large(root, opened, found, manifest.setting("copy_open_below"))
         for path, (entry, info) in found.items():
             kind = "copy" if path in opened else entry.kind
-            items.append(Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress))
+            left_out = without if entry.tree else ()
+            items.append(
+                Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress, left_out)
+            )
     snapshots = tuple((found[path].entry, path) for path in opened)
     return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
 
@@ -81,19 +84,21 @@ def _many(manifest: Manifest, found: dict[str, Match]) -> tuple[Entry, int] | No
     return next(((entry, counts[entry.line]) for entry in manifest.entries if counts[entry.line] >= MANY), None)
 
 
-def _has_file(disk: Disk, path: str) -> bool:
-    """Whether this is anything but a directory, or has such a thing somewhere below it."""
-    if not stat.S_ISDIR(disk.stat(path).st_mode):
+def _has_file(root: Root, path: str, without: Sequence[str]) -> bool:
+    """Whether this is anything but a directory, or has such a thing somewhere below it that is not excluded."""
+    full = os.path.join(root.work, path)
+    if not stat.S_ISDIR(root.disk.stat(full).st_mode):
         return True
-    inside = [(directory, os.path.join(path, name)) for name, directory in entries(disk, path)]
-    return any(not directory or _has_file(disk, name) for directory, name in sorted(inside))
+    inside = [(directory, f"{path}/{name}") for name, directory in entries(root.disk, full)]
+    inside = [(directory, name) for directory, name in inside if not excluded(without, name)]
+    return any(not directory or _has_file(root, name, without) for directory, name in sorted(inside))
 
 
 def changed(root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
     """The first few files in W that are not listed and were changed after these were written, for a message. The look
     is bounded: W may hold a million."""
     found: list[str] = []
-    listed = manifest.entries + manifest.others
+    listed = manifest.entries + manifest.others + manifest.exclusions
     with contextlib.suppress(OSError):  # a file or directory that is gone, or not ours to read: it is only a hint
         since = max((root.disk.stat(mark).st_mtime_ns for mark in marks if exists(root.disk, mark)), default=0)
         looks, waiting = 0, [""]

@@ -17,6 +17,7 @@ from safepoint.disk import PageCache
 from safepoint.disk.files import listdir, remove_tree, write
 from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
+from safepoint.patterns import excluded
 from safepoint.record import Item, Life, Record, Taken, dump, label
 from safepoint.root import Root, is_ours
 from safepoint.saving.back import cause_of, intact, put_back, save_error
@@ -118,7 +119,8 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
         if item.tree and stat.S_ISDIR(info.st_mode):
             root.disk.mkdir(target)
             for name in listdir(root.disk, source):
-                visit(os.path.join(source, name), os.path.join(target, name))
+                if not excluded(item.without, f"{root.shown(source)}/{name}"):
+                    visit(os.path.join(source, name), os.path.join(target, name))
         elif not stat.S_ISREG(info.st_mode):
             raise not_a_file_error(root.shown(source), info.st_mode)
         else:

@@ -95,6 +95,7 @@ EACH_KIND: dict[str, Shape] = {
     "append begun anew": ("logs/history.csv append\nu.dat\n", lambda s: _logs(s) | _only("u.dat")(s)),
     "append renamed": ("u.dat\nhistory.csv append\n", lambda s: _rows(s) | _only("u.dat")(s)),
     "append cut back": ("history.csv append\nparams.db copy\n", lambda s: _rows(s) | _only("params.db")(s)),
+    "append copy renamed": ("u.dat\nhistory.csv append copy\n", lambda s: _rows(s) | _only("u.dat")(s)),
     "copy": ("params.db copy\n", _only("params.db")),
     "held open": ("held.dat\nv.dat\n", _only("held.dat", "v.dat")),
     "compress": ("u.dat compress\nv.dat compress=9\n", _only("u.dat", "v.dat")),
@@ -107,6 +108,8 @@ EACH_KIND: dict[str, Shape] = {
     "directory": ("run.zarr/\n", _only(*TREE)),
     "directory of many small": ("run.zarr/\nbundle_from = 2\n", _only(*TREE)),
     "directory copy": ("run.zarr/ copy\n", _only(*TREE)),
+    "directory without scratch": ("run.zarr/\n!run.zarr/a/*~\n", _only(*TREE)),
+    "directory copy without scratch": ("run.zarr/ copy\n!run.zarr/**/*~\n", _only(*TREE)),
     "directory compress": ("run.zarr/ compress\n", _only(*TREE)),
     "directory copy compress": ("run.zarr/ copy compress\n", _only(*TREE)),
     "empty file": ("u.dat\nempty.dat compress\n", lambda s: _only("u.dat")(s) | {"empty.dat": b""}),
@@ -117,8 +120,13 @@ EACH_KIND: dict[str, Shape] = {
 ANEW: dict[str, Callable[[FaultDisk, str], object]] = {
     "append begun anew": lambda disk, table: disk.truncate(table, 0),
     "append renamed": lambda disk, table: disk.rename(table, table + "~"),
+    "append copy renamed": lambda disk, table: disk.rename(table, table + "~"),
     "append cut back": lambda disk, table: disk.truncate(table, os.path.getsize(table) // 2),
 }
+
+
+# What the program writes into its directory, and no set may have.
+SCRATCH = {kind: "run.zarr/a/scratch~" for kind in EACH_KIND if kind.endswith("without scratch")}
 
 
 def _long(name: str, step: int) -> bytes:
@@ -384,12 +392,17 @@ class Program:
         wrong = [name for name, data in files(saved.step).items() if found.pop(name, None) != data]
         if wrong or found:
             raise Violation(f"restored step {saved.step}, but {wrong} differ and {sorted(found)} should not be there")
+        scratch = SCRATCH.get(self.shape, "none~")
+        if os.path.exists(os.path.join(self.disk.directory, scratch)) and not saved.finished:
+            raise Violation("what is excluded came back")
         return int(saved.step)
 
     def _write(self, files: dict[str, bytes]) -> None:
         """As a program does: over the old file if it is there, at the end of one that grows."""
         try:
             self._write_each(files)
+            if self.shape in SCRATCH and len(files) > 1:
+                self._write_each({SCRATCH[self.shape]: b"scratch"})
         except OSError as error:
             raise Crash from error
 

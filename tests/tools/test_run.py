@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from testbed.protected import given_back, kill, ran, run, sets, shell, wait_for
+from testbed.protected import command_of, given_back, kill, ran, run, sets, shell, wait_for
 
 from safepoint import Session
 from safepoint.disk import Disk
@@ -661,7 +661,7 @@ def test_signals_reach_the_command_and_its_status_is_ours(tmp_path: Path, number
         wait_for((tmp_path / "ready").exists)
         program.send_signal(number)
         if number == signal.SIGUSR1:
-            wait_for(lambda: (tmp_path / "a.txt").exists())
+            wait_for(lambda: (tmp_path / "a.txt").exists() and command_of(program) is None)
             program.send_signal(signal.SIGTERM)  # it is about to be tried again
         said = program.communicate(timeout=30)[1]
     assert program.returncode == (5 if number == signal.SIGUSR1 else 0), said
