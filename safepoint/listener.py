@@ -1,7 +1,7 @@
 """What a session announces to those who listen: the log, and the clock that says when to save and when to stop.
 
-A listener is called in the thread where the thing happens: `stored` and `failed` in that of the saver, if there is one.
-It must raise nothing and wait for nothing, since what it hears of has happened already.
+A listener is called in the thread where the thing happens: `stored`, `failed` and `pruned` in that of the saver, if
+there is one. It must raise nothing and wait for nothing, since what it hears of has happened already.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Outcome(NamedTuple):
     aside: list[str]  # files that were moved to `discarded/`
     changed: list[str]  # files of a finished run that are no longer what they were
     asked: bool = False  # this set was asked for, and not the newest
+    left: Sequence[int] = ()  # the sets of this rank that are there
 
 
 class Listener:
@@ -72,6 +73,9 @@ class Listener:
 
     def failed(self, taken: Taken, error: Exception, seconds: float) -> None:
         """A set could not be stored."""
+
+    def pruned(self, numbers: Sequence[int]) -> None:
+        """These sets were removed, as newer ones are durable."""
 
     def restored(self, outcome: Outcome) -> None:
         """`restore` has ended well."""

@@ -80,6 +80,20 @@ def may_exclude(without: Entry, entry: Entry) -> bool:
     return _may_lie_in([*listed, "*"], pattern)
 
 
+def escaped(name: str) -> str:
+    """The pattern that means this name: braces doubled, and what is special in a glob in brackets."""
+    name = "".join(f"[{c}]" if c in "*?[" else c for c in name)
+    return name.replace("{", "{{").replace("}", "}}")
+
+
+def quoted(name: str) -> str:
+    """A name or pattern as a manifest has it."""
+    if not any(c in name for c in " \t\n\"'#\\,;") and name[:1] not in ("=", "!"):
+        return name
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+    return '"' + "".join(escapes.get(c, c) for c in name) + '"'
+
+
 def above(path: str) -> Iterator[str]:
     """The directories on the way to this path, the nearest first."""
     while path := posixpath.dirname(path):

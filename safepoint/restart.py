@@ -92,7 +92,7 @@ class Restart:
             if self._mark is None and whole and not self._failed:
                 numbers = [sorted(c.number for c in left if c.committed == committed) for committed in (True, False)]
                 self._sets.learn(*numbers)
-            return outcome
+            return outcome._replace(left=[c.number for c in left if c.committed])
         aside = peers.together(lambda: self._give_up(check=self._mark is None))
         peers.together(self._renew_baseline)
         if self._mark is None:

@@ -427,7 +427,9 @@ class Verbs:
 
     def _prune(self, record: Record, agreed: int, *, just_committed: bool = True) -> None:
         try:
-            prune.prune(self._root, record, self._home.keep, agreed, self._sets, just_committed=just_committed)
+            gone = prune.prune(self._root, record, self._home.keep, agreed, self._sets, just_committed=just_committed)
+            for listener in self._listeners:
+                listener.pruned(gone)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
 

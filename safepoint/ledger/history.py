@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from safepoint.disk import Disk, files, kernel
 from safepoint.disk.files import exists
 from safepoint.errors import NothingSavedError
 from safepoint.ledger.lines import Superseded, whole_lines
-from safepoint.ledger.lives import Event, Life, Run, Save
+from safepoint.ledger.lives import Event, Life, Part, Run, Save
 from safepoint.patterns import SIDE
 from safepoint.record import label
 from safepoint.restoring.read import Damaged
@@ -44,12 +45,26 @@ def read(disk: Disk, work: str) -> Run:
             life.ending = "finished"  # it found the run finished, and had nothing to do
     run = Run(work, rank, len(logs), lives, events, sum(log[1] for log in logs.values()), jumped)
     _attribute_losses(run)
+    run.parts.append(_part(rank, lives))
     first = logs[rank][0][0]
     begin = min(first["time"], first.get("began", math.inf))
     for other in sorted(set(logs) - {rank}):
-        _add(run, *_lives(logs[other][0], other, begin)[:2])
+        its_lives, its_events, _ = _lives(logs[other][0], other, begin)
+        run.parts.append(_part(other, its_lives))  # now: the lives of the time line take up what is added to them
+        _add(run, its_lives, its_events)
+    run.parts = sorted((part for part in run.parts if part.sets), key=lambda part: part.rank)
     run.events.sort(key=lambda event: (event.at, event.life))
     return run
+
+
+def _part(rank: int, lives: list[Life]) -> Part:
+    """What this rank had to do."""
+    saves = [save for life in lives for save in life.saves if not save.error]
+    storing, blocked = [save.seconds for save in saves], [s.blocked for s in saves if s.blocked is not None]
+    return Part(
+        rank, len(saves), sum(save.bytes for save in saves), (median(storing or [0.0]), max(storing, default=0.0)),
+        (median(blocked), max(blocked)) if blocked else None,
+    )  # fmt: skip
 
 
 def _saver(found: dict[int, Root]) -> int:
@@ -87,6 +102,7 @@ def _lives(
     clock = _Clock(min(begin_of_run, lines[0]["time"], lines[0].get("began", math.inf)))
     lives: list[Life] = []
     events = []
+    there: dict[int, int] = {}  # the sets that are there, and their bytes
     for line in lines:
         before = clock.last
         now = clock(line["time"])
@@ -105,12 +121,17 @@ def _lives(
         life = lives[-1]
         life.end = now
         _take_up(life, line, now)
+        _keep_count(there, life, line)
         subject = label(line.get("set") or 0, line.get("step"))
         words, bad = _words(line, subject), line["event"] == "failed" or "error" in line
         events.append(Event(now, line["time"], len(lives), rank, line["event"], words, subject, bad))
     if not lives:
         raise NothingSavedError("nothing to report: the log tells of no start of a program")
     _ended(lives[-1], "", rank)
+    saves = [save for life in lives for save in life.saves]
+    if len(saves) > 3 and not any("pruned" in line for line in lines):  # of an older version: it does not tell
+        for save in saves:
+            save.use = 0
     return lives, events, clock.jumped
 
 
@@ -182,6 +203,24 @@ def _take_up(life: Life, line: dict[str, Any], now: float) -> None:
         life.ending, life.error = "error" if "error" in line else "ended", str(line.get("error", ""))
     elif event == "stopped":
         life.ending = "stopped"
+
+
+def _keep_count(there: dict[int, int], life: Life, line: dict[str, Any]) -> None:
+    """Which sets are there after this line; a set that was saved is told of all of them."""
+    number = int(line.get("set") or 0)
+    if "there" in line:
+        alike = next(reversed(there.values()), 0)
+        for gone in there.keys() - {*line["there"]}:  # removed just before a kill
+            del there[gone]
+        for other in line["there"]:  # completed by this restart: no line tells its size
+            there.setdefault(other, alike)
+    for gone in line.get("pruned", ()):
+        there.pop(gone, None)
+    if line["event"] == "saved":
+        there[number] = life.saves[-1].stored
+        life.saves[-1].use = sum(there.values())
+    elif line["event"] in ("start", "finished"):
+        there.clear()
 
 
 def _words(line: dict[str, Any], subject: str) -> str:
@@ -267,6 +306,7 @@ def _add(run: Run, lives: list[Life], events: list[Event]) -> None:
             whole.files, whole.bytes, whole.stored = (
                 whole.files + part.files, whole.bytes + part.bytes, whole.stored + part.stored,
             )  # fmt: skip
+            whole.use += part.use
             whole.seconds = max(whole.seconds, part.seconds)
             whole.error = whole.error or part.error
             if part.blocked is not None and (whole.slowest is None or part.blocked > whole.slowest[0]):

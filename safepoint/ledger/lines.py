@@ -47,6 +47,8 @@ class Line(NamedTuple):
     passed_over: tuple[Any, ...] = ()
     blocked: tuple[Any, ...] = ()
     superseded: tuple[Any, ...] = ()
+    pruned: tuple[Any, ...] = ()
+    there: tuple[Any, ...] = ()
     sums: tuple[Any, ...] = ()
 
 
@@ -55,6 +57,12 @@ class Wait(NamedTuple):
 
     set: int
     seconds: float
+
+
+class Numbered(NamedTuple):
+    """A set that was removed since the line before, or that is there."""
+
+    set: int
 
 
 class Superseded(NamedTuple):
@@ -74,9 +82,11 @@ def whole_line(row: bytes) -> dict[str, Any] | None:
         line = loaded(row)
         if "blocked" in line:
             rows_of(Wait, Wait._fields, line["blocked"])
+        for name in {"pruned", "there"} & line.keys():
+            rows_of(Numbered, Numbered._fields, [[number] for number in line[name]])
         if "superseded" in line:
             rows_of(Superseded, Superseded._fields, [line["superseded"]])
-    except Unsealed:
+    except (Unsealed, TypeError):
         return None
     good = "time" in line and "event" in line and all(_may_be(name, value) for name, value in line.items())
     return line if good else None

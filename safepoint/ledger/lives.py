@@ -37,6 +37,7 @@ class Save:
     blocked: float | None = None  # seconds that `hide` kept the program; None: the log does not say
     slowest: tuple[float, int] | None = None  # seconds and rank, of the rank that `hide` kept longest
     length: float = 0.0  # seconds, of storing on the time line's own rank
+    use: int = 0  # bytes of all sets that were there when it was durable
 
     @property
     def name(self) -> str:
@@ -116,6 +117,17 @@ class Event:
 
 
 @dataclass
+class Part:
+    """What one rank had to do with the sets of the whole run. Of the times the median and the longest, in seconds."""
+
+    rank: int
+    sets: int
+    bytes: int
+    storing: tuple[float, float]
+    blocked: tuple[float, float] | None  # None: the log does not say
+
+
+@dataclass
 class Run:
     work: str
     rank: int  # whose log the time line is
@@ -124,6 +136,7 @@ class Run:
     events: list[Event]
     torn: int  # lines that could not be read
     jumped: float  # seconds that the clock of the machine went back, in all
+    parts: list[Part] = field(default_factory=list)  # by rank
 
     @property
     def saves(self) -> list[Save]:

@@ -31,9 +31,8 @@ class Scribe(Listener):
         # (set, seconds) of each hide, for the next line of the log: a write of its own would double what hide costs.
         # Bounded, for a program that goes on and on although no set can be taken.
         self._blocked: deque[tuple[int, float]] = deque(maxlen=64)
-        self._given_up: deque[float] = (
-            deque()
-        )  # since the last line: of each set that gave way, the seconds of its hide
+        self._given_up: deque[float] = deque()  # since the last line: of each set that gave way, the time of its hide
+        self._pruned: deque[int] = deque()  # sets that were removed since the last line
         self._all = [0, 0]  # how many sets were hidden in this life, and how many stored
         self._why = ""  # why the program is about to stop
 
@@ -75,6 +74,9 @@ class Scribe(Listener):
             what["snapshot"] = True
         self._note("saved", set=record.number, step=record.step, **what)
 
+    def pruned(self, numbers: Sequence[int]) -> None:
+        self._pruned.extend(numbers)
+
     def failed(self, taken: Taken, error: Exception, seconds: float) -> None:
         self._asked.pop(taken.number, None)
         self._note("failed", set=taken.number, step=taken.step, error=str(error), seconds=round(seconds, 6))
@@ -87,7 +89,7 @@ class Scribe(Listener):
             self._note("restored", set=point.number, step=point.step, finished=True)
         else:
             self.ledger.begin()
-            what = {"taken": point.time, "passed_over": outcome.passed, "aside": outcome.aside}
+            what = {"taken": point.time, "passed_over": outcome.passed, "aside": outcome.aside, "there": outcome.left}
             self._note("restored", set=point.number, step=point.step, **what)
 
     def adopted(self, number: int, record: Record | None) -> None:
@@ -125,6 +127,8 @@ class Scribe(Listener):
             what["blocked"] = blocked
         if given_up := _taken_from(self._given_up):
             what["superseded"] = [len(given_up), round(sum(given_up), 7), *self._all]
+        if pruned := _taken_from(self._pruned):
+            what["pruned"] = pruned
         if "sums" in what:  # last, where who compares them need not take the line apart
             what["sums"] = what.pop("sums")
         self.ledger.note(event, **what)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from safepoint.ledger.lives import ENDINGS, Event, Run, Save
 from safepoint.pace.interval import DALY, YOUNG
 from safepoint.report.advice import FEW_FAILURES, Advice
-from safepoint.report.drawing import bars, binned, shown, time_line
+from safepoint.report.bars import bars, binned
+from safepoint.report.disk_use import disk_use
+from safepoint.report.drawing import shown, time_line
 from safepoint.report.markup import tag, text
+from safepoint.report.spread import spread
 from safepoint.report.steps import steps
 from safepoint.words import count, moment, percent, precise, size
 
@@ -65,8 +68,8 @@ def page(run: Run, advice: Advice | None, version: str) -> str:
         tag("style", STYLE),
     )
     parts = [
-        *_headline(run, name), *_time_line(run), *steps(run), *_sets(run), *_interval(run, advice), *_events(run),
-        tag("footer", text(_small_print(run, version))),
+        *_headline(run, name), *_time_line(run), *steps(run), *_sets(run), *disk_use(run), *spread(run),
+        *_interval(run, advice), *_events(run), tag("footer", text(_small_print(run, version))),
     ]  # fmt: skip
     body = tag("body", tag("main", *[f"{part}\n" for part in parts]))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from safepoint.ledger.lives import ENDINGS, FAILURES, Life, Run, Save
-from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, axis_of, shown, time_axis
+from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, axis_of, level, shown, time_axis
 from safepoint.report.markup import tag, text, title
 from safepoint.words import count
 
@@ -42,8 +42,7 @@ def step_line(run: Run) -> str:
 
     marks = [time_axis(axis, TOP, bottom)]
     for step in sorted({low, (low + high) // 2, high}):
-        marks.append(tag("line", x1=axis.lefts[0], x2=RIGHT, y1=y(step), y2=y(step), class_="grid"))
-        marks.append(tag("text", f"{step:,}", x=axis.lefts[0] - 6, y=y(step) + 4, class_="tick end-at"))
+        marks.append(level(axis, y(step), f"{step:,}"))
     for (number, life, path), following in zip(paths, [*paths[1:], None], strict=True):
         if not path:
             continue

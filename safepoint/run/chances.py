@@ -19,6 +19,7 @@ class Chances:
         self._there = False
         self._hindrance = ""
         self._missed: Counter[str] = Counter()
+        self._hints: dict[str, str] = {}
 
     def come(self) -> None:
         """A complete set lies there, another than before."""
@@ -34,15 +35,19 @@ class Chances:
         self.seen += not self._there
         self.taken, self.missed_in_a_row, self._there = self.taken + 1, 0, False
 
-    def miss(self, why: str) -> None:
-        """It has gone, if there was one: for the reason that was known, else for this one."""
+    def miss(self, why: str, hint: str = "") -> None:
+        """It has gone, if there was one: for the reason that was known, else for this one. `hint`: what to do then."""
         if self._there:
             self._missed[self._hindrance or why] += 1
+            self._hints[why] = hint
             self.missed_in_a_row, self._there = self.missed_in_a_row + 1, False
 
     def __str__(self) -> str:
         text = f"of {self.seen} complete sets seen, {self.taken} taken and {self._missed.total()} missed"
-        reasons = [f"{times} because {why}" for why, times in self._missed.most_common(SHOWN_REASONS)]
+        reasons = [
+            f"{times} because {why}{f' ({hint})' if (hint := self._hints.get(why)) else ''}"
+            for why, times in self._missed.most_common(SHOWN_REASONS)
+        ]
         if len(self._missed) > SHOWN_REASONS:
             reasons.append("others for other reasons")
         return f"{text}: {'; '.join(reasons)}" if reasons else text

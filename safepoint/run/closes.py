@@ -198,7 +198,9 @@ class Closes:
         after = self.ready
         anew = bool(mask & WRITTEN) and not mask & flags.ISDIR and kind != "append"
         if before and (anew or not after):
-            self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look")
+            hint = f"make {path} the mark, if it is written last in each set: else sets may be mixed"
+            hint *= path in self._required and not after
+            self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look", hint)
         if after and (anew or not before):
             self._chances.come()
         elif anew and self._is_mark(path) and (torn := self.suspects()):

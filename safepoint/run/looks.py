@@ -22,6 +22,7 @@ from safepoint.run.processes import Family
 from safepoint.run.sets import Sets
 from safepoint.run.silence import Silence
 from safepoint.run.speech import Once
+from safepoint.run.writers import holders
 
 LONGEST_REST_S = 0.2  # that the command is left alone after a look that came to nothing
 REST = 10  # times as long as that look it is left alone; once as long, if a new set is there
@@ -92,7 +93,8 @@ class Looks:
         if self._died():  # in that moment: and so what it had open was closed
             return False
         if opened:
-            self._chances.hinder(f"{os.path.relpath(opened[0], self._sets.work)} was open for writing")
+            who = _anybody(holders(self._sets.disk, opened[:1]))
+            self._chances.hinder(f"{os.path.relpath(opened[0], self._sets.work)} was open for writing by {who}")
             self._silence.open_now(opened)
             return False
         if not self._sets.checked():

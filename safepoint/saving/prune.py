@@ -120,10 +120,10 @@ class Sets:
 
 def prune(
     root: Root, record: Record, keep: Keep, agreed: int, sets: Sets | None = None, *, just_committed: bool = True
-) -> None:
-    """Remove what `record` makes superfluous. `agreed`: the newest set that all ranks have committed, as far as this
-    one knows. `sets`: what the last prune of this session has left. `just_committed`: `record` was committed just now,
-    so what is left of a set that failed before goes too.
+) -> list[int]:
+    """Remove what `record` makes superfluous; the numbers of the sets that were removed. `agreed`: the newest set that
+    all ranks have committed, as far as this one knows. `sets`: what the last prune of this session has left.
+    `just_committed`: `record` was committed just now, so what is left of a set that failed before goes too.
 
     What a rule of `keep` wants stays. That takes nothing from rule (2), as it only ever makes the list of those that go
     shorter: the newest, and the newest that all ranks have, are never on it. The rules look at what all ranks have
@@ -142,6 +142,7 @@ def prune(
         known = *ended, *keep.superfluous(mine, sets.fact(root)), *sets.others, *sets.left
         old = [number for number in known if number < agreed and sets.may_go(number, record.number)]
         drop(root, old)
+        gone_now = [number for number in sets.committed if number in old]
         told = all(sets.may_go(number, record.number) for number in sets.failures)
         if looks and just_committed:
             drop(root, [n for n in root.numbers("failed") if sets.may_go(n, record.number)], "failed")
@@ -160,6 +161,7 @@ def prune(
                 remove_tree(root.disk, root.state("gone", number))
         if looks and not (just_committed and told and max(gone, default=0) <= record.number):
             sets.doubt()
+        return gone_now
 
 
 def give_up(root: Root, number: int, sets: Sets) -> None:

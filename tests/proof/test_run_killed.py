@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from testbed.jobs import mpiexec
-from testbed.protected import command_of, given_back, kill, processes_of, ran, run, sets, shell, wait_for
+from testbed.protected import (
+    command_of,
+    given_back,
+    kill,
+    killed_again_and_again,
+    processes_of,
+    ran,
+    run,
+    sets,
+    shell,
+    wait_for,
+)  # fmt: skip
 from testbed.sweep import LONG
 
 pytestmark = [
@@ -86,29 +94,6 @@ TWO = "a.txt\nb.txt\nlog.txt append\n"
 
 
 # Random kills.
-def strike(program: subprocess.Popen[str], what: str, rng: random.Random) -> bool:
-    """Whether something was killed."""
-    leader = command_of(program)
-    if leader is None or program.poll() is not None:
-        return False
-    members = processes_of(leader)
-    if what == "one process":
-        kill(rng.choice([pid for pid in members if pid != leader] or [leader]))
-        time.sleep(rng.uniform(0, 0.2))  # what it leaves is seen, and must not be taken
-        kill(program.pid)
-    elif what == "the solver":
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
-            os.killpg(leader, signal.SIGKILL)
-    else:
-        for pid in (program.pid, *members):
-            kill(pid)
-    program.wait()
-    for pid in processes_of(leader):  # what outlives the protector keeps the lock: as an operator would
-        kill(pid)
-    wait_for(lambda: not processes_of(leader))
-    return True
-
-
 def two_files(work: Path) -> None:
     if not (work / "a.txt").exists():
         assert not (work / "b.txt").exists()
@@ -127,28 +112,6 @@ def directory(work: Path) -> None:
         assert len(list((work / "out").iterdir())) == 10
         for path in (work / "out").iterdir():
             assert path.read_text().split() == [str(step + i) for i in range(ROWS // 8 + 1)], path
-
-
-def killed_again_and_again(
-    work: Path, command: list[str], whole: Callable[[Path], None], kills: int, steps: int, last: str
-) -> int:
-    """Until it reaches its end; the number of kills."""
-    rng = random.Random(f"{command[:2]} {kills}")
-    hit = 0
-    while hit < kills:
-        program = run(work, "--", *command, steps)
-        time.sleep(rng.uniform(0.25, 0.9))
-        hit += strike(program, rng.choice(["one process", "the solver", "everything"]), rng)
-        said = program.communicate(timeout=60)[1]
-        finished = given_back(work)[1]
-        whole(work)
-        if finished:  # it was quicker than the kills
-            steps += 20
-            shutil.rmtree(work / ".safepoint.d")
-    ran(work, "--", *command, steps)
-    whole(work)
-    assert (work / last).read_text().split()[0] == str(steps), said
-    return hit
 
 
 @pytest.mark.parametrize("language", ["shell", "C", "directory"])

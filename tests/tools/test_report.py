@@ -23,9 +23,11 @@ from click.testing import CliRunner, Result  # noqa: E402
 
 from safepoint import NothingSavedError  # noqa: E402
 from safepoint.cli.group import program  # noqa: E402
+from safepoint.ledger.lives import Part, Run  # noqa: E402
 from safepoint.pace.interval import daly, young  # noqa: E402
 from safepoint.report.advice import limits  # noqa: E402
-from safepoint.words import precise  # noqa: E402
+from safepoint.report.spread import spread  # noqa: E402
+from safepoint.words import precise, size  # noqa: E402
 
 LOG = ".safepoint.d/rank-00000/log.jsonl"
 SOLVER = """
@@ -42,7 +44,7 @@ class Full(Disk):
 
 steps, end, at = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 disk = Full()
-session = safepoint.Session(".", disk=disk)
+session = safepoint.Session(".", disk=disk, store="every")  # none gives way, the one that fails neither
 saved = session.restore()
 for step in range(saved.step if saved else 0, steps):
     with open("u.dat", "w") as file:
@@ -199,6 +201,19 @@ def test_a_page_of_many_lives_says_how_each_ended(tmp_path: Path) -> None:
     assert "killed; start 2 began from step 3" in drawing and "ended by an error; start 4 began from step " in drawing
     heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)", re.findall('points="([^"]*)"', drawing)[-1])]
     assert heights == sorted(heights, reverse=True) and min(heights) == 16  # up, to the last step
+
+
+def test_the_page_shows_what_the_sets_took_on_the_disk_and_when(tmp_path: Path) -> None:
+    """With keep = 2 three sets are there when one has become durable: before the oldest goes, in every life."""
+    lives(tmp_path, ("kill", 3), ("fail", 6), ("finish", 0))
+    all_sets = [each for each in numbers(tmp_path)["sets"]["all"] if not each["error"]]
+    stored = [each["stored"] for each in all_sets]
+    assert [each["disk_use"] for each in all_sets] == [sum(stored[max(0, n - 2) : n + 1]) for n in range(len(stored))]
+    page(tmp_path)
+    made = (tmp_path / "page.html").read_text(encoding="utf-8")
+    drawing = made[made.index("Disk use over time") :].partition("</svg>")[0]
+    assert drawing.count('class="size pale"') == 3 and drawing.count('class="store"') == len(all_sets)
+    assert f"set 4 (step 3): {size(sum(stored[1:4]))} in all" in drawing
 
 
 def test_a_start_that_found_the_run_finished_is_neither_failed_nor_a_new_end(tmp_path: Path) -> None:
@@ -450,6 +465,20 @@ def test_with_ranks_sizes_are_of_all_and_the_slowest_is_named(tmp_path: Path) ->
     assert (slow["rank"], slow["blocked_s"]) == (1, 0.2)
     words = page(tmp_path)
     assert "on rank 1" in words and "rank 2: rank 2 of 3: set 6 not stored" in words
+    assert [part["rank"] for part in found["by_rank"]] == [0, 1, 2]
+    assert [part["blocked_longest_s"] for part in found["by_rank"]] == [0.1, 0.2, 0.1]
+    assert [part["bytes"] for part in found["by_rank"]] == [18_000_000] * 3
+    made = (tmp_path / "page.html").read_text(encoding="utf-8")
+    drawing = made[made.index("Blocked in hide, by rank") :].partition("</svg>")[0]
+    assert drawing.count("<g>") == 3 and "rank 1: " in drawing
+
+
+def test_of_thousands_of_ranks_the_slowest_of_each_few_is_drawn(tmp_path: Path) -> None:
+    parts = [Part(rank, 3, 10, (0.1 + (rank == 777), 2.0), None) for rank in range(5000)]
+    run = Run(str(tmp_path), 0, 5000, [], [], 0, 0.0, parts)
+    made = " ".join(spread(run))
+    assert made.count("<g>") <= 240 and "rank 777, the slowest of ranks 777 to 797: 1.1 s, at most 2.0 s" in made
+    assert "Rank 777 took 1.1 s" in made and "the rank in the middle 100 ms" in made
 
 
 @pytest.mark.parametrize("lines", [

@@ -15,7 +15,7 @@ from safepoint.cli import terminal
 from safepoint.disk.files import exists, listdir, write
 from safepoint.errors import UsageError
 from safepoint.manifest import parse
-from safepoint.patterns import NAME
+from safepoint.patterns import NAME, escaped, quoted
 
 DISK = terminal.DISK
 RECENT_S = 86400.0  # seconds before the newest change: what is older than this is no output of the last run
@@ -107,9 +107,9 @@ def propose(found: list[Found]) -> list[str]:
             continue
         if len(alike) >= ALIKE and key[1] and not each.tree:
             done.add(key)
-            lines.append(_line(os.path.join(_escaped(key[0]), f"*{_escaped(key[1])}"), alike))
+            lines.append(_line(os.path.join(escaped(key[0]), f"*{escaped(key[1])}"), alike))
         else:
-            lines.append(_line(_escaped(each.path) + "/" * each.tree, [each]))
+            lines.append(_line(escaped(each.path) + "/" * each.tree, [each]))
     rest = len(lines) - MANY
     return lines[:MANY] + [f"# and {rest} more files that changed in the last run"] * (rest > 0)
 
@@ -124,20 +124,7 @@ def _line(name: str, files: list[Found]) -> str:
         attribute, guess = "compress", ", as it is large"
     what = "" if len(files) == 1 else f"{len(files)} files, "
     seen = f"{what}{words.size(total)}, {words.age(newest)}"
-    return f"{_quoted(name):<28} {attribute:<9} # proposed{guess}: {seen}"
-
-
-def _escaped(name: str) -> str:
-    """Braces doubled, and what is special in a glob in brackets."""
-    name = "".join(f"[{c}]" if c in "*?[" else c for c in name)
-    return name.replace("{", "{{").replace("}", "}}")
-
-
-def _quoted(name: str) -> str:
-    if not any(c in name for c in " \t\n\"'#\\,;") and name[:1] != "=":
-        return name
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
-    return '"' + "".join(escapes.get(c, c) for c in name) + '"'
+    return f"{quoted(name):<28} {attribute:<9} # proposed{guess}: {seen}"
 
 
 def _files(work: str) -> Iterator[Found]:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import sys
+from collections.abc import Sequence
 
 import click
 
+from safepoint import words
+from safepoint.errors import UsageError
+from safepoint.manifest import parse
 from safepoint.run.options import Options
+from safepoint.run.speech import say
 from safepoint.run.supervisor import Supervisor
 
 logger = logging.getLogger("safepoint")
@@ -56,12 +62,19 @@ logger = logging.getLogger("safepoint")
     help="The signal that tells it so, and how long before the limit (default: TERM@60). If given, it is also what the "
     "command gets when SIGTERM, SIGUSR1 or SIGUSR2 comes, and without --time-limit it means auto.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Run COMMAND once, unprotected, save nothing, and propose a manifest from the order in which it writes and "
+    "closes its files. Ctrl-C after some iterations is enough.",
+)
 @click.option("--again", is_flag=True, help="Start although the run was finished, from the files as they are.")
 @click.option("-v", "--verbose", is_flag=True, help="Say when a set was saved.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     directory: str, until: str, resume_command: str, check: str, retries: int, tolerate: str | None,
-    keep: str | None, again: bool, time_limit: str, told_by: str, verbose: bool, command: tuple[str, ...],
+    keep: str | None, again: bool, explain: bool, time_limit: str, told_by: str, verbose: bool,
+    command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND so that it can be killed at any moment: start it again with the same line, and it finds the files of
     the last complete set.
@@ -71,11 +84,38 @@ def run(
     signal n killed it; 75 if it was told to end because of a limit or of --signal, and 79 after `safepoint halt`.
     """
     _speak(verbose)
+    if explain:
+        sys.exit(_explain(directory, command))
     options = Options(
         directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep,
         time_limit, told_by,
     )  # fmt: skip
     sys.exit(Supervisor(options).run())
+
+
+def _explain(directory: str, command: Sequence[str]) -> int:
+    """Its exit status; the proposal goes to stdout."""
+    if sys.platform != "linux":
+        raise UsageError("to watch a running program needs Linux; safepoint init proposes a manifest everywhere")
+    from safepoint.run.explain import explain
+
+    status, found = explain(directory, command)
+    line = shlex.join(command)
+    if not found.lines:
+        said = [*found.remarks, "nothing to propose"]
+    elif found.segments:
+        said = [*found.remarks, "to be run in segments, each of which ends by itself with status 0:"]
+        said.append(f"safepoint run --until N -- {line}")
+    else:
+        said = [f"{words.count(found.rounds, 'complete set')} seen", *found.remarks, "with this manifest:"]
+        said.append(f"safepoint run -- {line}")
+    if found.lines:
+        parse("\n".join(found.lines))  # what we propose must be a manifest
+        click.echo("# .safepoint, as proposed from one run: read it before the first protected one")
+        click.echo(os.fsencode("\n".join(found.lines) + "\n"), nl=False)
+    for text in said:
+        say(text)
+    return 128 - status if status < 0 else status
 
 
 def _speak(verbose: bool) -> None:

@@ -13,7 +13,7 @@ import click
 from safepoint.cli import terminal
 from safepoint.errors import SaveError
 from safepoint.ledger import history
-from safepoint.ledger.lives import ENDINGS, Life, Run, Save
+from safepoint.ledger.lives import ENDINGS, Life, Part, Run, Save
 from safepoint.report.advice import Advice, advise
 from safepoint.report.page import headline, page
 from safepoint.session import __version__
@@ -93,6 +93,7 @@ def numbers(run: Run, advice: Advice | None) -> dict[str, Any]:
             },
             "all": [_of_save(save) for save in run.saves],
         },
+        "by_rank": [_of_part(part) for part in run.parts],
         "interval": {"used_s": run.interval, **(_of_advice(advice) if advice else {})},
         "lives": [_of_life(life) for life in run.lives],
         "events": [vars(event) for event in run.events if event.event != "saved"],
@@ -117,7 +118,16 @@ def _of_advice(advice: Advice) -> dict[str, Any]:
 def _of_save(save: Save) -> dict[str, Any]:
     return {
         "set": save.number, "step": save.step, "at_s": save.at, "files": save.files, "bytes": save.bytes,
-        "stored": save.stored, "storing_s": save.seconds, "blocked_s": save.blocked, "error": save.error,
+        "stored": save.stored, "disk_use": save.use, "storing_s": save.seconds, "blocked_s": save.blocked,
+        "error": save.error,
+    }  # fmt: skip
+
+
+def _of_part(part: Part) -> dict[str, Any]:
+    typical, longest = part.blocked or (None, None)
+    return {
+        "rank": part.rank, "sets": part.sets, "bytes": part.bytes, "storing_s": part.storing[0],
+        "storing_longest_s": part.storing[1], "blocked_s": typical, "blocked_longest_s": longest,
     }  # fmt: skip
 
 

@@ -1,0 +1,195 @@
+"""Watch one run of a command, save nothing, and propose how `safepoint run` could protect it.
+
+All below the working directory is watched by inotify: what is closed after writing, renamed, removed, and written while
+it stays open. What a file held before is compared with what it holds now by its first and last bytes, so as to tell a
+table that grows from a file that is written anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import NamedTuple
+
+from inotify_simple import INotify, flags
+
+from safepoint.disk import codec
+from safepoint.errors import UsageError
+from safepoint.patterns import NAME, SIDE
+from safepoint.run.proposal import Event, Proposal, What, propose
+
+CHANGES = flags.CREATE | flags.CLOSE_WRITE | flags.MODIFY | flags.DELETE
+MASK = CHANGES | flags.MOVED_FROM | flags.MOVED_TO | flags.ONLYDIR
+SAMPLE = 4096  # bytes at the beginning and at the end of a file by which it is known again
+LOOK_S = 0.05  # between two looks at a file that is written and stays open
+TICK_S = 0.2
+MOST = 200_000  # events: from here on the rest of the run is not needed
+
+
+class Sample(NamedTuple):
+    """By what a file is known again."""
+
+    inode: int
+    size: int
+    checksum: str  # of its first and last bytes
+
+
+class Watch:
+    """What happens to the files below `work`, in the order in which it happens."""
+
+    def __init__(self, work: str) -> None:
+        self._work = work
+        self._inotify = INotify(nonblocking=True)
+        self._directories: dict[int, str] = {}
+        self._left: dict[int, str] = {}  # by cookie: what was moved from its name and has no other yet
+        self._seen: dict[str, Sample] = {}
+        self._looked: dict[str, float] = {}
+        self.events: list[Event] = []
+        self.lost = False  # the kernel has dropped events
+        self._cover("")
+        self.events.clear()  # what is there already was not written by the command
+
+    def fileno(self) -> int:
+        return int(self._inotify.fileno())
+
+    def close(self) -> None:
+        self._inotify.close()
+
+    def read(self) -> None:
+        """Take up all that has happened."""
+        while len(self.events) < MOST and (told := self._inotify.read(timeout=0)):
+            for watch, mask, cookie, name in told:
+                self.lost |= bool(mask & flags.Q_OVERFLOW)
+                directory = self._directories.get(watch)
+                if directory is None or not name or (not directory and name in (SIDE, NAME)):
+                    continue
+                path = f"{directory}/{name}" if directory else name
+                if mask & flags.ISDIR:
+                    self._directory(path, mask)
+                else:
+                    self._file(path, mask, cookie)
+
+    def _directory(self, path: str, mask: int) -> None:
+        if mask & (flags.CREATE | flags.MOVED_TO):
+            self._cover(path)
+        elif mask & (flags.DELETE | flags.MOVED_FROM):
+            for watch, name in list(self._directories.items()):
+                if name == path or name.startswith(path + "/"):
+                    del self._directories[watch]
+                    with contextlib.suppress(OSError):  # it went with its directory
+                        self._inotify.rm_watch(watch)
+
+    def _cover(self, path: str) -> None:
+        """Watch this directory and all below; what lies in it was written before anybody could tell."""
+        full = os.path.join(self._work, path) if path else self._work
+        try:
+            self._directories[self._inotify.add_watch(full, MASK)] = path
+            inside = sorted(os.scandir(full), key=lambda entry: entry.name)
+        except OSError:  # gone, or not ours to read
+            return
+        for entry in inside:
+            below = f"{path}/{entry.name}" if path else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if below != SIDE:
+                    self._cover(below)
+            elif below != NAME:
+                self._note("closed", below)
+
+    def _file(self, path: str, mask: int, cookie: int) -> None:
+        if mask & flags.MOVED_FROM:
+            self._left[cookie] = path
+            self._note("gone", path)
+        elif mask & flags.MOVED_TO:
+            source = self._left.pop(cookie, "")
+            self._seen.pop(path, None)  # another file has this name now
+            if source:
+                self._note("named", path, source)
+            self._note("closed", path)
+        elif mask & flags.DELETE:
+            self._note("gone", path)
+        elif mask & flags.CLOSE_WRITE:
+            self._note("closed", path)
+        elif mask & flags.MODIFY:
+            last = self.events[-1] if self.events else None
+            anew = last is None or (last.what, last.path) != ("written", path)
+            if anew or time.monotonic() - self._looked.get(path, 0.0) > LOOK_S:
+                self._note("written", path)
+
+    def _note(self, what: What, path: str, source: str = "") -> None:
+        now, grew = time.monotonic(), None
+        if what == "closed" or (what == "written" and now - self._looked.get(path, 0.0) > LOOK_S):
+            self._looked[path] = now
+            with contextlib.suppress(OSError):  # gone, or not ours to read
+                grew = self._grew(path)
+        size = self._seen[path].size if path in self._seen else 0
+        self.events.append(Event(now, what, path, grew, size, source))
+
+    def _grew(self, path: str) -> bool | None:
+        """Whether a file has got longer and begins as before; None if nothing is known of before, or it is the same."""
+        descriptor = os.open(os.path.join(self._work, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                return None
+            before, now = self._seen.get(path), _sample(file.fileno(), info.st_ino, info.st_size)
+            self._seen[path] = now
+            if before is None or not before.size or before == now:
+                return None
+            return now.size > before.size and _sample(descriptor, info.st_ino, before.size) == before
+
+
+def _sample(descriptor: int, inode: int, size: int) -> Sample:
+    """Of a file that is taken to have this size."""
+    begin = os.pread(descriptor, min(SAMPLE, size), 0)
+    end = os.pread(descriptor, min(SAMPLE, size), max(0, size - SAMPLE))
+    return Sample(inode, size, codec.checksum(begin + end))
+
+
+def explain(directory: str, command: Sequence[str]) -> tuple[int, Proposal]:
+    """Run the command to its end; its exit status, and what is proposed. Nothing is saved and no file is changed.
+
+    A signal that would end this process goes to the command: the proposal is made from what was seen until then.
+    """
+    work = os.path.realpath(directory)
+    watch = Watch(work)
+    try:
+        try:
+            child = subprocess.Popen(command, cwd=work)
+        except OSError as error:
+            raise UsageError(f"cannot start {command[0]}: {error.strerror}", error.errno) from error
+        with _forwarding(child), selectors.DefaultSelector() as selector:
+            selector.register(watch.fileno(), selectors.EVENT_READ)
+            while child.poll() is None:
+                selector.select(TICK_S)
+                watch.read()
+                if len(watch.events) >= MOST:
+                    child.wait()
+        watch.read()
+        there = {event.path for event in watch.events if os.path.isfile(os.path.join(work, event.path))}
+        return child.returncode, propose(watch.events, there, time.monotonic(), lost=watch.lost)
+    finally:
+        watch.close()
+
+
+@contextlib.contextmanager
+def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the command by itself; the other signals are passed on."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
