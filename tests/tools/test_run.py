@@ -236,7 +236,7 @@ def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
         ("out/\n", r":1: out can be any number of files|:1: out/ can be any number of files"),
         ("u-{rank}.dat\n", r"does not know the ranks of the command"),
         ("log append\n", r"no file is rewritten for each set"),
-        ("*.dat mark\n", r"a mark is one file.*--until"),
+        ("out/ copy mark\n", r":1: out/: a mark is a file, the one that is written last, such as out/done; .*--until"),
         ("a.txt\nout/ optional\n", r":2: out/ can be any number of files"),
         ("a.txt\nb.txt optional\n", r":2: b.txt may or may not be written.*attribute mark"),
     ],
