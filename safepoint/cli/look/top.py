@@ -118,9 +118,9 @@ def _newest(seen: Overview, *states: str) -> SetState | None:
 def rows(seen: Overview, pace: Pace) -> list[tuple[str, str, str]]:
     """Name, text and colour of each line."""
     now = time.time()
-    found = [("directory", seen.work, ""), ("run", seen.who, "green" if seen.running else "yellow")]
+    found = [("directory", seen.work, ""), ("run", seen.who, "green" if seen.running else "dark_orange3")]
     if halt := pending(seen):
-        found.append(("halt", halt, "yellow"))
+        found.append(("halt", halt, "dark_orange3"))
     found.append(("restart", restart(seen), ""))
     if seen.mark is None:
         interval = pace.interval
@@ -130,7 +130,7 @@ def rows(seen: Overview, pace: Pace) -> list[tuple[str, str, str]]:
             if newest and newest.time:
                 age = max(0.0, now - newest.time)
                 text = f"{words.span(age)} of work, since {newest.label}"
-                colour = "" if interval is None or age < 3 * interval else "yellow"
+                colour = "" if interval is None or age < 3 * interval else "dark_orange3"
             found.append((name, text, colour))
     if pace.since is not None:
         found.append(("sets", _counts(seen, pace, now), "red" if pace.failed else ""))
@@ -138,7 +138,7 @@ def rows(seen: Overview, pace: Pace) -> list[tuple[str, str, str]]:
             found.append(("last failure", pace.error, "red"))
         share = pace.blocked / max(now - pace.since, 1e-9)
         last = f", the last one {words.precise(pace.last)}" if pace.last is not None else ""
-        found.append(("blocked by hide", f"{share:.2%} of the time{last}", "yellow" if share > 0.1 else ""))
+        found.append(("blocked by hide", f"{share:.2%} of the time{last}", "dark_orange3" if share > 0.1 else ""))
     found.append(("disk", _space(seen), ""))
     return found
 
