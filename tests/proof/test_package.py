@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,30 +14,19 @@ from pathlib import Path
 import pytest
 from testbed.paths import HOUSE
 
-BUILD = """
-import sys
-from setuptools import build_meta
-out = sys.argv[1]  # setuptools has its own
-print(build_meta.build_sdist(out), build_meta.build_wheel(out))
-"""
-NOT_COPIED = shutil.ignore_patterns(
-    ".venv", ".git", "build", "demo", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
-)
+URL = "https://code.example/safepoint"  # reserved for such use (RFC 2606)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The source archive and the wheel."""
     pytest.importorskip("setuptools", minversion="77")
-    top = tmp_path_factory.mktemp("package")
-    source, out = shutil.copytree(HOUSE, top / "source", ignore=NOT_COPIED), top / "out"
-    out.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BUILD, out], cwd=source, capture_output=True, text=True, timeout=300
-    )
+    out = tmp_path_factory.mktemp("package")
+    command = [sys.executable, "-W", "ignore", HOUSE / "docs/publish.py", URL, out]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    archive, wheel = done.stdout.split()[-2:]
-    return out / archive, out / wheel
+    archive, wheel = done.stdout.splitlines()
+    return Path(archive), Path(wheel)
 
 
 def test_the_wheel_works_in_a_bare_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
@@ -86,6 +74,19 @@ def test_the_source_archive_has_docs_examples_and_tests_that_run(built: tuple[Pa
         cwd=top, env=environment, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_who_sees_it_in_an_index_finds_the_pages(built: tuple[Path, Path]) -> None:
+    _, wheel = built
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(name).decode()
+    places = dict(re.findall(r"^Project-URL: (\w+), (.*)$", text, re.M))
+    assert places.keys() >= {"Homepage", "Documentation", "Changelog", "Issues"}
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert len(links) > 10 and all(link.startswith(("https://", "#")) for link in links), links
+    inside = [link.partition("/blob/")[2].partition("/")[2] for link in [*links, *places.values()] if "/blob/" in link]
+    assert all((HOUSE / link.partition("#")[0]).exists() for link in inside), inside
 
 
 def test_no_page_or_message_tells_to_install_it_from_an_index() -> None:
