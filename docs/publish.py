@@ -14,9 +14,7 @@ import tempfile
 from pathlib import Path
 
 HOUSE = Path(__file__).resolve().parent.parent
-IGNORED = shutil.ignore_patterns(
-    ".venv", ".git", "build", "demo", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis"
-)
+MADE = (".venv", ".git", "build", "demo", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 BUILD = """
 import sys
 from setuptools import build_meta
