@@ -3,11 +3,12 @@
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make test     all tests but those of make proof (five minutes)
 #     make proof    real mounts, kernels, ranks and programs, and what takes long (a quarter of an hour)
-#     make check    style, types and layers (seconds)
+#     make check    style, types, layers, and the links of the site (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
-#     make docs     write docs/cli.md, the page of all commands, anew
+#     make docs     the site of the documentation: open build/site/index.html; to search in it it needs a server, such
+#                   as python3 -m http.server -d build/site. It writes docs/cli.md, the page of all commands, anew
 #     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (twenty minutes)
 #     make bench-more  all other benchmarks (half an hour)
 #     make clean    remove all that these have made
@@ -30,11 +31,11 @@ test: .venv/.dev
 proof: .venv/.dev
 	$(VENV) -m pytest -n 2 --dist loadgroup tests/proof
 
-check: .venv/.dev
+check: .venv/.dev build/.site
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
 	$(VENV) -m mypy
-	$(VENV) -m pytest -q tests/parts/test_house.py
+	$(VENV) -m pytest -q tests/parts/test_house.py tests/parts/test_pages.py
 
 crash: .venv/.dev
 	$(VENV) tests/testbed/evidence.py long
@@ -42,10 +43,9 @@ crash: .venv/.dev
 crash-all: .venv/.dev
 	$(VENV) tests/testbed/evidence.py all
 
-docs: .venv/.dev
-	mkdir -p build
-	$(VENV) docs/write_cli.py > build/cli.md.new || (rm -f build/cli.md.new; false)
-	mv build/cli.md.new docs/cli.md
+docs: build/.cli
+	@$(MAKE) --no-print-directory build/.site
+	@echo build/site/index.html
 
 bench: .venv/.bench
 	$(VENV) benchmarks/peers.py --results benchmarks/results
@@ -68,6 +68,26 @@ clean:
 	rm -rf .venv build demo *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# What the pages are made from: a page that is as it was is not made again.
+PACKAGE := $(shell find safepoint -name '*.py')
+PAGES := mkdocs.yml CHANGELOG.md $(shell find docs benchmarks -name '*.md' -o -name '*.png') docs/site_links.py
+
+build/.cli: .venv/.docs docs/write_cli.py $(PACKAGE)
+	mkdir -p build
+	$(VENV) docs/write_cli.py > build/cli.md.new || (rm -f build/cli.md.new; false)
+	mv build/cli.md.new docs/cli.md
+	touch $@
+
+build/report-example.html: .venv/.docs docs/write_report.py $(wildcard safepoint/report/*.py)
+	mkdir -p build
+	$(VENV) docs/write_report.py $@.new
+	mv $@.new $@
+
+# Warnings are errors. (Not with --quiet: mkdocs does not count them then.)
+build/.site: .venv/.docs build/report-example.html $(PAGES) $(PACKAGE)
+	NO_MKDOCS_2_WARNING=1 $(VENV) -m mkdocs build
+	touch $@
+
 # A stamp is set when its step is done, so that an interrupted one is done again and a second call is quick.
 # pip knows --group since 25.1.
 .venv/.pip:
@@ -76,11 +96,15 @@ clean:
 	touch $@
 
 .venv/.demo: .venv/.pip pyproject.toml
-	$(INSTALL) --editable '.[examples,mpich]' --group demo
+	$(INSTALL) --editable '.[mpich]' --group demo
 	touch $@
 
 .venv/.dev: .venv/.pip pyproject.toml
 	$(INSTALL) --editable '.[examples,mpich]' --group dev
+	touch $@
+
+.venv/.docs: .venv/.pip pyproject.toml
+	$(INSTALL) --editable . --group docs
 	touch $@
 
 .venv/.bench: .venv/.dev

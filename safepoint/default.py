@@ -33,12 +33,12 @@ def init(
     """Begin: read `.safepoint` in `directory` and take its lock.
 
     `keep`: how many complete sets stay, or a text with rules, such as "2 + every 100 steps + best 3 by loss" (default:
-    the manifest's setting, else 2). `background=False`: every `hide`
-    waits until its set is durable. `store="every"`: every set is stored, so `hide` waits for the one before; else a set
-    that waits for the saver gives way to a newer one (default: the manifest's setting, else "newest"). On return the
-    session is the default of the module's functions. On error nothing was changed: `ManifestError`, `LockedError`
-    (another run is at work here), `FormatError`, `SaveError`, `UsageError`, `DamagedError` (what had the sets is gone;
-    else that is an error of `restore`).
+    the manifest's setting, else 2). `background=False`: every `hide` waits until its set is durable. `store="every"`:
+    every set is stored, so `hide` waits for the one before; else a set that waits for the saver gives way to a newer
+    one (default: the manifest's setting, else "newest"). On return the session is the default of the module's
+    functions. On error nothing was changed: `ManifestError`, `LockedError` (another run is at work here),
+    `FormatError`, `SaveError`, `UsageError`, `DamagedError` (what had the sets is gone; else that is an error of
+    `restore`).
 
     `on_durable(set)` is called when a set survives a power cut, `on_failed(set, error)` when one could not be stored:
     in the thread of the program, at the end of its next verb (`sets()` says what a set is), not at the end of the
@@ -173,7 +173,8 @@ def load_state(directory: str | os.PathLike[str] = ".", **options: Any) -> State
         SafepointError: as `init` and `restore`.
     """
     begun = _default is not None and not _default._closed and not _refused
-    if begun and (options or os.fspath(directory) != "."):
+    named = os.fspath(directory) != "."
+    if begun and (options or (named and os.path.realpath(directory) != _session("load_state")._root.work)):
         raise UsageError("load_state takes the arguments of init, and a session was begun before: call it without them")
     if not begun:
         try:

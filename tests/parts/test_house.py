@@ -177,7 +177,7 @@ def test_the_tour_names_all_that_tells_kinds_of_files_apart() -> None:
 TESTS = {path: functions_of(ast.parse(path.read_text("utf-8"))) for path in sorted((HOUSE / "tests").rglob("*.py"))}
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (HOUSE / "docs").glob("*.md")))
+@pytest.mark.parametrize("page", sorted(str(path.relative_to(HOUSE / "docs")) for path in HOUSE.glob("docs/**/*.md")))
 def test_every_test_that_a_page_names_is_there(page: str) -> None:
     """A name that ends with `…` is the beginning of exactly one. (`evidence.md` is as old as its last run.)"""
     text, wrong = (HOUSE / "docs" / page).read_text("utf-8"), []

@@ -207,8 +207,10 @@ def test_the_default_session_is_begun_where_it_is_wanted(tmp_path: Path) -> None
     with pytest.raises(UsageError, match=r"save_state before init"):
         safepoint.save_state(0, x=1)
     assert safepoint.load_state(tmp_path, keep=3) is None
-    with pytest.raises(UsageError, match="a session was begun before: call it without them"):
-        safepoint.load_state(tmp_path)
+    for arguments in ((tmp_path.parent, {}), (tmp_path, {"keep": 3})):
+        with pytest.raises(UsageError, match="a session was begun before: call it without them"):
+            safepoint.load_state(arguments[0], **arguments[1])
+    assert safepoint.load_state(tmp_path) is None  # as a cell of a notebook that is run again
     for step in range(4):
         safepoint.save_state(step, x=step)
         safepoint.wait()
