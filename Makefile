@@ -70,7 +70,7 @@ clean:
 
 # What the pages are made from: a page that is as it was is not made again.
 PACKAGE := $(shell find safepoint -name '*.py')
-PAGES := mkdocs.yml CHANGELOG.md $(shell find docs benchmarks -name '*.md' -o -name '*.png') docs/site_links.py
+PAGES := mkdocs.yml CHANGELOG.md $(shell find docs benchmarks -name '*.md' -o -name '*.png') docs/site_links.py docs/site.css
 
 build/.cli: .venv/.docs docs/write_cli.py $(PACKAGE)
 	mkdir -p build
