@@ -85,21 +85,32 @@ class Manifest(NamedTuple):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        return tuple(entry.pattern for entry in (*self.entries, *self.others))
+        """Of all entries; after a slash, with which none begins, what is excluded."""
+        listed = tuple(entry.pattern for entry in (*self.entries, *self.others))
+        return listed + tuple(f"/!{entry.pattern}" for entry in self.exclusions)
 
     @property
     def moves(self) -> bool:
         """Whether files of any rank move away in `hide`: then those that stay in place say nothing of a step."""
         return any(entry.kind == "move" and not entry.optional for entry in (*self.entries, *self.others))
 
+    def decides(self, path: str) -> Entry | None:
+        """The entry that says how this file is saved, in a program of one rank: the last one that means it."""
+        if excluded(self.without(0, 1), path):
+            return None
+        return next((entry for entry in reversed(self.entries) if entry.means(path, 0, 1)), None)
+
     def without(self, rank: int, size: int) -> tuple[str, ...]:
         """The patterns of what is excluded."""
         return tuple(entry.filled(rank, size) for entry in self.exclusions)
 
     def as_of(self, patterns: Iterable[str]) -> Manifest:
-        """Without the entries that were not yet there when these were its patterns."""
+        """Without the entries that were not yet there when these were its patterns, and with what was excluded then."""
         then = set(patterns)
-        return self._replace(entries=tuple(entry for entry in self.entries if entry.pattern in then))
+        gone = then - {*self.patterns}
+        more = [Entry(0, name[2:], name[2:], "move", True, None, False) for name in gone if name.startswith("/!")]
+        entries = tuple(entry for entry in self.entries if entry.pattern in then)
+        return self._replace(entries=entries, exclusions=(*self.exclusions, *more))
 
     def in_place(self) -> Manifest:
         """The same files, none of which moves."""
@@ -244,8 +255,9 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
         except ValueError as error:
             raise ManifestError(f"{path}:{number}: {error}") from None
     for without in exclusions:
-        if same := next((entry for entry in entries.values() if entry.pattern == without.pattern), None):
-            text = f"{without.text} is listed in line {same.line}: leave one line out"
+        names = {entry: entry.literal(0, 1) or entry.pattern for entry in entries.values()}
+        if same := next((entry for entry, name in names.items() if excluded([without.filled(0, 1)], name)), None):
+            text = f"!{without.text} excludes {same.text}, which is listed in line {same.line}: leave one line out"
             raise ManifestError(f"{path}:{without.line}: {text}")
         if not any(may_exclude(without, entry) for entry in entries.values()):
             what = "a file of a listed directory or glob can be excluded, by its path from the working directory"

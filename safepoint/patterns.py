@@ -25,6 +25,9 @@ SIDE = ".safepoint.d"
 Stat = Callable[[str], os.stat_result]
 
 
+_BARE = re.compile(r"[\w./*?\[\]{}@%+:~-]+")  # a name that needs no quotes, whatever stands in its line
+
+
 _GLYPH = re.compile(r"\[[^\]]+\]|.", re.S)  # of a glob: a class, or one character
 
 
@@ -68,8 +71,8 @@ class Match(NamedTuple):
 
 
 def excluded(without: Iterable[str], path: str) -> bool:
-    """Whether one of these patterns means the path, or a directory that holds it."""
-    return any(_means(pattern, path, inside=True) for pattern in without)
+    """Whether one of these patterns means the path, or a directory that holds it; hidden ones only by a dot."""
+    return any(_means(pattern, path, inside=True, hidden=False) for pattern in without)
 
 
 def may_exclude(without: Entry, entry: Entry) -> bool:
@@ -88,7 +91,7 @@ def escaped(name: str) -> str:
 
 def quoted(name: str) -> str:
     """A name or pattern as a manifest has it."""
-    if not any(c in name for c in " \t\n\"'#\\,;") and name[:1] not in ("=", "!"):
+    if _BARE.fullmatch(name):
         return name
     escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
     return '"' + "".join(escapes.get(c, c) for c in name) + '"'
@@ -158,10 +161,13 @@ def _may_lie_in(path: Sequence[str], tree: Sequence[str]) -> bool:
     if "**" in tree or "**" in path[: len(tree)]:
         return True
     ways = zip(path, tree, strict=False)
-    return len(path) > len(tree) and all(_may_meet(_GLYPH.findall(one), _GLYPH.findall(other)) for one, other in ways)
+    return len(path) > len(tree) and all(
+        _may_meet(tuple(_GLYPH.findall(one)), tuple(_GLYPH.findall(other))) for one, other in ways
+    )
 
 
-def _may_meet(one: Sequence[str], other: Sequence[str]) -> bool:
+@functools.lru_cache(maxsize=10_000)  # else two long globs would take for ever
+def _may_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether two globs, given as lists of their glyphs, could match the same name. Two classes are taken to meet."""
     if not one or not other:
         return set(one) | set(other) <= {"*"}
@@ -182,20 +188,24 @@ def _numbers_in(path: str, size: int) -> set[int]:
     return {number for number in numbers if number < size}
 
 
-def _means(pattern: str, path: str, *, inside: bool) -> bool:
+def _means(pattern: str, path: str, *, inside: bool, hidden: bool = True) -> bool:
     """Whether a pattern means this path; `inside`: or a directory that holds it."""
     parts, components = path.split("/"), pattern.split("/")
     ends = range(1, len(parts) + 1) if inside else [len(parts)]
-    return any(_matches(parts[:end], components) for end in ends)
+    return any(matches(parts[:end], components, hidden=hidden) for end in ends)
 
 
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a path matches a pattern, both by components, without a look at the disk."""
+def matches(parts: Sequence[str], pattern: Sequence[str], *, hidden: bool = True) -> bool:
+    """Whether a path matches a pattern, both by components, without a look at the disk. `hidden`: a wildcard may stand
+    for a dot at the beginning of a name."""
     if not pattern:
         return not parts
     if pattern[0] == "**":
-        return any(_matches(parts[skip:], pattern[1:]) for skip in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+        seen = next((n for n, part in enumerate(parts) if part[:1] == "." and not hidden), len(parts))
+        return any(matches(parts[skip:], pattern[1:], hidden=hidden) for skip in range(seen + 1))
+    if not parts or (parts[0][:1] == "." and pattern[0][:1] != "." and not hidden):
+        return False
+    return fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(parts[1:], pattern[1:], hidden=hidden)
 
 
 def globbed(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:

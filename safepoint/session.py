@@ -427,11 +427,12 @@ class Verbs:
 
     def _prune(self, record: Record, agreed: int, *, just_committed: bool = True) -> None:
         try:
-            gone = prune.prune(self._root, record, self._home.keep, agreed, self._sets, just_committed=just_committed)
-            for listener in self._listeners:
-                listener.pruned(gone)
+            prune.prune(self._root, record, self._home.keep, agreed, self._sets, just_committed=just_committed)
         except OSError as error:  # the set is safe; what was not removed is space, and is tried again next time
             logger.warning("%s: older sets not removed: %s", record.label, error)
+        gone, self._sets.pruned = self._sets.pruned, []
+        for listener in self._listeners:
+            listener.pruned(gone)
 
     @property
     def finished(self) -> bool:

@@ -102,7 +102,7 @@ def _lives(
     clock = _Clock(min(begin_of_run, lines[0]["time"], lines[0].get("began", math.inf)))
     lives: list[Life] = []
     events = []
-    there: dict[int, int] = {}  # the sets that are there, and their bytes
+    room = _Room()
     for line in lines:
         before = clock.last
         now = clock(line["time"])
@@ -121,17 +121,13 @@ def _lives(
         life = lives[-1]
         life.end = now
         _take_up(life, line, now)
-        _keep_count(there, life, line)
+        room.take_up(line, life)
         subject = label(line.get("set") or 0, line.get("step"))
         words, bad = _words(line, subject), line["event"] == "failed" or "error" in line
         events.append(Event(now, line["time"], len(lives), rank, line["event"], words, subject, bad))
     if not lives:
         raise NothingSavedError("nothing to report: the log tells of no start of a program")
     _ended(lives[-1], "", rank)
-    saves = [save for life in lives for save in life.saves]
-    if len(saves) > 3 and not any("pruned" in line for line in lines):  # of an older version: it does not tell
-        for save in saves:
-            save.use = 0
     return lives, events, clock.jumped
 
 
@@ -205,22 +201,39 @@ def _take_up(life: Life, line: dict[str, Any], now: float) -> None:
         life.ending = "stopped"
 
 
-def _keep_count(there: dict[int, int], life: Life, line: dict[str, Any]) -> None:
-    """Which sets are there after this line; a set that was saved is told of all of them."""
-    number = int(line.get("set") or 0)
-    if "there" in line:
-        alike = next(reversed(there.values()), 0)
-        for gone in there.keys() - {*line["there"]}:  # removed just before a kill
-            del there[gone]
-        for other in line["there"]:  # completed by this restart: no line tells its size
-            there.setdefault(other, alike)
-    for gone in line.get("pruned", ()):
-        there.pop(gone, None)
-    if line["event"] == "saved":
-        there[number] = life.saves[-1].stored
-        life.saves[-1].use = sum(there.values())
-    elif line["event"] in ("start", "finished"):
-        there.clear()
+class _Room:
+    """What the sets of a rank take on the disk, line by line. `told`: the log is of a version that says which go."""
+
+    def __init__(self) -> None:
+        self._there: dict[int, int] = {}
+        self._total = 0
+        self._told = False
+
+    def take_up(self, line: dict[str, Any], life: Life) -> None:
+        """A set that was saved is told of all that are there."""
+        number = int(line.get("set") or 0)
+        if "there" in line:
+            alike, left = next(reversed(self._there.values()), 0), {int(each) for each in line["there"]}
+            self._told = True
+            for gone in self._there.keys() - left:  # removed just before a kill
+                self._drop(gone)
+            for other in left - self._there.keys():  # completed by this restart: no line tells its size
+                self._add(other, alike)
+        for gone in line.get("pruned", ()):
+            self._drop(gone)
+        if line["event"] == "saved":
+            self._add(number, life.saves[-1].stored)
+            life.saves[-1].use = self._total if self._told else None
+        elif line["event"] == "finished":
+            self._there, self._total = {}, 0
+
+    def _add(self, number: int, size: int) -> None:
+        self._drop(number)
+        self._there[number] = size
+        self._total += size
+
+    def _drop(self, number: int) -> None:
+        self._total -= self._there.pop(number, 0)
 
 
 def _words(line: dict[str, Any], subject: str) -> str:
@@ -306,7 +319,7 @@ def _add(run: Run, lives: list[Life], events: list[Event]) -> None:
             whole.files, whole.bytes, whole.stored = (
                 whole.files + part.files, whole.bytes + part.bytes, whole.stored + part.stored,
             )  # fmt: skip
-            whole.use += part.use
+            whole.use = None if None in (whole.use, part.use) else (whole.use or 0) + (part.use or 0)
             whole.seconds = max(whole.seconds, part.seconds)
             whole.error = whole.error or part.error
             if part.blocked is not None and (whole.slowest is None or part.blocked > whole.slowest[0]):

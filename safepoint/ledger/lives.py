@@ -37,7 +37,7 @@ class Save:
     blocked: float | None = None  # seconds that `hide` kept the program; None: the log does not say
     slowest: tuple[float, int] | None = None  # seconds and rank, of the rank that `hide` kept longest
     length: float = 0.0  # seconds, of storing on the time line's own rank
-    use: int = 0  # bytes of all sets that were there when it was durable
+    use: int | None = None  # bytes of all sets that were there when it was durable; None: the log does not say
 
     @property
     def name(self) -> str:

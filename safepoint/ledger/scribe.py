@@ -84,7 +84,7 @@ class Scribe(Listener):
     def restored(self, outcome: Outcome) -> None:
         point = outcome.point
         if point is None:
-            self._note("start", aside=outcome.aside)
+            self._note("start", aside=outcome.aside, there=[])
         elif point.finished:
             self._note("restored", set=point.number, step=point.step, finished=True)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from safepoint.ledger.lives import Run, Save
 from safepoint.report.bars import round_steps
 from safepoint.report.drawing import RIGHT, WIDTH, axis_of, level, shown, time_axis
@@ -25,13 +27,18 @@ def disk_use(run: Run) -> list[str]:
     return [tag("h2", "Disk"), figure]
 
 
+def _uses(run: Run) -> list[list[tuple[Save, int]]]:
+    """Of each start that is drawn its sets, and the bytes of all that were there then."""
+    return [[(save, save.use) for save in life.saves if save.use is not None] for _, life in shown(run)]
+
+
 def use_line(run: Run) -> str:
     """Bytes over time, up to the end of each start; empty if the log has no two sets to tell of."""
-    lives = shown(run)
-    saves = [[save for save in life.saves if save.use] for _, life in lives]
-    if sum(map(len, saves)) < 2:
+    lives, uses = shown(run), _uses(run)
+    most = max((use for some in uses for _, use in some), default=0)
+    if sum(map(len, uses)) < 2 or not most:
         return ""
-    ticks = round_steps(max(save.use for some in saves for save in some))
+    ticks = round_steps(most)
     axis = axis_of(lives, 16 + 8.0 * max(len(size(tick)) for tick in ticks), RIGHT)
     bottom = float(TOP + HEIGHT)
 
@@ -39,12 +46,12 @@ def use_line(run: Run) -> str:
         return bottom - use / ticks[-1] * HEIGHT
 
     marks = [time_axis(axis, TOP, bottom), *(level(axis, y(tick), size(tick)) for tick in (0.0, *ticks))]
-    for some, (_, life) in zip(saves, lives, strict=True):
+    for some, (_, life) in zip(uses, lives, strict=True):
         path = ""
-        for save in _largest(some, max(4, MOST_POINTS // len(lives))):
-            x, above = axis(save.at), y(save.use)
+        for save, use in _largest(some, max(4, MOST_POINTS // len(lives))):
+            x, above = axis(save.at), y(use)
             path += f"H{x:.1f} V{above:.1f} " if path else f"M{x:.1f},{bottom:.1f} V{above:.1f} "
-            what = title(f"{save.name}: {size(save.use)} in all")
+            what = title(f"{save.name}: {size(use)} in all")
             marks.append(tag("circle", what, cx=x, cy=above, r=2.2, class_="store"))
         if path:
             path += f"H{axis(life.end):.1f} V{bottom:.1f} Z"
@@ -53,6 +60,6 @@ def use_line(run: Run) -> str:
     return tag("svg", tag("title", "Disk use over time"), *marks, viewBox=box, class_="timeline", role="img")
 
 
-def _largest(saves: list[Save], most: int) -> list[Save]:
-    every = -(-len(saves) // most) if saves else 1
-    return [max(saves[at : at + every], key=lambda save: save.use) for at in range(0, len(saves), every)]
+def _largest(some: Sequence[tuple[Save, int]], most: int) -> list[tuple[Save, int]]:
+    every = -(-len(some) // most) if some else 1
+    return [max(some[at : at + every], key=lambda use: use[1]) for at in range(0, len(some), every)]

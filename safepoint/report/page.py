@@ -14,6 +14,7 @@ from safepoint.report.steps import steps
 from safepoint.words import count, moment, percent, precise, size
 
 MOST_ROWS = 400  # rows, the first and the last half
+SHORTEST_S = 1e-9  # no set was durable sooner: what says so is none of ours
 TOLD_ALONE = 3  # so many sets in a row are told one by one; of more, all in one row
 STYLE = """
 :root { color-scheme: light dark; --ground: #fff; --ink: #1d2430; --soft: #5d6775; --line: #d9dee5; --compute: #7fa8d6;
@@ -167,7 +168,7 @@ def _sets(run: Run) -> list[str]:
     won = f", kept in {size(stored)}: {total / stored:.1f} to 1" if stored and total > 1.005 * stored else ""
     seconds = sum(save.seconds for save in saves)
     words = [f"{count(len(saves), 'set')} of {size(total / len(saves))} on average; {size(total)} in all{won}."]
-    if seconds:
+    if seconds > SHORTEST_S:
         words.append(f"Made durable at {size(total / seconds)}/s.")
     slow = max((save for save in saves if save.slowest), key=lambda save: save.slowest or (0.0, 0), default=None)
     if slow and slow.slowest:
@@ -178,7 +179,7 @@ def _sets(run: Run) -> list[str]:
         words.append(f"{count(failed, 'set')} could not be saved.")
     if gave_way := sum(life.superseded for life in run.lives):
         words.append(f"{gave_way + len(saves)} were hidden, {len(saves)} stored: newer ones took the others' place.")
-    timed = [save for save in saves if save.seconds > 0]
+    timed = [save for save in saves if save.seconds > SHORTEST_S]
     drawings = [
         bars("Size of a set, and what of it is kept", binned(saves, lambda s: s.bytes, lambda s: s.stored, size), size,
              "size"),

@@ -43,12 +43,14 @@ def files_in_place(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
 
 def in_place(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
     """Every listed file and directory that exists in W, and all that is inside of these directories, each after what
-    holds it."""
+    holds it; of an excluded directory only itself."""
     found: dict[str, os.stat_result] = {}
+    without = manifest.without(root.rank, root.ranks)
 
     def visit(path: str, info: os.stat_result) -> None:
         found[path] = info
-        for name in listdir(root.disk, os.path.join(root.work, path)) if S_ISDIR(info.st_mode) else ():
+        into = S_ISDIR(info.st_mode) and not excluded(without, path)
+        for name in listdir(root.disk, os.path.join(root.work, path)) if into else ():
             visit(f"{path}/{name}", root.disk.stat(os.path.join(root.work, path, name)))
 
     for path, match in manifest.find(
@@ -85,7 +87,10 @@ def check_baseline(root: Root, manifest: Manifest) -> list[str]:
         root.disk.sync_dir(root.path)
     for name in torn:
         back.set_aside(root, name)
+    without = manifest.without(root.rank, root.ranks)
     for row in read_baseline(root)["files"]:
+        if excluded(without, row["path"]):
+            continue
         if row.get("directory") and not exists(root.disk, os.path.join(root.work, row["path"])):
             contents.make_parents(root.disk, f"{root.work}/{row['path']}/-", root.work)
     return torn

@@ -6,6 +6,7 @@ the reason may be known why it cannot be used yet; else the file that was touche
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 SHOWN_REASONS = 3  # reasons, the most frequent ones
@@ -20,6 +21,12 @@ class Chances:
         self._hindrance = ""
         self._missed: Counter[str] = Counter()
         self._hints: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+
+    @property
+    def there(self) -> bool:
+        """A complete set lies there, though perhaps it cannot be used yet."""
+        return self._there
 
     def come(self) -> None:
         """A complete set lies there, another than before."""
@@ -38,15 +45,19 @@ class Chances:
     def miss(self, why: str, hint: str = "") -> None:
         """It has gone, if there was one: for the reason that was known, else for this one. `hint`: what to do then."""
         if self._there:
-            self._missed[self._hindrance or why] += 1
-            self._hints[why] = hint
+            why = self._hindrance or why
+            alike = re.sub(r"\d+", "*", why)  # with another number each time
+            before = self._texts.setdefault(alike, why)
+            self._texts[alike] = why if before == why else alike
+            self._missed[alike] += 1
+            self._hints[alike] = self._hints.get(alike) or hint
             self.missed_in_a_row, self._there = self.missed_in_a_row + 1, False
 
     def __str__(self) -> str:
         text = f"of {self.seen} complete sets seen, {self.taken} taken and {self._missed.total()} missed"
         reasons = [
-            f"{times} because {why}{f' ({hint})' if (hint := self._hints.get(why)) else ''}"
-            for why, times in self._missed.most_common(SHOWN_REASONS)
+            f"{times} because {self._texts[alike]}{f' ({hint})' if (hint := self._hints[alike]) else ''}"
+            for alike, times in self._missed.most_common(SHOWN_REASONS)
         ]
         if len(self._missed) > SHOWN_REASONS:
             reasons.append("others for other reasons")

@@ -1,8 +1,8 @@
 """When is there a complete set of files that a program writes in place? Told by inotify; nothing here stops anybody.
 
 With a `mark`, the file written last: when it was closed after writing and no other listed file was touched since. It
-may be a glob, for programs that make a new file, or a directory, each time: then it is the match that was closed last,
-and older ones may be removed after that; a set is complete again when such a one is gone.
+may be a glob, for programs that make a new file, or a directory, each time: then it is the match that was closed last.
+Older ones may be removed at any time: while one is only half gone no set is complete.
 Without one: when every listed file was closed after writing equally often since the last set, at least once, and the
 one that is listed last was the last of them. So they are to be listed in the order in which they are written, each once
 for a set. What is written otherwise is never taken for a set: if counting has once gone wrong it stays wrong.
@@ -23,7 +23,7 @@ from inotify_simple import INotify, flags
 
 from safepoint.errors import UsageError
 from safepoint.manifest import Manifest
-from safepoint.patterns import NAME, SIDE, above, excluded, expand
+from safepoint.patterns import NAME, SIDE, above, excluded, expand, matches
 from safepoint.run.chances import Chances
 
 OFTEN_WRITTEN = 5  # times that a file was written, and still no set
@@ -72,7 +72,8 @@ class Closes:
         self._mark = self._mark_entry and self._mark_entry.filled(0, 1)  # under this name all that match are counted
         self._each_time = self._mark_entry is not None and self._mark_entry.literal(0, 1) is None
         self._newest = ""  # of the files that match the mark the one that was closed last
-        self._going: set[str] = set()  # older ones, or their directories, of which something was removed after that
+        self._going: set[str] = set()  # older ones, or their directories, that are half removed
+        self._caught: dict[str, os.stat_result] = {}  # found before anybody told of it: nothing of that is to be told
         self._without = manifest.without(0, 1)
         self._required = _required(manifest)
         self._directories: dict[int, str] = {}  # by watch: the path relative to W
@@ -95,7 +96,7 @@ class Closes:
 
     def begin_anew(self) -> None:
         """A set was taken, with all that is there."""
-        self._counts, self._floor, self._refused = {}, {}, {}
+        self._counts, self._floor, self._refused, self._caught = {}, {}, {}, {}
         self._marked = self.touched = False
 
     def refuse(self) -> None:
@@ -114,8 +115,7 @@ class Closes:
     def ready(self) -> bool:
         """Whether all of a set is written, as far as one can tell from what was closed."""
         if self._mark:
-            going = any(os.path.lexists(os.path.join(self._work, path)) for path in self._going)
-            return self._marked and not self.suspects() and not going
+            return self._marked and not self._going and not self.suspects()
         counts = {self._counts.get(path, 0) for path in self._required}
         anew = all(self._counts.get(path, 0) > self._old(path) for path in self._required)
         in_order = self._last == self._required[-1] and not self._gone.intersection(self._required)
@@ -172,6 +172,8 @@ class Closes:
                 self._directories.pop(watch, None)
             elif watch in self._directories and name:
                 path = os.path.join(self._directories[watch], name)
+                if self._told(path, mask):
+                    continue
                 if mask & flags.ISDIR:
                     made = True
                     if mask & GOES:
@@ -180,6 +182,16 @@ class Closes:
         if made:
             self._cover()
         return bool(events)
+
+    def _told(self, path: str, mask: int) -> bool:
+        """Whether this is the beginning, or the close, of a file that was caught, and is as it was then."""
+        if path not in self._caught or not mask & (flags.CREATE | flags.CLOSE_WRITE):
+            return False
+        caught = self._caught.pop(path) if mask & flags.CLOSE_WRITE else self._caught[path]
+        with contextlib.suppress(OSError):
+            now = os.lstat(os.path.join(self._work, path))
+            return (now.st_ino, now.st_size, now.st_mtime_ns) == (caught.st_ino, caught.st_size, caught.st_mtime_ns)
+        return False
 
     def _forget(self, path: str) -> None:
         """A directory is gone, or has another name: what happens in it is nothing of ours."""
@@ -201,8 +213,14 @@ class Closes:
             hint = f"make {path} the mark, if it is written last in each set: else sets may be mixed"
             hint *= path in self._required and not after
             self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look", hint)
-        if after and (anew or not before):
+        if after and not before and self._chances.there:  # what was in its way has gone
+            self._chances.hinder("")
+        elif after and (anew or not before):
             self._chances.come()
+        elif anew and self._marked and self._is_mark(path) and self._going:
+            self._chances.miss("")
+            self._chances.come()
+            self._chances.hinder(f"{min(self._going)} was being removed")
         elif anew and self._is_mark(path) and (torn := self.suspects()):
             self._chances.come()
             self._chances.miss(f"{torn[0]} was not written again after a process had died")
@@ -217,16 +235,24 @@ class Closes:
         elif mask & GOES:
             self._gone.add(path)
         if self._is_mark(path) and mask & WRITTEN:
-            self._marked, self._newest, self._going = True, path, set()
-        elif self._each_time and mask & GOES and (top := self._top(path)) != self._top(self._newest):
-            self._going.add(top)
+            self._marked, self._newest = True, path
+            self._going.discard(self._top(path))  # made anew under its old name
+        elif mask & GOES and (older := self._older(path)):
+            (self._going.discard if older == path else self._going.add)(older)
         elif kind != "append" or self._is_mark(path):
             self._marked = False  # the next iteration has begun
 
     def _kind(self, path: str) -> str | None:
         """How a file, or what lies in a listed directory, is listed; None if it is not."""
-        kinds = ["append" if entry.grows else entry.kind for entry in self._manifest.entries if entry.means(path, 0, 1)]
-        return kinds[-1] if kinds and not excluded(self._without, path) else None
+        entry = self._manifest.decides(path)
+        return entry and ("append" if entry.grows else entry.kind)
+
+    def _older(self, path: str) -> str:
+        """Of a mark that is another each time the older match, or its directory, that this is or lies in."""
+        top = self._top(path)
+        parts, pattern = top.split("/"), str(self._mark).split("/")
+        of_a_mark = self._each_time and len(parts) <= len(pattern) and matches(parts, pattern[: len(parts)])
+        return top if of_a_mark and top != self._top(self._newest) else ""
 
     def _top(self, path: str) -> str:
         """The listed file or directory that this is, or that holds it."""
@@ -234,7 +260,8 @@ class Closes:
         return next((way for way in ways if any(e.means(way, 0, 1) for e in self._manifest.entries)), path)
 
     def _is_mark(self, path: str) -> bool:
-        return self._mark_entry is not None and self._mark_entry.means(path, 0, 1)
+        is_one = self._mark_entry is not None and self._mark_entry.means(path, 0, 1)
+        return is_one and not excluded(self._without, path)
 
     def _cover(self) -> None:
         """Watch every directory in which a listed file is, or may be."""
@@ -259,15 +286,16 @@ class Closes:
 
     def _catch_up(self, directories: Sequence[str]) -> None:
         """What was written into these before they were watched nobody has told. A mark among it says that all is there:
-        whether it is closed the look will tell. Without one the next mark will say that. A file that was closed just
-        now is told twice, and counted twice: of a directory that is younger than a death none may be torn by it."""
+        whether it is closed the look will tell. Without one the next mark will say that."""
         paths = []
         for directory in directories:
             with contextlib.suppress(OSError):  # gone
                 found = [f"{directory}/{name}" for name in os.listdir(os.path.join(self._work, directory))]
                 paths += [path for path in found if os.path.isfile(os.path.join(self._work, path))]
         for path in sorted(paths, key=self._is_mark):
-            self._note(path, flags.CLOSE_WRITE)
+            with contextlib.suppress(OSError):
+                self._caught[path] = os.lstat(os.path.join(self._work, path))
+                self._note(path, flags.CLOSE_WRITE)
 
     def _wanted(self, path: str, patterns: list[list[str]], whole: bool = False) -> set[str]:
         """The directories from `path` down in which a file of these patterns may be. `whole`: any file below."""
@@ -282,6 +310,8 @@ class Closes:
                 continue
             below = f"{path}/{name}" if path else name
             full = os.path.join(self._work, below)
+            if excluded(self._without, below):
+                continue
             inside = whole or any(entry.means(below, 0, 1) for entry in trees)
             rest = [p[1:] for p in patterns if len(p) > 1 and p[0] != "**" and fnmatch.fnmatchcase(name, p[0])]
             rest += [p for p in patterns if p[0] == "**"] + [p[2:] for p in patterns if p[0] == "**" and len(p) > 2]

@@ -8,13 +8,14 @@ table that grows from a file that is written anew.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ MASK = CHANGES | flags.MOVED_FROM | flags.MOVED_TO | flags.ONLYDIR
 SAMPLE = 4096  # bytes at the beginning and at the end of a file by which it is known again
 LOOK_S = 0.05  # between two looks at a file that is written and stays open
 TICK_S = 0.2
+FORWARDED = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
 MOST = 200_000  # events: from here on the rest of the run is not needed
 
 
@@ -52,7 +56,7 @@ class Watch:
         self._seen: dict[str, Sample] = {}
         self._looked: dict[str, float] = {}
         self.events: list[Event] = []
-        self.lost = False  # the kernel has dropped events
+        self.remarks: list[str] = []  # of what could not be watched
         self._cover("")
         self.events.clear()  # what is there already was not written by the command
 
@@ -66,40 +70,54 @@ class Watch:
         """Take up all that has happened."""
         while len(self.events) < MOST and (told := self._inotify.read(timeout=0)):
             for watch, mask, cookie, name in told:
-                self.lost |= bool(mask & flags.Q_OVERFLOW)
+                if mask & flags.Q_OVERFLOW:
+                    self._remark("so much was written that the kernel has dropped events: take this with care")
                 directory = self._directories.get(watch)
                 if directory is None or not name or (not directory and name in (SIDE, NAME)):
                     continue
                 path = f"{directory}/{name}" if directory else name
                 if mask & flags.ISDIR:
-                    self._directory(path, mask)
+                    self._directory(path, mask, cookie)
                 else:
                     self._file(path, mask, cookie)
 
-    def _directory(self, path: str, mask: int) -> None:
+    def _remark(self, text: str) -> None:
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def _directory(self, path: str, mask: int, cookie: int) -> None:
         if mask & (flags.CREATE | flags.MOVED_TO):
-            self._cover(path)
+            self._cover(path, self._left.pop(cookie, "") if mask & flags.MOVED_TO else "")
         elif mask & (flags.DELETE | flags.MOVED_FROM):
+            self._left[cookie] = path
             for watch, name in list(self._directories.items()):
                 if name == path or name.startswith(path + "/"):
                     del self._directories[watch]
                     with contextlib.suppress(OSError):  # it went with its directory
                         self._inotify.rm_watch(watch)
 
-    def _cover(self, path: str) -> None:
-        """Watch this directory and all below; what lies in it was written before anybody could tell."""
+    def _cover(self, path: str, source: str = "") -> None:
+        """Watch this directory and all below; what lies in it was written before anybody could tell. `source`: the name
+        that it had before."""
         full = os.path.join(self._work, path) if path else self._work
         try:
             self._directories[self._inotify.add_watch(full, MASK)] = path
             inside = sorted(os.scandir(full), key=lambda entry: entry.name)
-        except OSError:  # gone, or not ours to read
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+                self._remark(f"{path or 'the directory'} could not be watched: {error.strerror}")
             return
         for entry in inside:
             below = f"{path}/{entry.name}" if path else entry.name
+            before = f"{source}/{entry.name}" if source else ""
             if entry.is_dir(follow_symlinks=False):
                 if below != SIDE:
-                    self._cover(below)
+                    self._cover(below, before)
+            elif entry.is_symlink() and entry.is_dir():
+                self._remark(f"{below} is a link to a directory: what is written behind it was not seen")
             elif below != NAME:
+                if before:
+                    self._note("named", below, before)
                 self._note("closed", below)
 
     def _file(self, path: str, mask: int, cookie: int) -> None:
@@ -114,6 +132,10 @@ class Watch:
             self._note("closed", path)
         elif mask & flags.DELETE:
             self._note("gone", path)
+        elif mask & flags.CREATE:
+            if os.path.islink(full := os.path.join(self._work, path)) and os.path.isdir(full):
+                self._remark(f"{path} is a link to a directory: what is written behind it was not seen")
+            self._note("begun", path)
         elif mask & flags.CLOSE_WRITE:
             self._note("closed", path)
         elif mask & flags.MODIFY:
@@ -133,12 +155,12 @@ class Watch:
 
     def _grew(self, path: str) -> bool | None:
         """Whether a file has got longer and begins as before; None if nothing is known of before, or it is the same."""
-        descriptor = os.open(os.path.join(self._work, path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with open(descriptor, "rb") as file:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                return None
-            before, now = self._seen.get(path), _sample(file.fileno(), info.st_ino, info.st_size)
+        full = os.path.join(self._work, path)
+        if not stat.S_ISREG(os.lstat(full).st_mode):  # to open a fifo would let go who waits for a reader
+            return None
+        with open(os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
+            descriptor, info = file.fileno(), os.fstat(file.fileno())
+            before, now = self._seen.get(path), _sample(descriptor, info.st_ino, info.st_size)
             self._seen[path] = now
             if before is None or not before.size or before == now:
                 return None
@@ -155,16 +177,18 @@ def _sample(descriptor: int, inode: int, size: int) -> Sample:
 def explain(directory: str, command: Sequence[str]) -> tuple[int, Proposal]:
     """Run the command to its end; its exit status, and what is proposed. Nothing is saved and no file is changed.
 
-    A signal that would end this process goes to the command: the proposal is made from what was seen until then.
+    Signals go to the command, as with `safepoint run`: the proposal is made from what was seen until its end.
     """
     work = os.path.realpath(directory)
     watch = Watch(work)
+    begin = time.monotonic()
     try:
-        try:
-            child = subprocess.Popen(command, cwd=work)
-        except OSError as error:
-            raise UsageError(f"cannot start {command[0]}: {error.strerror}", error.errno) from error
-        with _forwarding(child), selectors.DefaultSelector() as selector:
+        with _Forwarding() as forwarding, selectors.DefaultSelector() as selector:
+            try:
+                child = subprocess.Popen(command, cwd=work, start_new_session=True)
+            except OSError as error:
+                raise UsageError(f"cannot start {command[0]}: {error.strerror}", error.errno) from error
+            forwarding.to(child)
             selector.register(watch.fileno(), selectors.EVENT_READ)
             while child.poll() is None:
                 selector.select(TICK_S)
@@ -173,23 +197,38 @@ def explain(directory: str, command: Sequence[str]) -> tuple[int, Proposal]:
                     child.wait()
         watch.read()
         there = {event.path for event in watch.events if os.path.isfile(os.path.join(work, event.path))}
-        return child.returncode, propose(watch.events, there, time.monotonic(), lost=watch.lost)
+        return child.returncode, propose(watch.events, there, begin, time.monotonic(), watch.remarks)
     finally:
         watch.close()
 
 
-@contextlib.contextmanager
-def _forwarding(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the command by itself; the other signals are passed on."""
+class _Forwarding:
+    """Passes signals on to a command, those too that come before it has begun."""
 
-    def forward(number: int, frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(number)
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> _Forwarding:
+        self._before = {number: signal.signal(number, self._forward) for number in FORWARDED if not _ignored(number)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def to(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        for number in self._early:
+            self._forward(number, None)
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        if self._child is None:
+            self._early.append(number)
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+
+
+def _ignored(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN

@@ -15,6 +15,7 @@ import re
 import subprocess
 import time
 
+from safepoint.disk import kernel
 from safepoint.errors import SafepointError
 from safepoint.run.chances import Chances
 from safepoint.run.closes import Closes
@@ -22,7 +23,6 @@ from safepoint.run.processes import Family
 from safepoint.run.sets import Sets
 from safepoint.run.silence import Silence
 from safepoint.run.speech import Once
-from safepoint.run.writers import holders
 
 LONGEST_REST_S = 0.2  # that the command is left alone after a look that came to nothing
 REST = 10  # times as long as that look it is left alone; once as long, if a new set is there
@@ -40,6 +40,8 @@ class Looks:
         self._looked_at = 0  # which of the chances
         self._from = self._anew_from = 0.0  # when to look again, and when if a new set is there
         self._quiet_since = time.monotonic()
+        self._opened = ""  # a file that the last look found open
+        self._holders: dict[str, str] = {}  # who had it open, by its path
 
     @property
     def waiting(self) -> bool:
@@ -83,6 +85,16 @@ class Looks:
             return False
         finally:
             self._family.go()
+            self._name_holder()
+
+    def _name_holder(self) -> None:
+        """Who had a file open, once for each: all processes are read for that, so the command does not wait for it."""
+        path, self._opened = self._opened, ""
+        if path and path not in self._holders and (who := kernel.holders(path)):
+            self._holders[path] = ", ".join(sorted({_anybody(each.partition(" of ")[2]) for each in who}))
+        if path in self._holders:
+            name = os.path.relpath(path, self._sets.work)
+            self._chances.hinder(f"{name} was open for writing by {self._holders[path]}")
 
     def _look_at_still(self) -> bool:
         """While all of the command stand still."""
@@ -93,8 +105,8 @@ class Looks:
         if self._died():  # in that moment: and so what it had open was closed
             return False
         if opened:
-            who = _anybody(holders(self._sets.disk, opened[:1]))
-            self._chances.hinder(f"{os.path.relpath(opened[0], self._sets.work)} was open for writing by {who}")
+            self._opened = opened[0]
+            self._chances.hinder(f"{os.path.relpath(opened[0], self._sets.work)} was open for writing")
             self._silence.open_now(opened)
             return False
         if not self._sets.checked():

@@ -18,11 +18,12 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from safepoint import words
-from safepoint.patterns import above, escaped, quoted
+from safepoint.patterns import above, escaped, matches, quoted
 
-What = Literal["closed", "named", "written", "gone"]
+What = Literal["begun", "closed", "named", "written", "gone"]
 ROUNDS = 3  # times that a file is written before it is taken for one that is written for each set
 SHARE = 0.8  # of the rounds, in which a file is written that belongs to each set
+SPREAD = 0.3  # of the time of the run: what was written within less was written once, however many files it is
 MANY = 4  # kinds of files in one directory, from which the directory is listed
 SHORT_S = 0.002  # between two sets: a look at them would often come too late
 SCRATCH = (".tmp", ".temp", ".lock", ".lck", ".swp", ".part", "~")
@@ -51,10 +52,10 @@ class Kind(NamedTuple):
 
     paths: tuple[str, ...]
     closes: tuple[float, ...]
-    writes: tuple[float, ...]  # while it stayed open
+    writes: tuple[float, ...]  # while it stayed open, and when it was made
     size: int  # the last one
     grows: bool  # always
-    scratch: bool  # nothing of it is left, or its name says so
+    scratch: bool  # nothing of it stays from round to round, or its name says so
 
     @property
     def held(self) -> bool:
@@ -67,26 +68,34 @@ class Kind(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """As the manifest has it, with a wildcard for each number that differs."""
-        pieces = [re.split(r"(\d+)", path) for path in self.paths]
-        columns = zip(*pieces, strict=True)
-        return "".join(escaped(column[0]) if len(set(column)) == 1 else "[0-9]*" for column in columns)
+        return pattern_of(self.paths)
 
 
-def propose(events: Sequence[Event], there: Collection[str], end: float, *, lost: bool = False) -> Proposal:
-    """What to put into the manifest. `there`: the files that are there when the command has ended, at `end`."""
-    kinds = _kinds(events, there)
-    remarks = ["the kernel has dropped events, so much was written: take this with care"] * lost
-    kept = [kind for kind in kinds if not kind.scratch]
-    again = [kind for kind in kept if len(kind.closes) >= ROUNDS]
-    held = [kind for kind in kept if kind.held]
+def pattern_of(paths: Sequence[str]) -> str:
+    """As the manifest has names that differ in numbers only: a wildcard for each number that is not always the same."""
+    columns = zip(*(re.split(r"(\d+)", path) for path in paths), strict=True)
+    return "".join(escaped(column[0]) if len({*column}) == 1 else "[0-9]*" for column in columns)
+
+
+def propose(
+    events: Sequence[Event], there: Collection[str], begin: float, end: float, remarks: Sequence[str] = ()
+) -> Proposal:
+    """What to put into the manifest. `there`: the files that are there when the command has ended. It ran from `begin`
+    to `end`."""
+    temporary = {event.source for event in events if event.what == "named"}
+    kinds = _kinds([event for event in events if event.path not in temporary], there)
+    kept, remarks = [kind for kind in kinds if not kind.scratch], [*remarks]
     if not kept:
         return Proposal([], [*remarks, "it wrote no file that is left here"])
-    if not again or any(not kind.grows for kind in held):
+    again = [k for k in kept if len(k.closes) >= ROUNDS and k.closes[-1] - k.closes[0] >= SPREAD * (end - begin)]
+    held = [kind for kind in kept if kind.held]
+    # Names that are each written once, right after one another, are parts of one round.
+    marks = [kind for kind in again if not kind.each_time or _pause(kind, again, end) >= SHORT_S]
+    if not marks or any(not kind.grows for kind in held):
         return _in_segments(kept, held, remarks)
-    mark = max(again, key=lambda kind: (sum(k.size for k in _members(kind, again)), _pause(kind, again, end)))
-    members = _members(mark, again)
-    rounds, pause = len(mark.closes), _pause(mark, members, end)
+    first = max(marks, key=lambda kind: (sum(k.size for k in _members(kind, again)), _pause(kind, again, end)))
+    mark, members = _last(first, _members(first, again), again, end)
+    rounds, pause = len(first.paths if first.each_time else first.closes), _pause(mark, members, end)
     remarks += [
         f"{kind.pattern} gets its rows after {mark.pattern} was closed: the last one would be missing after a restart"
         for kind in held
@@ -98,22 +107,22 @@ def propose(events: Sequence[Event], there: Collection[str], end: float, *, lost
             remarks.append(f"{kind.pattern} was written {times}: if a restart reads it, list it as optional")
     if pause < SHORT_S:
         remarks.append(f"the next set is begun {words.precise(pause)} after {mark.pattern}: many will be missed")
-    return Proposal(_lines(members, held, mark, kinds), remarks, rounds=rounds)
+    passing = [*temporary, *(path for kind in kinds if kind.scratch for path in kind.paths)]
+    return Proposal(_lines(members, held, mark, sorted(passing)), remarks, rounds=rounds)
 
 
 def _kinds(events: Sequence[Event], there: Collection[str]) -> list[Kind]:
     """Rule (1), in the order in which each was first written."""
-    temporary = {event.source for event in events if event.what == "named"}
     alike: dict[str, dict[str, list[Event]]] = defaultdict(dict)
     for event in events:
-        if event.what in ("closed", "written") and event.path not in temporary:
-            alike[re.sub(r"\d+", "#", event.path)].setdefault(event.path, []).append(event)
+        alike[re.sub(r"\d+", "#", event.path)].setdefault(event.path, []).append(event)
     kinds = []
     for group in alike.values():
-        if _in_turn([[event.time for event in told] for told in group.values()]):
-            kinds.append(_kind(tuple(group), [event for told in group.values() for event in told], there))
+        written = {path: told for path, told in group.items() if any(e.what in ("closed", "written") for e in told)}
+        if _in_turn([[event.time for event in told if event.what != "gone"] for told in written.values()]):
+            kinds.append(_kind(tuple(written), [event for told in written.values() for event in told], there))
         else:
-            kinds += [_kind((path,), told, there) for path, told in group.items()]
+            kinds += [_kind((path,), told, there) for path, told in written.items()]
     return kinds
 
 
@@ -124,12 +133,18 @@ def _in_turn(times: Sequence[Sequence[float]]) -> bool:
 
 
 def _kind(paths: tuple[str, ...], events: Sequence[Event], there: Collection[str]) -> Kind:
-    closes, writes = (tuple(sorted(e.time for e in events if e.what == what)) for what in ("closed", "written"))
+    closes = tuple(sorted(event.time for event in events if event.what == "closed"))
+    writes = tuple(sorted(event.time for event in events if event.what in ("written", "begun")))
+    gone = [event.time for event in events if event.what == "gone"]
     grew = [event.grew for event in events if event.grew is not None]
-    gone = not any(path in there for path in paths)
+    if len(paths) > 1:  # another each time: each was gone before the next one was closed
+        passes = bool(closes) and sum(time <= closes[-1] for time in gone) >= len(closes) - 1
+    else:
+        passes = bool(gone) and len(gone) >= SHARE * len(closes)
+    passes = passes and not any(path in there for path in paths)
     return Kind(
-        paths, closes, writes, max(event.size for event in events[-2:]),
-        bool(grew) and all(grew), gone or paths[0].endswith(SCRATCH),
+        paths, closes, writes, max((event.size for event in events), default=0), bool(grew) and all(grew),
+        passes or paths[0].endswith(SCRATCH),
     )  # fmt: skip
 
 
@@ -142,9 +157,31 @@ def _members(mark: Kind, again: Sequence[Kind]) -> list[Kind]:
     return [kind for kind in again if kind is mark or rounds(kind) >= SHARE * len(mark.closes)]
 
 
+def _last(mark: Kind, members: list[Kind], again: Sequence[Kind], end: float) -> tuple[Kind, list[Kind]]:
+    """The file that is written last in a round, and all of a set: what is closed right after a mark belongs to it, even
+    if it is closed more often than that."""
+    for _ in again:
+        others = sorted((time, kind) for kind in again if kind is not mark for time in kind.closes)
+        following: Counter[Kind] = Counter()
+        waits, pauses = [], []
+        for time in mark.closes:
+            at = bisect_right(others, time, key=lambda other: other[0])
+            if at < len(others):
+                following[others[at][1]] += 1
+                waits.append(others[at][0] - time)
+                pauses.append((others[at + 1][0] if at + 1 < len(others) else end) - others[at][0])
+        if not following:
+            break
+        (then, times), *_ = following.most_common(1)
+        if times < SHARE * len(mark.closes) or 3 * statistics.median(waits) > statistics.median(pauses):
+            break
+        mark, members = then, [*members, *[then] * (then not in members)]
+    return mark, members
+
+
 def _pause(mark: Kind, again: Sequence[Kind], end: float) -> float:
-    """Seconds after which the next of these is closed, as a median."""
-    times = sorted({end, *(time for kind in _members(mark, again) for time in kind.closes)})
+    """Seconds after which anything of a set is written again, as a median."""
+    times = sorted({end, *(time for kind in _members(mark, again) for time in (*kind.closes, *kind.writes))})
     return statistics.median(times[min(bisect_right(times, time), len(times) - 1)] - time for time in mark.closes)
 
 
@@ -169,18 +206,18 @@ def _in_segments(kept: Sequence[Kind], held: Sequence[Kind], remarks: list[str])
                 f"{kind.pattern} is rewritten while it stays open, so nobody outside can tell when it is whole"
             )
     if not held:
-        remarks.append(f"no file was written {ROUNDS} times: let it run longer, if it would rewrite its files")
-    lines = [_line(kind, *_attribute(kind)) for kind in kept if not kind.each_time or not kind.held]
-    return Proposal(lines, remarks, segments=True)
+        remarks.append(f"no {ROUNDS} rounds were seen: let it run longer, if it would write its files again")
+    return Proposal([_line(kind, *_attribute(kind)) for kind in kept], remarks, segments=True)
 
 
-def _lines(members: Sequence[Kind], held: Sequence[Kind], mark: Kind, kinds: Sequence[Kind]) -> list[str]:
+def _lines(members: Sequence[Kind], held: Sequence[Kind], mark: Kind, passing: Sequence[str]) -> list[str]:
+    """`passing`: files that come and go, and must not get into a set."""
     trees = _trees(members)
     lines = [f"{quoted(tree) + '/':<28} {'copy':<12} # {why}" for tree, why in trees.items()]
-    scratch = {_scratch(kind, tree) for kind in kinds if kind.scratch for tree in trees if _in(kind, tree)}
-    lines += [f"{'!' + quoted(pattern):<41} # comes and goes" for pattern in sorted(scratch)]
+    globs = [kind.pattern for kind in members if kind.each_time]
+    lines += [f"{'!' + quoted(pattern):<41} # comes and goes" for pattern in _exclusions([*trees, *globs], passing)]
     for kind in (*members, *held):
-        if kind is not mark and not any(_in(kind, tree) for tree in trees):
+        if kind is not mark and not any(kind.pattern.startswith(f"{tree}/") for tree in trees):
             lines.append(_line(kind, *_attribute(kind)))
     what = "a new one each time" if mark.each_time else f"written {len(mark.closes)} times"
     alone = len(members) == 1 and not held and not mark.each_time
@@ -200,14 +237,22 @@ def _trees(members: Sequence[Kind]) -> dict[str, str]:
     return trees
 
 
-def _in(kind: Kind, tree: str) -> bool:
-    return kind.pattern.startswith(f"{tree}/")
-
-
-def _scratch(kind: Kind, tree: str) -> str:
-    directory, name = os.path.split(kind.pattern)
-    suffix = next((end for end in SCRATCH if name.endswith(end)), "")
-    return f"{directory}/*{suffix}" if suffix else kind.pattern
+def _exclusions(listed: Sequence[str], passing: Sequence[str]) -> list[str]:
+    """What of these files one of the listed patterns means, or a directory that it means."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in passing:
+        for pattern in listed:
+            parts, components = path.split("/"), pattern.split("/")
+            if matches(parts[: len(components)], components):
+                name = path
+                suffix = next((end for end in SCRATCH if path.endswith(end)), "")
+                if suffix and len(parts) > len(components) and parts[0] == components[0]:
+                    name = f"{os.path.dirname(path)}/*{suffix}"
+                elif parts[: len(components)] != components and "[" in pattern:
+                    name = "/".join(parts[: len(components)])
+                found[re.sub(r"\d+", "#", name)].append(name)
+    patterns = {pattern_of(names) if "*" not in names[0] else names[0] for names in found.values()}
+    return sorted(pattern for pattern in patterns if patterns.isdisjoint(above(pattern)))
 
 
 def _attribute(kind: Kind) -> tuple[str, str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from safepoint.run.closes import Closes  # needs Linux
 
 NEVER_CLOSED_S = 20.0  # that a file is written and not closed before it is said
+AGAIN_S = 0.5  # between two explanations: many files may be looked at
 OFTEN_MISSED = 5  # sets in a row, after which that is said
 
 
@@ -23,6 +24,7 @@ class Silence:
     def __init__(self, disk: Disk, work: str, chances: Chances, once: Once) -> None:
         self._disk, self._work, self._chances, self._once = disk, work, chances, once
         self._opened_since: dict[str, float] = {}
+        self._next = 0.0
 
     def none_open(self) -> None:
         self._opened_since.clear()
@@ -36,8 +38,9 @@ class Silence:
 
     def explain(self, since: float, closes: Closes) -> None:
         """No look has come to something `since` then."""
-        if time.monotonic() - since <= NEVER_CLOSED_S:
+        if (now := time.monotonic()) - since <= NEVER_CLOSED_S or now < self._next:
             return
+        self._next = now + AGAIN_S
         if closes.lost:
             self._once(f"{closes.why_lost}: no more sets until the next start; with a mark there would be")
         waiting = [os.path.join(self._work, path) for path in closes.unclosed()]

@@ -14,13 +14,15 @@ from safepoint.saving import find
 
 def open_files(root: Root, manifest: Manifest) -> list[str]:
     """The listed files that somebody could write to at this moment, but those that only grow."""
-    paths, growing = [], [entry for entry in manifest.entries if entry.grows]
+    paths = []
     for item in find.find(root, manifest).items:
         full = os.path.join(root.work, item.path)
         if item.tree:
-            inside = [os.path.join(where, name) for where, _, names in os.walk(full) for name in names]
-            paths += [path for path in inside if not excluded(item.without, root.shown(path))]
-        elif not any(entry.means(item.path, 0, 1) for entry in growing):
+            for where, directories, names in os.walk(full):
+                here = root.shown(where)
+                directories[:] = [name for name in directories if not excluded(item.without, f"{here}/{name}")]
+                paths += [f"{where}/{name}" for name in names if not excluded(item.without, f"{here}/{name}")]
+        elif not ((entry := manifest.decides(item.path)) and entry.grows):
             paths.append(full)
     regular = [path for path in paths if os.path.isfile(path) and not os.path.islink(path)]
     return root.disk.open_for_writing(regular)

@@ -30,6 +30,7 @@ class Sets:
         # then the newest set of that moment. The files go when a set is committed that was taken after that.
         self.failures: dict[int, BaseException | int] = {}
         self.facts: dict[int, Fact | None] = {}
+        self.pruned: list[int] = []  # since somebody took note of it
         self.ended = 0
         # Of those that were given up, whose directories are empty now and of use to the next set: to make new ones may
         # take as long as the disk takes to write its log (XFS). `own`: these too, and what is still being emptied.
@@ -120,9 +121,9 @@ class Sets:
 
 def prune(
     root: Root, record: Record, keep: Keep, agreed: int, sets: Sets | None = None, *, just_committed: bool = True
-) -> list[int]:
-    """Remove what `record` makes superfluous; the numbers of the sets that were removed. `agreed`: the newest set that
-    all ranks have committed, as far as this one knows. `sets`: what the last prune of this session has left.
+) -> None:
+    """Remove what `record` makes superfluous. `agreed`: the newest set that all ranks have committed, as far as this
+    one knows. `sets`: what the last prune of this session has left; it is told what was removed.
     `just_committed`: `record` was committed just now, so what is left of a set that failed before goes too.
 
     What a rule of `keep` wants stays. That takes nothing from rule (2), as it only ever makes the list of those that go
@@ -142,7 +143,7 @@ def prune(
         known = *ended, *keep.superfluous(mine, sets.fact(root)), *sets.others, *sets.left
         old = [number for number in known if number < agreed and sets.may_go(number, record.number)]
         drop(root, old)
-        gone_now = [number for number in sets.committed if number in old]
+        sets.pruned += [number for number in sets.committed if number in old]
         told = all(sets.may_go(number, record.number) for number in sets.failures)
         if looks and just_committed:
             drop(root, [n for n in root.numbers("failed") if sets.may_go(n, record.number)], "failed")
@@ -161,7 +162,6 @@ def prune(
                 remove_tree(root.disk, root.state("gone", number))
         if looks and not (just_committed and told and max(gone, default=0) <= record.number):
             sets.doubt()
-        return gone_now
 
 
 def give_up(root: Root, number: int, sets: Sets) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 
-from safepoint import RefusedFileError
+from safepoint import RefusedFileError, SaveError
+from safepoint.disk import Disk
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 
@@ -144,3 +146,81 @@ def test_a_file_marked_copy_or_append_may_be_open_for_writing(
     session.close()
     start()
     assert contents(work) == {"u.dat": "row 0\n"}
+
+
+def test_a_table_of_which_the_set_has_the_bytes_may_be_held_open_and_written_anew(start: Start, work: Path) -> None:
+    """`append copy`: a restart finds it under its name, whatever the last life had made of it."""
+    session = start("u.dat\nlogs/table.csv append copy\n")
+    (work / "logs").mkdir()
+    with (work / "logs/table.csv").open("w") as table:
+        for step in range(3):
+            write(work, u_dat=str(step))
+            table.write(f"row {step}\n")
+            table.flush()
+            session.hide(step, wait=True)
+        table.truncate(0)  # what no `append` alone would survive
+    os.rename(work / "logs/table.csv", work / "table.old")
+    session.close()
+    start()
+    assert (work / "logs/table.csv").read_text() == "row 0\nrow 1\nrow 2\n"
+    assert len(list((work / ROOT).glob("set-*/files/logs/table.csv"))) == 2
+
+
+# What is excluded.
+MANIFEST = "out/ WAY\n*.dat\n!out/*.tmp\n!out/private\n!input.dat\n"
+
+
+@pytest.mark.parametrize("way", ["", "copy", "compress"])
+def test_what_is_excluded_is_in_no_set_is_not_waited_for_and_does_not_come_back(
+    start: Start, work: Path, way: str
+) -> None:
+    """Hidden files only by a dot of their own; and a fifo, which could not be saved, is none of ours."""
+    session = start(MANIFEST.replace("WAY", way))
+    for step in range(2):
+        write(work, u_dat=str(step), input_dat="given", out__a=str(step), out__x_tmp="scratch", out__deep__b="deep")
+        (work / "out/.state.tmp").write_text("kept")
+        (work / "out/private").mkdir(exist_ok=True)
+        if not (work / "out/private/pipe").exists():
+            os.mkfifo(work / "out/private/pipe")
+        with (work / "out/x.tmp").open("a"):
+            session.hide(step, wait=True)
+        assert set(session.sets()[0].files) == {"u.dat", "out/a", "out/.state.tmp", "out/deep/b"}
+    assert (work / "input.dat").read_text() == "given"
+    session.close()
+    start()
+    assert contents(work) == {
+        "u.dat": "1", "input.dat": "given", "out/": "", "out/a": "1", "out/.state.tmp": "kept", "out/deep/": "",
+        "out/deep/b": "deep",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("saves", [0, 2])
+def test_a_file_that_is_excluded_no_longer_is_no_left_over_of_the_lost_iteration(
+    start: Start, work: Path, saves: int
+) -> None:
+    """It was nobody's when the set was taken, or at the first start: now it is listed, and stays where it is."""
+    session = start("*.dat\n!input.dat\n")
+    write(work, input_dat="given")
+    for step in range(saves):
+        write(work, u_dat=str(step))
+        session.hide(step, wait=True)
+    session.close()
+    for _ in range(2):
+        session = start("*.dat\n")
+        assert (work / "input.dat").read_text() == "given"
+        session.close()
+
+
+def test_a_directory_that_is_excluded_and_cannot_be_read_is_in_nobody_s_way(start: Start, work: Path) -> None:
+    class Blind(Disk):
+        def scan(self, path: str) -> list[os.DirEntry[str]]:
+            if path.endswith("private"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return super().scan(path)
+
+    write(work, out__a="first", out__private__key="secret")
+    with pytest.raises(SaveError, match="private"):  # else this test would show nothing
+        start("out/ copy\n", disk=Blind())
+    session = start("out/ copy\n!out/private\n", disk=Blind())
+    session.hide(0, wait=True)
+    assert session.sets()[0].files == ("out/a",)

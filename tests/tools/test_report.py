@@ -473,6 +473,29 @@ def test_with_ranks_sizes_are_of_all_and_the_slowest_is_named(tmp_path: Path) ->
     assert drawing.count("<g>") == 3 and "rank 1: " in drawing
 
 
+def test_what_a_log_does_not_tell_of_the_disk_is_unknown(tmp_path: Path) -> None:
+    """An older version did not write down which sets are there, and which were removed."""
+    write(tmp_path, life(BEGIN, 7, range(1, 9)))
+    assert {each["disk_use"] for each in numbers(tmp_path)["sets"]["all"]} == {None}
+    page(tmp_path)
+    assert "Disk use over time" not in (tmp_path / "page.html").read_text()
+
+
+def test_with_all_sets_kept_the_disk_use_is_that_of_all(tmp_path: Path) -> None:
+    lines = life(BEGIN, 7, range(1, 40))
+    lines[0]["there"] = []
+    write(tmp_path, lines)
+    found = numbers(tmp_path)["sets"]["all"]
+    assert [each["disk_use"] for each in found] == [sum(each["stored"] for each in found[: n + 1]) for n in range(39)]
+
+
+@pytest.mark.parametrize("seconds", [1e-300, 5e-324, 0.0])
+def test_a_set_that_was_stored_in_no_time_makes_no_rate(tmp_path: Path, seconds: float) -> None:
+    write(tmp_path, [{**line, "seconds": seconds, "bytes": 2**63 - 1, "stored": 2**63 - 1} if line["event"] == "saved"
+                     else line for line in life(BEGIN, 7, range(1, 4))])  # fmt: skip
+    assert page(tmp_path) and call(tmp_path, "--json").exit_code == 0
+
+
 def test_of_thousands_of_ranks_the_slowest_of_each_few_is_drawn(tmp_path: Path) -> None:
     parts = [Part(rank, 3, 10, (0.1 + (rank == 777), 2.0), None) for rank in range(5000)]
     run = Run(str(tmp_path), 0, 5000, [], [], 0, 0.0, parts)

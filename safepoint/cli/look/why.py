@@ -225,7 +225,7 @@ def _beside_it(root: Root, what: Record | Taken, mine: Manifest, there: dict[str
     """Files in W that are listed and not in the set."""
     theirs = {file.path for file in what.files}
     then = mine.as_of(what.patterns)
-    strays = there if then.entries == mine.entries else _find(root, then)
+    strays = there if then == mine else _find(root, then)
     found = []
     for path in there:
         if path in theirs:
