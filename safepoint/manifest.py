@@ -49,24 +49,12 @@ EXAMPLE = """\
 
 
 ATTRIBUTES = ("append", "compress", "copy", "mark", "optional")
-
-
 DEFAULT_LEVEL = 3
-
-
 LONGEST = 64 << 20  # bytes of a manifest: a million names
-
-
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
-
-
 _ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
-
-
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
-
-
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 

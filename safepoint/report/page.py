@@ -70,8 +70,7 @@ def page(run: Run, advice: Advice | None, version: str) -> str:
     )
     parts = [
         *_headline(run, name), *_time_line(run), *steps(run), *_sets(run), *disk_use(run), *spread(run),
-        *_interval(run, advice), *_events(run), tag("footer", text(_small_print(run, version))),
-    ]  # fmt: skip
+        *_interval(run, advice), *_events(run), tag("footer", text(_small_print(run, version)))]  # fmt: skip
     body = tag("body", tag("main", *[f"{part}\n" for part in parts]))
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
