@@ -45,7 +45,7 @@ crash-all: .venv/.dev
 
 docs: build/.cli
 	@$(MAKE) --no-print-directory build/.site
-	@echo build/site/index.html
+	@echo 'build/site/index.html (its search needs a server: python3 -m http.server -d build/site)'
 
 bench: .venv/.bench
 	$(VENV) benchmarks/peers.py --results benchmarks/results

@@ -272,7 +272,7 @@ def stop() -> NoReturn:
 
 
 def watch(step: SupportsIndex, /, **values: Any) -> None:
-    """Note digests of these values at `step`, in the ledger, to compare two runs: see `safepoint diff`.
+    """Note digests of these values at `step`, in the ledger, to compare two runs: see `safepoint compare`.
 
     Only with `ledger = modify` or more; otherwise nothing is done, in less than a microsecond. Not collective.
 

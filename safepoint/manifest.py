@@ -309,7 +309,8 @@ def _entry(line: int, tokens: list[tuple[str, str]]) -> Entry:
             raise ValueError(f"compress takes a level from {LEVELS[0]} to {LEVELS[-1]}, not {value or 'nothing'}")
         given[key] = int(value) if equals else DEFAULT_LEVEL
     if "mark" in given and ("append" in given or "optional" in given):
-        raise ValueError("a mark is written anew, as the last file of every set: that excludes append and optional")
+        which = "append" if "append" in given else "optional"
+        raise ValueError(f"a mark is the last file of every set, and kept whole: leave {which} out")
     name = re.sub(r"\\(.)", _unescape, text) if quoting == "double" else text
     tree = name.endswith("/")
     grows = "append" in given

@@ -468,8 +468,8 @@ class Verbs:
     def finish(self, step: SupportsIndex | None = None) -> None:
         """Declare the files now in place the result of the run, and end the session.
 
-        If they were hidden and not written again, the last set is put back first, and without `step` its step is that
-        of the result; files written after it are a later state, and without `step` the result has none. On return the
+        If they were hidden and not written again (optional ones may be), the last set is put back first, and without
+        `step` its step is that of the result; else they are a later state, without `step` with none. On return the
         files are durable, the sets are gone, and a later `restore` leaves the files alone. On error files and sets are
         as they were.
         Killed inside: `restore` gives the last set, or says that the run is finished.
@@ -499,7 +499,7 @@ class Verbs:
         self._check("finish")
         self._work.drain()
         self._root.refuse_other(SaveError, "not finished", "the listed files are untouched")
-        there = find.find(home.root, home.manifest) if home.active else find.Found()
+        there = find.find(home.root, home.manifest, ends=True) if home.active else find.Found()
         self._remarks.found(there._replace(many=None))
         return at, there
 

@@ -19,8 +19,9 @@ def steps(run: Run) -> list[str]:
     if not drawing:
         return []
     caption = (
-        "How far the program was, by the steps of its sets. A dotted line leads from a failure to the step from which "
-        "the next start went on. Where it leads down, that was computed again."
+        "How far the program was, by the steps of the sets that the log tells of: it may have been some steps further. "
+        "A dotted line leads from a failure to the step from which the next start went on. Where it leads down, that "
+        "was computed again."
     )
     figure = tag("figure", tag("div", drawing, class_="wide"), tag("figcaption", text(caption)))
     return [tag("h2", "Steps"), figure]

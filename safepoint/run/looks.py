@@ -24,6 +24,7 @@ from safepoint.run.sets import Sets
 from safepoint.run.silence import Silence
 from safepoint.run.speech import Once
 
+ENOUGH_SETS = 3  # after which what is not listed, and changed all the same, is named
 LONGEST_REST_S = 0.2  # that the command is left alone after a look that came to nothing
 REST = 10  # times as long as that look it is left alone; once as long, if a new set is there
 
@@ -62,6 +63,8 @@ class Looks:
             chances.hinder("")
             if self._look():
                 self._quiet_since = begin
+                if chances.taken == ENOUGH_SETS:
+                    self._sets.name_unlisted()
             else:
                 end = time.monotonic()
                 self._anew_from = end + min(end - begin, LONGEST_REST_S)

@@ -24,6 +24,7 @@ What = Literal["begun", "closed", "named", "written", "gone"]
 ROUNDS = 3  # times that a file is written before it is taken for one that is written for each set
 SHARE = 0.8  # of the rounds, in which a file is written that belongs to each set
 SPREAD = 0.3  # of the time of the run: what was written within less was written once, however many files it is
+LONGER, FEWER = 5, 0.4  # times that the wait for the next set is longer than that within one; the share of the latter
 MANY = 4  # kinds of files in one directory, from which the directory is listed
 SHORT_S = 0.002  # between two sets: a look at them would often come too late
 SCRATCH = (".tmp", ".temp", ".lock", ".lck", ".swp", ".part", "~")
@@ -41,10 +42,11 @@ class Event(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    lines: list[str]  # of a manifest, the mark last
+    lines: list[str]  # of a manifest, the mark last; and comments
     remarks: list[str]
     segments: bool = False  # to be protected with --until only
     rounds: int = 0  # complete sets that were seen
+    wrote: tuple[str, ...] = ()  # what lies there now
 
 
 class Kind(NamedTuple):
@@ -55,6 +57,7 @@ class Kind(NamedTuple):
     writes: tuple[float, ...]  # while it stayed open, and when it was made
     size: int  # the last one
     grows: bool  # always
+    times: int  # that it is closed for each set
     scratch: bool  # nothing of it stays from round to round, or its name says so
 
     @property
@@ -85,14 +88,15 @@ def propose(
     temporary = {event.source for event in events if event.what == "named"}
     kinds = _kinds([event for event in events if event.path not in temporary], there)
     kept, remarks = [kind for kind in kinds if not kind.scratch], [*remarks]
+    wrote = tuple(sorted({event.path for event in events if event.what != "gone" and event.path in there}))
     if not kept:
-        return Proposal([], [*remarks, "it wrote no file that is left here"])
+        return Proposal([], [*remarks, "it wrote no file that is left here"], wrote=wrote)
     again = [k for k in kept if len(k.closes) >= ROUNDS and k.closes[-1] - k.closes[0] >= SPREAD * (end - begin)]
     held = [kind for kind in kept if kind.held]
     # Names that are each written once, right after one another, are parts of one round.
     marks = [kind for kind in again if not kind.each_time or _pause(kind, again, end) >= SHORT_S]
     if not marks or any(not kind.grows for kind in held):
-        return _in_segments(kept, held, remarks)
+        return _in_segments(kept, held, remarks)._replace(wrote=wrote)
     first = max(marks, key=lambda kind: (sum(k.size for k in _members(kind, again)), _pause(kind, again, end)))
     mark, members = _last(first, _members(first, again), again, end)
     rounds, pause = len(first.paths if first.each_time else first.closes), _pause(mark, members, end)
@@ -101,14 +105,22 @@ def propose(
         for kind in held
         if _late(kind, mark, members)
     ]
-    for kind in kept:
-        if kind not in members and not kind.held:
-            times = "once" if len(kind.closes) == 1 else f"{len(kind.closes)} times in {rounds} rounds"
-            remarks.append(f"{kind.pattern} was written {times}: if a restart reads it, list it as optional")
+    remarks += [
+        f"{kind.pattern} is closed {kind.times} times for each set, so a look may come too early: give --check a "
+        f"command that tells whether it is whole, or use segments (--until)"
+        for kind in members
+        if kind.times > 1
+    ]
+    others = [kind for kind in kept if kind not in members and not kind.held]
+    for kind in others:
+        times = "once" if len(kind.closes) == 1 else f"{len(kind.closes)} times in {rounds} rounds"
+        remarks.append(f"{kind.pattern} was written {times}, and is not listed: does a restart read it?")
     if pause < SHORT_S:
         remarks.append(f"the next set is begun {words.precise(pause)} after {mark.pattern}: many will be missed")
     passing = [*temporary, *(path for kind in kinds if kind.scratch for path in kind.paths)]
-    return Proposal(_lines(members, held, mark, sorted(passing)), remarks, rounds=rounds)
+    lines = _lines(members, held, mark, sorted(passing))
+    lines += [f"# {_line(kind, 'optional', 'if a restart reads it')}" for kind in others]
+    return Proposal(lines, remarks, rounds=rounds, wrote=wrote)
 
 
 def _kinds(events: Sequence[Event], there: Collection[str]) -> list[Kind]:
@@ -142,10 +154,21 @@ def _kind(paths: tuple[str, ...], events: Sequence[Event], there: Collection[str
     else:
         passes = bool(gone) and len(gone) >= SHARE * len(closes)
     passes = passes and not any(path in there for path in paths)
+    whole = closes if len(paths) > 1 else _last_of_each(closes)
     return Kind(
-        paths, closes, writes, max((event.size for event in events), default=0), bool(grew) and all(grew),
-        passes or paths[0].endswith(SCRATCH),
+        paths, whole, writes, max((event.size for event in events), default=0), bool(grew) and all(grew),
+        round(len(closes) / max(1, len(whole))), passes or paths[0].endswith(SCRATCH),
     )  # fmt: skip
+
+
+def _last_of_each(closes: tuple[float, ...]) -> tuple[float, ...]:
+    """Of a file that is closed several times for each set the last of these closes; of any other all."""
+    waits = [after - before for before, after in pairwise(closes)]
+    if len(waits) < ROUNDS:
+        return closes
+    long = statistics.median(sorted(waits)[-len(waits) // 3 :]) / LONGER
+    whole = tuple(time for time, wait in zip(closes, waits, strict=False) if wait > long) + closes[-1:]
+    return whole if ROUNDS <= len(whole) <= (1 - FEWER) * len(closes) else closes
 
 
 def _members(mark: Kind, again: Sequence[Kind]) -> list[Kind]:

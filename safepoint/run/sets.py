@@ -18,6 +18,7 @@ from safepoint.run.attempts import put_bad_set_aside
 from safepoint.run.options import shell_words
 from safepoint.run.speech import Once, say
 from safepoint.run.writers import holders, open_files
+from safepoint.saving import find
 
 
 class Sets:
@@ -42,13 +43,25 @@ class Sets:
         except SaveError as error:
             not_saved(error)
 
+    def name_unlisted(self) -> None:
+        """A file that the program needs and that is not listed is that of another step after a restart."""
+        names = find.changed(self.root, self.manifest, [self.root.record(self.newest())])
+        if names:
+            self._once(
+                f"not listed, and changed since the set before: {names}. After a restart these are as the killed "
+                f"command left them: list what it reads then"
+            )
+
     def give_back(self, *, again: bool) -> bool | None:
         """Whether a set was given back; None if the run is finished, and should not begin `again`."""
         put_bad_set_aside(self.root)
         point = self.session.restore()
         if point is not None and point.finished:
             if not again:
-                say(f"the run was finished at step {point.step}; its files are in place; to start from them: --again")
+                say(
+                    f"the run was finished at step {point.step}; its files are in place, and nothing is started; "
+                    f"to start from them: --again"
+                )
                 return None
             point = None
         if point is not None:

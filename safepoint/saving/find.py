@@ -34,11 +34,12 @@ class Found(NamedTuple):
     many: tuple[Entry, int] | None = None  # the glob that means very many files, and how many
 
 
-def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
+def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = False) -> Found:
     """What there is to save. None of the files: no items. Files that stay in place (append, copy) do not count beside
-    files that are moved, since they are always there; nor, for a `first` set, does a directory without a file in it: a
-    program that makes its directories before its first step could not start from them. Raises `MissingFilesError` if
-    only some exist, `RefusedFileError` for what cannot be saved.
+    files that are moved, since they are always there. Nor does, for a `first` set, a directory without a file in it: a
+    program that makes its directories before its first step could not start from them. Nor do, where the run `ends`,
+    optional files beside others, as they go with any set. Raises `MissingFilesError` if only some exist,
+    `RefusedFileError` for what cannot be saved.
     """
     items = []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
@@ -46,7 +47,11 @@ def find(root: Root, manifest: Manifest, *, first: bool = False) -> Found:
             root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
         )
         required = [entry for entry in manifest.entries if not entry.optional]
-        news = [(path, match.entry.tree) for path, match in found.items() if match.entry.kind == "move"]
+        news = [
+            (path, entry.tree)
+            for path, (entry, _) in found.items()
+            if entry.kind == "move" and not (ends and entry.optional and any(e.kind == "move" for e in required))
+        ]
         without = manifest.without(root.rank, root.ranks)
         written = any(not (tree and first) or _has_file(root, path, without) for path, tree in news)
         names = manifest.shown_missing(

@@ -372,7 +372,7 @@ FAULTS = [  # a line, and what its message must say
     ("two words.dat", "unknown attribute words.dat; one name a line, then its attributes (append, "),
     ("u copy=1", "unknown attribute copy=1; did you mean copy?"),
     ("u copy copy", "copy is given twice"),
-    ("u append mark", "a mark is written anew, as the last file of every set: that excludes append and optional"),
+    ("u append mark", "a mark is the last file of every set, and kept whole: leave append out"),
     ("u compress compress=9", "compress is given twice"),
     ("u compress=0", "compress takes a level from 1 to 22, not 0"),
     ("u compress=23", "compress takes a level from 1 to 22, not 23"),

@@ -184,6 +184,11 @@ OTHERS = {
         "    os.rename(f'step-{k:02}.tmp', f'step-{k:02}')",
         "step-[0-9]*/ copy\n!step-[0-9]*.tmp\nstep-[0-9]*/done mark",
     ),
+    "a log each step, and a state after some that is closed twice": (
+        "    open('out.log', 'a').write('row\\\\n'), open('out.log').close()\n"
+        "    k % 4 or (put('field.txt', 500, k), time.sleep(0.001), open('field.txt', 'a').write('end'))",
+        "out.log append copy\nfield.txt mark",
+    ),
     "names that need quotes": (
         "    put('keep=2', 50, k), put('two words', 50, k), put('new\\nline', 50, k), put('{x}[1].txt', 5, k)",
         '"keep=2"\n"two words"\n"new\\nline"\n{{x}}[[]1].txt mark',
@@ -196,6 +201,9 @@ def test_what_is_proposed_for_programs_of_other_habits(tmp_path: Path, name: str
     code, manifest = OTHERS[name]
     proposed, said = explained(tmp_path, sys.executable, "-c", PUT + code)
     assert meant(proposed) == meant(manifest), (proposed, said)
+    assert "what it wrote lies here, and may be torn" in said
+    assert ("is closed 2 times for each set" in said) == ("closed twice" in name)
+    assert ("# mesh-[0-9]*.dat " in proposed) == ("mesh" in name)
 
 
 def test_parts_that_are_written_once_each_are_no_rounds(tmp_path: Path) -> None:

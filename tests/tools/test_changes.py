@@ -57,6 +57,20 @@ def test_an_older_set_is_restored_only_when_the_loss_of_the_newer_is_agreed_to(w
     assert [s["number"] for s in answer("status", work)["sets"]] == [1]
 
 
+def test_a_set_is_named_by_its_step_too(work: Path, tmp_path: Path) -> None:
+    """The newest of that step; an unknown one is answered with those that are there."""
+    steps = {each["number"]: each["step"] for each in answer("status", work)["sets"]}
+    number, step = min(steps.items())
+    done = cli("restore", work, "--step", step, "--to", tmp_path / "there")
+    assert done.exit_code == 0 and f"extracted set {number} (step {step})" in done.stdout
+    done = cli("restore", work, "--step", 4711)
+    assert (
+        done.exit_code == safepoint.NothingSavedError.code
+        and f"no set of step 4711 in {work}: there are set" in done.stderr
+    )
+    assert cli("restore", work, "--step", step, "--set", number).exit_code == 2
+
+
 def test_restore_by_hand_serves_all_ranks_and_only_what_all_have(ranked: Path) -> None:
     result = cli("restore", ranked)
     assert result.exit_code == 10 and "rank 2: the machine went down" in result.stderr

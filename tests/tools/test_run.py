@@ -358,6 +358,16 @@ def test_at_the_end_it_is_told_how_many_sets_were_seen_taken_and_missed_and_why(
     assert re.search(r"missed: \d+ because b\.dat was touched before the look", said), said
 
 
+def test_files_that_are_not_listed_and_change_all_the_same_are_named_once(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+    solver = "for k in 1 2 3 4 5 6; do echo $k > state.txt; echo $k > a.txt; sleep 0.3; done"
+    said = ran(tmp_path, "--", *shell(solver))
+    assert said.count("not listed, and changed since the set before: state.txt. ") == 1, said
+    shutil.rmtree(tmp_path / ".safepoint.d")
+    (tmp_path / ".safepoint").write_text("state.txt\na.txt mark\n")
+    assert "not listed" not in ran(tmp_path, "--", *shell(solver))
+
+
 def test_sets_that_are_missed_one_after_the_other_are_told_of_while_it_runs(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("a.dat\nmark.txt mark\n")
     solver = (

@@ -85,6 +85,15 @@ def test_without_a_set_it_ends_as_status_does_and_of_a_finished_run_nothing_is_l
     assert text.exit_code == 0 and "lost" not in text.stdout and "they are the result" in text.stdout
 
 
+def test_of_a_run_that_is_not_at_work_nothing_is_lost_now(start: Start, work: Path) -> None:
+    session = start("u.dat\n")
+    hidden(session, work, 0, wait=True)
+    assert "lost if it is killed now" in cli("top", work, "--once").stdout
+    session.close()
+    text = cli("top", work, "--once").stdout
+    assert "not running" in text and "lost" not in text
+
+
 def screen(arguments: list[str], keys: str, seconds: float = 60, *, hang_up: bool = False) -> tuple[int, str]:
     """What a terminal of 80 columns shows, until the command ends by these keys."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))

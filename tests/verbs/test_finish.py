@@ -103,3 +103,23 @@ def test_finish_puts_back_what_was_hidden_even_if_all_of_it_is_optional(tmp_path
     session.hide(step=1)
     session.finish(step=1)
     assert (tmp_path / "fields/a.vtk").read_text() == "a"
+
+
+def test_finish_puts_the_last_set_back_beside_optional_files_that_were_written_since(start: Start, work: Path) -> None:
+    """Written first and hidden last, as the tutorial allows; what is optional goes with any set."""
+    session = start("u.dat\nresult.txt optional\n")
+    write(work, u_dat="0", result_txt="old")
+    session.hide(0)
+    write(work, result_txt="new")
+    session.finish()
+    assert contents(work) == {"u.dat": "0", "result.txt": "new"}
+    assert (point := start().restore()) and point.finished and point.step == 0
+
+
+def test_finish_with_a_part_of_what_is_required_is_an_error_whatever_is_optional(start: Start, work: Path) -> None:
+    session = start("u.dat\nv.dat\nresult.txt optional\n")
+    write(work, u_dat="0", v_dat="0")
+    session.hide(0)
+    write(work, u_dat="1", result_txt="new")
+    with pytest.raises(MissingFilesError, match=r"missing: v\.dat"):
+        session.finish()

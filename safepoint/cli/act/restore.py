@@ -45,15 +45,22 @@ DISK = terminal.DISK
     "--set", "number", type=int, metavar="N", shell_complete=set_numbers,
     help="This set, not the newest whole one.",
 )  # fmt: skip
+@click.option("--step", type=int, metavar="N", help="The newest set of this step.")
 @click.option("--to", type=click.Path(path_type=str), metavar="TO", help="Extract it there, a new or empty directory.")
 @terminal.yes
 @terminal.as_json
-def restore(directory: str, number: int | None, to: str | None, yes: bool, as_json: bool) -> None:
+def restore(
+    directory: str, number: int | None, step: int | None, to: str | None, yes: bool, as_json: bool
+) -> None:  # fmt: skip
     """Put a set back into place by hand, or extract it elsewhere.
 
     In place: as the program's own restore, for all ranks at once, while no run is at work. Newer sets are removed,
     after a question. With --to nothing in DIR is changed, no lock is taken, and DIR may be read-only.
     """
+    if step is not None:
+        if number is not None:
+            raise click.UsageError("--set and --step both say which set")
+        number = look(DISK, directory).find_step(step).number
     if to is not None:
         _extract(directory, number, to, as_json)
         return

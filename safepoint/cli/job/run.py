@@ -109,6 +109,10 @@ def _explain(directory: str, command: Sequence[str]) -> int:
     else:
         said = [f"{words.count(found.rounds, 'complete set')} seen", *found.remarks, "with this manifest:"]
         said.append(f"safepoint run -- {line}")
+    if found.wrote:
+        names = ", ".join(found.wrote[:5]) + " …" * (len(found.wrote) > 5)
+        said.append(f"what it wrote lies here, and may be torn if it was interrupted: {names}")
+        said.append("before the first protected run remove that, or begin in a clean copy")
     if found.lines:
         parse("\n".join(found.lines))  # what we propose must be a manifest
         click.echo("# .safepoint, as proposed from one run: read it before the first protected one")

@@ -224,6 +224,15 @@ class Overview:
         have = ", ".join(str(s.number) for s in self.sets)
         raise NothingSavedError(f"no set {number} in {self.work}{f': there are {have}' if have else ', nor any other'}")
 
+    def find_step(self, step: int) -> SetState:
+        """The newest set of this step that has not ended. Raises `NothingSavedError` if there is none."""
+        there = [each for each in self.sets if each.state != "ended"]
+        for each in there:
+            if each.step == step:
+                return each
+        have = ", ".join(each.label for each in there)
+        raise NothingSavedError(f"no set of step {step} in {self.work}: there {f'are {have}' if have else 'is none'}")
+
     def root(self, rank: int, of: SetState | None = None) -> Root:
         """This root as a program sees it that has the ranks and the saver of a set, by default of the newest."""
         what = self._newest(of)

@@ -94,7 +94,7 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     left = [leftover for leftover in seen.leftovers if leftover.size]
     if left:
         total = words.size(sum(leftover.size for leftover in left))
-        head.append(("leftovers", f"{words.directories(len(left))}, {total}"))
+        head.append(("leftovers", f"{words.directories(len(left))}, {total}: safepoint clean removes them"))
     unknown = [*seen.unknown, *(f"rank-{rank.rank:05d}/{name}" for rank in seen.ranks for name in rank.unknown)]
     if unknown:
         head.append(("foreign", f"not made by safepoint: {', '.join(unknown)}"))

@@ -122,7 +122,7 @@ def rows(seen: Overview, pace: Pace) -> list[tuple[str, str, str]]:
     if halt := pending(seen):
         found.append(("halt", halt, "dark_orange3"))
     found.append(("restart", restart(seen), ""))
-    if seen.mark is None:
+    if seen.mark is None and seen.running:
         interval = pace.interval
         for name, states in (("lost if it is killed now", SAFE), ("lost if the power goes now", SAFE[:1])):
             newest = _newest(seen, *states)
