@@ -47,11 +47,7 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
             root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
         )
         required = [entry for entry in manifest.entries if not entry.optional]
-        news = [
-            (path, entry.tree)
-            for path, (entry, _) in found.items()
-            if entry.kind == "move" and not (ends and entry.optional and any(e.kind == "move" for e in required))
-        ]
+        news = _news(found, required, ends=ends)
         without = manifest.without(root.rank, root.ranks)
         written = any(not (tree and first) or _has_file(root, path, without) for path, tree in news)
         names = manifest.shown_missing(
@@ -80,6 +76,13 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
             )
     snapshots = tuple((found[path].entry, path) for path in opened)
     return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
+
+
+def _news(found: dict[str, Match], required: Sequence[Entry], *, ends: bool) -> list[tuple[str, bool]]:
+    """The files that are written anew for each set, and whether each is a directory."""
+    passing = ends and any(entry.kind == "move" for entry in required)
+    moving = [(path, entry) for path, (entry, _) in found.items() if entry.kind == "move"]
+    return [(path, entry.tree) for path, entry in moving if not (passing and entry.optional)]
 
 
 def _many(manifest: Manifest, found: dict[str, Match]) -> tuple[Entry, int] | None:
