@@ -52,7 +52,7 @@ def secure(
                 memory.spoilt.add(number)
         if isinstance(error, SyncFailed):  # what is in W now, or stayed there
             there = ("append", "move") if give_back else ("append",)
-            remember_lost(memory, (item for item in taken.files if item.kind in there))
+            remember_lost(memory, (item for item in taken.files if item.kind in there), error)
         kept, kind = f"its files are in {root.shown(root.state(state, number))}/files", SaveError
         if give_back and stuck:
             kind = NotPutBack

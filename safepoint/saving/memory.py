@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from safepoint.disk import codec
-from safepoint.disk.files import exists, read, sync, write
+from safepoint.disk import SyncFailed, codec
+from safepoint.disk.files import cause, exists, read, sync, write
 from safepoint.errors import DamagedError, SaveError
 from safepoint.record import Item
 from safepoint.root import Root
@@ -37,6 +37,7 @@ class Memory:
         self.pending_prefixes: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
         self.hidden: list[Item] = []  # the append files of the newest set that was taken, whatever became of it
         self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
+        self.why: dict[str, str] = {}  # the causes, of this life
 
     def tables(self) -> list[tuple[str, Item | codec.Prefix]]:
         """The append files that the newest sets rely on: as they were taken, and as they were stored."""
@@ -47,9 +48,10 @@ class Memory:
         for item in items:
             inode, time = self.lost.get(item.path, (-1, None))
             if inode == item.inode and time in (None, item.mtime_ns):
+                why = f" ({self.why[item.path]})" if item.path in self.why else ""
                 raise SaveError(
-                    f"{item.path}: its fsync failed before, so parts of it may not be on the disk, though they can be "
-                    f"read: go back to the last set with restore(), or write it under a new name and rename that"
+                    f"{item.path}: its fsync failed before{why}, so parts of it may not be on the disk, though they can "
+                    f"be read: go back to the last set with restore(), or write it under a new name and rename that"
                 )
 
 
@@ -61,9 +63,10 @@ class Lost(NamedTuple):
     mtime_ns: int | None
 
 
-def remember_lost(memory: Memory, items: Iterable[Item]) -> None:
+def remember_lost(memory: Memory, items: Iterable[Item], error: SyncFailed) -> None:
     """Rule (4), for files in W. The flushes were in flight together, so any of them may have failed."""
     for item in items:
+        memory.why[item.path] = cause(error)
         # A file that moves is written anew, from its beginning: with another time it is another file, on any inode.
         memory.lost[item.path] = item.inode, item.mtime_ns if item.kind == "move" and not item.tree else None
 

@@ -248,7 +248,7 @@ def keep_in_place(root: Root, items: Sequence[Item], memory: Memory) -> list[dic
                 files |= {c.file.path: checksummed(root.disk, c, memory, opened.get(c.full)) for c in batch}
         trees = (c.full for c in contents if c.file.kind in ("tree", "dir"))
         sync(root.disk, (), directories_up_to((*trees, *(os.path.dirname(c.full) for c in contents)), {root.work}))
-    except SyncFailed:
-        remember_lost(memory, items)
+    except SyncFailed as error:
+        remember_lost(memory, items, error)
         raise
     return [{"path": f.path, "kind": f.kind, "size": f.size, "checksum": f.checksum} for f in files.values()]
