@@ -50,8 +50,8 @@ class Memory:
             if inode == item.inode and time in (None, item.mtime_ns):
                 why = f" ({self.why[item.path]})" if item.path in self.why else ""
                 raise SaveError(
-                    f"{item.path}: its fsync failed before{why}, so parts of it may not be on the disk, though they can "
-                    f"be read: go back to the last set with restore(), or write it under a new name and rename that"
+                    f"{item.path}: its fsync failed before{why}, so parts of it may not be on the disk, though one can "
+                    f"read them: go back to the last set with restore(), or write it under a new name and rename that"
                 )
 
 
