@@ -252,7 +252,7 @@ def codes() -> dict[int, tuple[str, str]]:
         REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
         HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
         0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
-        1: ("", "`diff`: something differs; a question was not answered; packages of the command line are missing"),
+        1: ("", "`diff`: something differs; packages of the command line are missing"),
         2: ("", "the command was called wrongly: click's usage error"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }

@@ -209,7 +209,9 @@ class Closes:
         self._count(path, mask, kind)
         after = self.ready
         anew = bool(mask & WRITTEN) and not mask & flags.ISDIR and kind != "append"
-        if before and (anew or not after):
+        if before and not after and self._marked and self._going:
+            self._chances.hinder(f"{min(self._going)} was being removed")
+        elif before and (anew or not after):
             hint = f"make {path} the mark, if it is written last in each set: else sets may be mixed"
             hint *= path in self._required and not after
             self._chances.miss(f"{path} was {'written again' if after else 'touched'} before the look", hint)

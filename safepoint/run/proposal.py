@@ -47,6 +47,7 @@ class Proposal(NamedTuple):
     segments: bool = False  # to be protected with --until only
     rounds: int = 0  # complete sets that were seen
     wrote: tuple[str, ...] = ()  # what lies there now
+    in_parts: tuple[str, ...] = ()  # files that are closed several times for each set: only --check tells when
 
 
 class Kind(NamedTuple):
@@ -99,8 +100,23 @@ def propose(
         return _in_segments(kept, held, remarks)._replace(wrote=wrote)
     first = max(marks, key=lambda kind: (sum(k.size for k in _members(kind, again)), _pause(kind, again, end)))
     mark, members = _last(first, _members(first, again), again, end)
-    rounds, pause = len(first.paths if first.each_time else first.closes), _pause(mark, members, end)
-    remarks += [
+    rounds = len(first.paths if first.each_time else first.closes)
+    others = [kind for kind in kept if kind not in members and not kind.held]
+    remarks += _remarks(kinds, members, held, others, mark, rounds, _pause(mark, members, end))
+    passing = [*temporary, *(path for kind in kinds if kind.scratch for path in kind.paths)]
+    lines = _lines(members, held, mark, sorted(passing))
+    lines += [f"# {_line(kind, 'optional', 'if a restart reads it')}" for kind in others]
+    lines += [f"# {kind.pattern}: whole after {kind.times} closes, so run with --check" for kind in _in_parts(members)]
+    parts = tuple(kind.pattern for kind in _in_parts(members))
+    return Proposal(lines, remarks, rounds=rounds, wrote=wrote, in_parts=parts)
+
+
+def _remarks(
+    kinds: Sequence[Kind], members: Sequence[Kind], held: Sequence[Kind], others: Sequence[Kind], mark: Kind,
+    rounds: int, pause: float,
+) -> list[str]:  # fmt: skip
+    """What the manifest alone does not say."""
+    remarks = [
         f"{kind.pattern} gets its rows after {mark.pattern} was closed: the last one would be missing after a restart"
         for kind in held
         if _late(kind, mark, members)
@@ -108,19 +124,19 @@ def propose(
     remarks += [
         f"{kind.pattern} is closed {kind.times} times for each set, so a look may come too early: give --check a "
         f"command that tells whether it is whole, or use segments (--until)"
-        for kind in members
-        if kind.times > 1
+        for kind in _in_parts(members)
     ]
-    others = [kind for kind in kept if kind not in members and not kind.held]
+    remarks += [
+        f"{path} is there while it runs, and stays after a kill: if it then refuses to start, let a shell remove that "
+        f"first: safepoint run -- sh -c 'rm -f {path}; exec ...'"
+        for path in _locks(kinds, _trees(members))
+    ]
     for kind in others:
         times = "once" if len(kind.closes) == 1 else f"{len(kind.closes)} times in {rounds} rounds"
         remarks.append(f"{kind.pattern} was written {times}, and is not listed: does a restart read it?")
     if pause < SHORT_S:
         remarks.append(f"the next set is begun {words.precise(pause)} after {mark.pattern}: many will be missed")
-    passing = [*temporary, *(path for kind in kinds if kind.scratch for path in kind.paths)]
-    lines = _lines(members, held, mark, sorted(passing))
-    lines += [f"# {_line(kind, 'optional', 'if a restart reads it')}" for kind in others]
-    return Proposal(lines, remarks, rounds=rounds, wrote=wrote)
+    return remarks
 
 
 def _kinds(events: Sequence[Event], there: Collection[str]) -> list[Kind]:
@@ -206,6 +222,17 @@ def _pause(mark: Kind, again: Sequence[Kind], end: float) -> float:
     """Seconds after which anything of a set is written again, as a median."""
     times = sorted({end, *(time for kind in _members(mark, again) for time in (*kind.closes, *kind.writes))})
     return statistics.median(times[min(bisect_right(times, time), len(times) - 1)] - time for time in mark.closes)
+
+
+def _in_parts(members: Sequence[Kind]) -> list[Kind]:
+    """What is whole only after several closes."""
+    return [kind for kind in members if kind.times > 1]
+
+
+def _locks(kinds: Sequence[Kind], trees: Collection[str]) -> list[str]:
+    """Files that come at the beginning and go at the end, in no listed directory."""
+    alone = [kind for kind in kinds if kind.scratch and not kind.each_time and len(kind.closes) <= 1]
+    return [kind.paths[0] for kind in alone if not any(kind.pattern.startswith(f"{tree}/") for tree in trees)]
 
 
 def _late(kind: Kind, mark: Kind, members: Sequence[Kind]) -> bool:

@@ -21,6 +21,9 @@ from safepoint.saving.contents import not_a_file_error, other_mount_error, still
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
 
 
+MAY_BE = " (a file that may be absent is to be listed as optional)"
+
+
 LOOKS, NAMED = 2000, 5  # files that are looked at, and named, in a message
 
 
@@ -58,7 +61,7 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
         if not found or nothing:
             return Found(missing=names)
         if missing:
-            raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved")
+            raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved{MAY_BE}")
         root.guard(found)
         device = root.disk.stat(root.work).st_dev
         for path, (entry, info) in found.items():

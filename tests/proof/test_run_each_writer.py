@@ -203,6 +203,8 @@ def test_what_is_proposed_for_programs_of_other_habits(tmp_path: Path, name: str
     assert meant(proposed) == meant(manifest), (proposed, said)
     assert "what it wrote lies here, and may be torn" in said
     assert ("is closed 2 times for each set" in said) == ("closed twice" in name)
+    assert ("safepoint run --check 'CMD: whether field.txt is whole' -- " in said) == ("closed twice" in name)
+    assert ("# field.txt: whole after 2 closes, so run with --check" in proposed) == ("closed twice" in name)
     assert ("# mesh-[0-9]*.dat " in proposed) == ("mesh" in name)
 
 
@@ -210,6 +212,13 @@ def test_parts_that_are_written_once_each_are_no_rounds(tmp_path: Path) -> None:
     code = PUT + "    k == 29 and [put(f'part-{i}.dat', 5000, k) for i in range(8)]"
     proposed, said = explained(tmp_path, sys.executable, "-c", code)
     assert "mark" not in proposed and "no 3 rounds were seen" in said and "--until" in said
+
+
+def test_a_lock_file_that_a_kill_would_leave_is_named_with_what_to_do(tmp_path: Path) -> None:
+    code = "open('run.lock', 'w').close()\n" + PUT + "    put('state.txt', 5000, k)\nos.remove('run.lock')"
+    proposed, said = explained(tmp_path, sys.executable, "-c", code)
+    assert meant(proposed) == meant("state.txt")
+    assert "run.lock is there while it runs, and stays after a kill" in said and "rm -f run.lock; exec" in said
 
 
 def test_a_fifo_is_not_opened_and_what_lies_behind_a_link_is_named(tmp_path: Path) -> None:

@@ -81,6 +81,17 @@ def test_an_older_directory_may_go_and_while_it_is_half_gone_there_is_no_set(ste
     assert not steps.ready and "of 3 complete sets seen, 0 taken and 2 missed" in str(steps.chances)
 
 
+def test_a_set_that_lies_there_while_an_older_directory_goes_is_one_set(steps: Seen) -> None:
+    before = steps.chances.seen
+    for name in ("a", "b", "done"):
+        (steps.work / "step-1" / name).unlink()
+        assert not steps.ready and steps.chances.there
+    (steps.work / "step-1").rmdir()
+    assert steps.ready and steps.chances.seen == before and "0 missed" not in str(steps.chances)
+    steps.chances.take()
+    assert str(steps.chances).endswith("1 missed: 1 because step-2/done was written again before the look")
+
+
 def test_an_older_directory_that_takes_another_name_is_gone_at_once(steps: Seen) -> None:
     os.rename(steps.work / "step-1", steps.work / "old")
     assert steps.ready

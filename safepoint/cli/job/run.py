@@ -108,7 +108,8 @@ def _explain(directory: str, command: Sequence[str]) -> int:
         said.append(f"safepoint run --until N -- {line}")
     else:
         said = [f"{words.count(found.rounds, 'complete set')} seen", *found.remarks, "with this manifest:"]
-        said.append(f"safepoint run -- {line}")
+        check = f"--check 'CMD: whether {', '.join(found.in_parts)} is whole' " if found.in_parts else ""
+        said.append(f"safepoint run {check}-- {line}")
     if found.wrote:
         names = ", ".join(found.wrote[:5]) + " …" * (len(found.wrote) > 5)
         said.append(f"what it wrote lies here, and may be torn if it was interrupted: {names}")

@@ -14,7 +14,7 @@ from safepoint.ledger.lines import events
 from safepoint.patterns import SIDE
 
 COLUMNS = ("time", "event", "rank", "pid", "set", "step")
-FOR_REPORTS = ("began", "blocked", "pruned", "sums", "superseded", "there", "values")
+FOR_REPORTS = ("began", "blocked", "pruned", "sums", "superseded", "taken", "there", "values")
 
 
 @click.command()

@@ -92,7 +92,7 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     if perhaps:
         head.append(("", f"or {perhaps[0]}, if its checksums hold: `safepoint why` reads them"))
     left = [leftover for leftover in seen.leftovers if leftover.size]
-    if left:
+    if left and not seen.running:  # else they may be going just now
         total = words.size(sum(leftover.size for leftover in left))
         head.append(("leftovers", f"{words.directories(len(left))}, {total}: safepoint clean removes them"))
     unknown = [*seen.unknown, *(f"rank-{rank.rank:05d}/{name}" for rank in seen.ranks for name in rank.unknown)]
