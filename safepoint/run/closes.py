@@ -172,13 +172,11 @@ class Closes:
                 self._directories.pop(watch, None)
             elif watch in self._directories and name:
                 path = os.path.join(self._directories[watch], name)
-                if self._told(path, mask):
-                    continue
                 if mask & flags.ISDIR:
                     made = True
                     if mask & GOES:
                         self._forget(path)
-                self._note(path, mask)
+                self._note(path, mask, again=self._told(path, mask))
         if made:
             self._cover()
         return bool(events)
@@ -201,13 +199,16 @@ class Closes:
                 with contextlib.suppress(OSError):  # it went with its directory
                     self._inotify.rm_watch(watch)
 
-    def _note(self, path: str, mask: int) -> None:
+    def _note(self, path: str, mask: int, *, again: bool = False) -> None:
+        """`again`: it was caught before it was told, so it is no set and no miss of its own."""
         kind = self._kind(path)
         if kind is None or not mask & TOUCHED:
             return
         before = self.ready
-        self._count(path, mask, kind)
+        self._count(path, mask, kind, again=again)
         after = self.ready
+        if again and (self._chances.there or not after):
+            return
         anew = bool(mask & WRITTEN) and not mask & flags.ISDIR and kind != "append"
         if before and not after and self._marked and self._going:
             self._chances.hinder(f"{min(self._going)} was being removed")
@@ -227,9 +228,9 @@ class Closes:
             self._chances.come()
             self._chances.miss(f"{torn[0]} was not written again after a process had died")
 
-    def _count(self, path: str, mask: int, kind: str) -> None:
+    def _count(self, path: str, mask: int, kind: str, *, again: bool) -> None:
         self.touched = True
-        if mask & WRITTEN and not mask & flags.ISDIR and kind != "append":
+        if mask & WRITTEN and not mask & flags.ISDIR and kind != "append" and not again:
             counted = str(self._mark) if self._is_mark(path) else path
             self._counts[counted] = self._counts.get(counted, 0) + 1
             self._last = path if path in self._required else self._last
