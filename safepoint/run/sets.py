@@ -45,7 +45,9 @@ class Sets:
 
     def name_unlisted(self) -> None:
         """A file that the program needs and that is not listed is that of another step after a restart."""
-        names = find.changed(self.root, self.manifest, [self.root.record(self.newest())])
+        last = self.saved.number if self.saved else 0
+        before = [self.root.record(number) for number in self.root.numbers("set") if number < last]
+        names = find.changed(self.root, self.manifest, before) if before else ""
         if names:
             self._once(
                 f"not listed, and changed since the set before: {names}. After a restart these are as the killed "
