@@ -47,7 +47,8 @@ class Sets:
         """A file that the program needs and that is not listed is that of another step after a restart."""
         last = self.saved.number if self.saved else 0
         before = [self.root.record(number) for number in self.root.numbers("set") if number < last]
-        names = find.changed(self.root, self.manifest, before) if before else ""
+        stored = [path for path in before if exists(self.disk, path)]
+        names = find.changed(self.root, self.manifest, stored) if stored else ""
         if names:
             self._once(
                 f"not listed, and changed since the set before: {names}. After a restart these are as the killed "
