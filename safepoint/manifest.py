@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from safepoint.disk.files import cause
 from safepoint.errors import ManifestError, RefusedFileError
 from safepoint.patterns import (
+    EXCLUDED,
     NAME,
     SIDE,
     Entry,
@@ -73,9 +74,9 @@ class Manifest(NamedTuple):
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Of all entries; after a slash, with which none begins, what is excluded."""
+        """Of all entries, and of what is excluded."""
         listed = tuple(entry.pattern for entry in (*self.entries, *self.others))
-        return listed + tuple(f"/!{entry.pattern}" for entry in self.exclusions)
+        return listed + tuple(EXCLUDED + entry.pattern for entry in self.exclusions)
 
     @property
     def moves(self) -> bool:
@@ -96,7 +97,8 @@ class Manifest(NamedTuple):
         """Without the entries that were not yet there when these were its patterns, and with what was excluded then."""
         then = set(patterns)
         gone = then - {*self.patterns}
-        more = [Entry(0, name[2:], name[2:], "move", True, None, False) for name in gone if name.startswith("/!")]
+        names = [name.removeprefix(EXCLUDED) for name in gone if name.startswith(EXCLUDED)]
+        more = [Entry(0, name, name, "move", True, None, False) for name in names]
         entries = tuple(entry for entry in self.entries if entry.pattern in then)
         return self._replace(entries=entries, exclusions=(*self.exclusions, *more))
 

@@ -21,6 +21,7 @@ from safepoint.errors import ManifestError
 
 NAME = ".safepoint"
 SIDE = ".safepoint.d"
+EXCLUDED = "/!"  # before a pattern of what is excluded, among those of entries: none of these begins with a slash
 
 Stat = Callable[[str], os.stat_result]
 
@@ -198,14 +199,21 @@ def _means(pattern: str, path: str, *, inside: bool, hidden: bool = True) -> boo
 def matches(parts: Sequence[str], pattern: Sequence[str], *, hidden: bool = True) -> bool:
     """Whether a path matches a pattern, both by components, without a look at the disk. `hidden`: a wildcard may stand
     for a dot at the beginning of a name."""
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        seen = next((n for n, part in enumerate(parts) if part[:1] == "." and not hidden), len(parts))
-        return any(matches(parts[skip:], pattern[1:], hidden=hidden) for skip in range(seen + 1))
-    if not parts or (parts[0][:1] == "." and pattern[0][:1] != "." and not hidden):
-        return False
-    return fnmatch.fnmatchcase(parts[0], pattern[0]) and matches(parts[1:], pattern[1:], hidden=hidden)
+
+    def fits(part: str, component: str) -> bool:
+        shown = hidden or part[:1] != "." or component[:1] == "."
+        return shown and (component == "**" or fnmatch.fnmatchcase(part, component))
+
+    ends = {0}  # so many parts may be matched by the components so far
+    for component in pattern:
+        further = {end + 1 for end in ends if end < len(parts) and fits(parts[end], component)}
+        if component == "**":
+            while further - ends:
+                ends |= further
+                further = {end + 1 for end in further if end < len(parts) and fits(parts[end], component)}
+        else:
+            ends = further
+    return len(parts) in ends
 
 
 def globbed(work: str, path: str, parts: list[str], stat: Stat, listdir: Callable[[str], list[str]]) -> Iterator[str]:

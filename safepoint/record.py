@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from safepoint.patterns import NAME, SIDE, Way, above, per_rank
+from safepoint.patterns import EXCLUDED, NAME, SIDE, Way, above, per_rank
 from safepoint.sealed import PATH, Unsealed, rows_of, seal, unseal
 
 NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
@@ -138,7 +138,8 @@ class Record(NamedTuple):
 
 def _per_rank(what: Taken | Record) -> bool:
     """Whether each rank has files of its own in this set, so that all of them are needed."""
-    return what.saver is None or any(map(per_rank, what.patterns))
+    listed = (pattern for pattern in what.patterns if not pattern.startswith(EXCLUDED))
+    return what.saver is None or any(map(per_rank, listed))
 
 
 def dump(what: Taken | Record) -> bytes:

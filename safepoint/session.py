@@ -499,7 +499,7 @@ class Verbs:
         self._check("finish")
         self._work.drain()
         self._root.refuse_other(SaveError, "not finished", "the listed files are untouched")
-        there = find.find(home.root, home.manifest, ends=True) if home.active else find.Found()
+        there = find.find(home.root, home.manifest, ends=self._committed is not None) if home.active else find.Found()
         self._remarks.found(there._replace(many=None))
         return at, there
 

@@ -196,10 +196,15 @@ def is_alive(pid: int) -> bool:
 def parent_of(pid: int) -> int:
     """The process that started this one, or took it in; 0 where that cannot be known."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        return int(_stat(pid)[1])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def _stat(pid: int) -> list[str]:
+    """What /proc says of a process, from the third field on: see proc(5)."""
+    with open(f"/proc/{pid}/stat", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
 
 
 def began(pid: int) -> int | None:
@@ -207,8 +212,7 @@ def began(pid: int) -> int | None:
     if it has ended or is about to, though it still holds what it had: to give back its memory takes a while. 0
     where that cannot be asked."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:
-            words = file.read().rpartition(")")[2].split()  # from the third field on, see proc(5)
+        words = _stat(pid)
     except OSError:  # no such process, or one that is hidden from this user
         return 0 if _can_be_signalled(pid) else None
     exiting, killed = int(words[6]) & PF_EXITING, int(words[28]) >> (SIGKILL - 1) & 1

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from safepoint.ledger.lives import Run, Save
 from safepoint.report.bars import round_steps
-from safepoint.report.drawing import RIGHT, WIDTH, axis_of, level, shown, time_axis
-from safepoint.report.markup import tag, text, title
+from safepoint.report.drawing import RIGHT, WIDTH, axis_of, figure, level, shown, time_axis
+from safepoint.report.markup import tag, title
 from safepoint.words import size
 
 TOP, HEIGHT = 16, 120
@@ -16,15 +16,11 @@ MOST_POINTS = 480  # of more sets each stands for several: the one that took mos
 
 def disk_use(run: Run) -> list[str]:
     """The part of the page."""
-    drawing = use_line(run)
-    if not drawing:
-        return []
     caption = (
         "What all sets took on the disk when a new one was durable, just before older ones went. Blocks that sets "
         "share with one another, or with the files in place, are counted each time."
     )
-    figure = tag("figure", tag("div", drawing, class_="wide"), tag("figcaption", text(caption)))
-    return [tag("h2", "Disk"), figure]
+    return figure("Disk", use_line(run), caption)
 
 
 def _uses(run: Run) -> list[list[tuple[Save, int]]]:

@@ -251,6 +251,14 @@ def _end(life: Life, after: Life | None, axis: TimeAxis, y: float, bar: float) -
     return [*marks, tag("path", words, d=shapes.get(life.ending, cross), class_=f"end {kind}")]
 
 
+def figure(heading: str, drawing: str, caption: str) -> list[str]:
+    """A part of the page with one wide drawing; nothing without that."""
+    if not drawing:
+        return []
+    inside = tag("div", drawing, class_="wide"), tag("figcaption", text(caption))
+    return [tag("h2", heading), tag("figure", *inside)]
+
+
 def level(axis: TimeAxis, y: float, label: str) -> str:
     """A line of the grid at this height, with its label."""
     line = tag("line", x1=axis.lefts[0], x2=RIGHT, y1=y, y2=y, class_="grid")

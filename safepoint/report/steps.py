@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from safepoint.ledger.lives import ENDINGS, FAILURES, Life, Run, Save
-from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, axis_of, level, shown, time_axis
+from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, axis_of, figure, level, shown, time_axis
 from safepoint.report.markup import tag, text, title
 from safepoint.words import count
 
@@ -15,16 +15,12 @@ MOST_POINTS = 480  # in all lines: of more only some are drawn, and always the f
 
 def steps(run: Run) -> list[str]:
     """The part of the page."""
-    drawing = step_line(run)
-    if not drawing:
-        return []
     caption = (
         "How far the program was, by the steps of the sets that the log tells of: it may have been some steps further. "
         "A dotted line leads from a failure to the step from which the next start went on. Where it leads down, that "
         "was computed again."
     )
-    figure = tag("figure", tag("div", drawing, class_="wide"), tag("figcaption", text(caption)))
-    return [tag("h2", "Steps"), figure]
+    return figure("Steps", step_line(run), caption)
 
 
 def step_line(run: Run) -> str:

@@ -221,7 +221,7 @@ class Closes:
         elif after and (anew or not before):
             self._chances.come()
         elif anew and self._marked and self._is_mark(path) and self._going:
-            self._chances.miss("")
+            self._chances.miss(f"{path} was written again before the look")
             self._chances.come()
             self._chances.hinder(f"{min(self._going)} was being removed")
         elif anew and self._is_mark(path) and (torn := self.suspects()):

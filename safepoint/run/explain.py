@@ -194,6 +194,7 @@ def explain(directory: str, command: Sequence[str]) -> tuple[int, Proposal]:
                 selector.select(TICK_S)
                 watch.read()
                 if len(watch.events) >= MOST:
+                    watch.remarks.append(f"of the run only the first {MOST} events were looked at")
                     child.wait()
         watch.read()
         there = {event.path for event in watch.events if os.path.isfile(os.path.join(work, event.path))}

@@ -56,7 +56,7 @@ class Kind(NamedTuple):
     paths: tuple[str, ...]
     closes: tuple[float, ...]
     writes: tuple[float, ...]  # while it stayed open, and when it was made
-    size: int  # the last one
+    size: int  # the largest
     grows: bool  # always
     times: int  # that it is closed for each set
     scratch: bool  # nothing of it stays from round to round, or its name says so

@@ -224,3 +224,13 @@ def test_a_directory_that_is_excluded_and_cannot_be_read_is_in_nobody_s_way(star
     session = start("out/ copy\n!out/private\n", disk=Blind())
     session.hide(0, wait=True)
     assert session.sets()[0].files == ("out/a",)
+
+
+def test_an_exclusion_for_each_rank_makes_no_set_one_of_each_rank(start: Start, work: Path) -> None:
+    """Else it could not be given back to another number of ranks, though it has the files of one."""
+    session = start("out/ copy\n!out/part-{rank}.tmp\n")
+    write(work, out__a="a")
+    (work / "out/part-0.tmp").write_text("scratch")
+    session.hide(0, wait=True)
+    assert session._committed and not session._committed.per_rank
+    assert session._committed.patterns == ("out", "/!out/part-{rank}.tmp") and session.sets()[0].files == ("out/a",)

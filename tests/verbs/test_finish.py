@@ -116,6 +116,13 @@ def test_finish_puts_the_last_set_back_beside_optional_files_that_were_written_s
     assert (point := start().restore()) and point.finished and point.step == 0
 
 
+def test_finish_without_a_set_names_what_is_missing_beside_optional_files(start: Start, work: Path) -> None:
+    session = start("u.dat\nresult.txt optional\n")
+    write(work, result_txt="new")
+    with pytest.raises(MissingFilesError, match=r"missing: u\.dat \(line 1\), though result\.txt exists"):
+        session.finish()
+
+
 def test_finish_with_a_part_of_what_is_required_is_an_error_whatever_is_optional(start: Start, work: Path) -> None:
     session = start("u.dat\nv.dat\nresult.txt optional\n")
     write(work, u_dat="0", v_dat="0")
