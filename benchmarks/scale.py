@@ -58,7 +58,7 @@ for step in range(4):
     session.hide(step, wait=True)
 write(4)
 if comm.size > 1:
-    session._ranks._comm = Spoken(session._ranks._comm)
+    session._ranks._wire._comm = Spoken(session._ranks._wire._comm)
 operations.clear(), spoken.clear()
 session.hide(4)
 said = dict(spoken)

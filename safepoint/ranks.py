@@ -1,8 +1,8 @@
 """Agreement among the ranks of a program.
 
 `Serial` is a program of one rank: it agrees with itself. `Ranks` speaks for many and answers the same calls, over a
-duplicate of the communicator that the program gave, so that none of our messages meets one of its. All calls are
-collective, but for `launcher` and `misfit`.
+wire: `Mpi4py`, a duplicate of the communicator that the program gave, so that none of our messages meets one of its; or
+that of a program in C or Fortran (`foreign`). All calls are collective, but for `launcher` and `misfit`.
 
 (1) Every rank makes the same calls in the same order, whatever fails on it: it brings its failure along to the next
     agreement, and all raise there. A rank that raised alone would leave the others waiting for ever.
@@ -21,7 +21,7 @@ import os
 import sys
 from array import array
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from safepoint.disk.signals import undisturbed
 from safepoint.errors import SafepointError, UsageError
@@ -89,8 +89,31 @@ class Serial:
         return undisturbed()
 
 
-class Ranks:
-    """The ranks of an mpi4py communicator."""
+@runtime_checkable
+class Wire(Protocol):
+    """What an agreement needs of whoever connects the ranks."""
+
+    rank: int
+    size: int
+
+    def smallest(self, values: tuple[int, ...]) -> tuple[int, ...]:
+        """Of each of these 64-bit integers the minimum over all ranks."""
+
+    def total(self, value: int) -> int:
+        """The sum over all ranks."""
+
+    def spread(self, value: Any, source: int) -> Any:
+        """The value that this rank has; on the others it does not count."""
+
+    def arrive(self) -> None:
+        """Begin a barrier."""
+
+    def message(self) -> tuple[int, int, int] | None:
+        """End the barrier: source, tag and bytes of a message of the program that was sent before, and waits here."""
+
+
+class Mpi4py:
+    """A duplicate of a communicator."""
 
     def __init__(self, comm: Any, mpi: Any) -> None:
         self._mpi, self._users, self._comm = mpi, comm, comm.Get_attr(_key(mpi))
@@ -100,14 +123,42 @@ class Ranks:
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._arriving = mpi.REQUEST_NULL
 
-    def least(self, *values: int) -> tuple[int, ...]:
+    def smallest(self, values: tuple[int, ...]) -> tuple[int, ...]:
         mine = array("q", values)
         result = array("q", mine)
         self._comm.Allreduce(mine, result, self._mpi.MIN)
         return tuple(result)
 
-    def share(self, value: Any, source: int) -> Any:
+    def total(self, value: int) -> int:
+        return int(self._comm.allreduce(value))
+
+    def spread(self, value: Any, source: int) -> Any:
         return self._comm.bcast(value if self.rank == source else None, source)
+
+    def arrive(self) -> None:
+        self._arriving = self._comm.Ibarrier()
+
+    def message(self) -> tuple[int, int, int] | None:
+        self._arriving.Wait()
+        status = self._mpi.Status()
+        freed = self._users == self._mpi.COMM_NULL  # by the program, which then has no messages there
+        if freed or not self._users.Iprobe(status=status):
+            return None
+        return status.Get_source(), status.Get_tag(), status.Get_count(self._mpi.BYTE)
+
+
+class Ranks:
+    """The ranks that a wire connects."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.rank, self.size = wire.rank, wire.size
+
+    def least(self, *values: int) -> tuple[int, ...]:
+        return self._wire.smallest(values)
+
+    def share(self, value: Any, source: int) -> Any:
+        return self._wire.spread(value, source)
 
     def together(self, work: Callable[[], T]) -> T:
         failure = result = None
@@ -161,7 +212,7 @@ class Ranks:
             if first == LARGEST:
                 break
             found.append(first)
-        count = self._comm.allreduce(int(flag))
+        count = self._wire.total(int(flag))
         more = f" and {count - len(found)} more" if count > len(found) else ""
         names = f"rank{'s' * (count > 1)} {', '.join(map(str, found))}{more} of {self.size}"
         return found, f"all {self.size} ranks" if count == self.size > 1 else names
@@ -170,16 +221,14 @@ class Ranks:
         return step is not None and abs(step) > LARGEST // 2
 
     def arrive(self) -> None:
-        self._arriving = self._comm.Ibarrier()
+        self._wire.arrive()
 
     def in_flight(self) -> str:
-        self._arriving.Wait()
-        status = self._mpi.Status()
-        freed = self._users == self._mpi.COMM_NULL  # by the program, which then has no messages there
-        if freed or not self._users.Iprobe(status=status):
+        message = self._wire.message()
+        if message is None:
             return ""
-        size, tag = status.Get_count(self._mpi.BYTE), status.Get_tag()
-        return f"a message of {size} bytes from rank {status.Get_source()} to rank {self.rank}, with tag {tag}"
+        source, tag, size = message
+        return f"a message of {size} bytes from rank {source} to rank {self.rank}, with tag {tag}"
 
     def undisturbed(self) -> contextlib.AbstractContextManager[object]:
         return undisturbed(cut=False)
@@ -196,18 +245,25 @@ def join(comm: Any) -> Serial | Ranks:
     if comm is None:
         return Serial()
     mpi = sys.modules.get("mpi4py.MPI")  # whoever has a communicator has loaded it
+    if (mpi is None or not isinstance(comm, mpi.Comm)) and isinstance(comm, Wire):
+        return Ranks(comm) if comm.size > 1 else Serial()
     if mpi is None or not isinstance(comm, mpi.Intracomm) or comm == mpi.COMM_NULL:
         raise UsageError(
             f"comm must be an intracommunicator of mpi4py, such as MPI.COMM_WORLD, not a {type(comm).__name__}"
         )
     if comm.Get_size() > 1:
-        return Ranks(comm, mpi)
-    if wrong := misfit():  # or the first of them would work as if the others were not there
+        return Ranks(Mpi4py(comm, mpi))
+    refuse_strangers(misfit(), "call init without comm")
+    return Serial()
+
+
+def refuse_strangers(wrong: str, alone: str) -> None:
+    """Or the first of them would work as if the others were not there."""
+    if wrong:
         raise UsageError(
             f"these processes are no ranks of one program: {wrong}. If each is to be alone, in a directory of its own, "
-            f"call init without comm; nothing was changed"
+            f"{alone}; nothing was changed"
         )
-    return Serial()
 
 
 def launcher(environment: Mapping[str, str] = os.environ) -> str:
@@ -220,16 +276,24 @@ def misfit() -> str:
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() > 1:
         return ""
+    vendor, version = mpi.get_vendor()
+    library = f"mpi4py works with {vendor} {'.'.join(map(str, version))}"
+    return outnumbered(library, "that of a wheel is beside python", os.getpid())
+
+
+def outnumbered(library: str, where: str, pid: int) -> str:
+    """The same of a process whose MPI library, which is this one, knows of one process: whether its launcher started
+    more. `where`: to find the right launcher. Local."""
     said = {name: os.environ[name] for name in COUNTS if os.environ.get(name, "").isdecimal()}
-    if os.environ.get("SLURM_TASK_PID") != str(os.getpid()):  # what a task of srun starts is not one of its tasks
+    if os.environ.get("SLURM_TASK_PID") != str(pid):  # what a task of srun starts is not one of its tasks
         said.pop("SLURM_STEP_NUM_TASKS", None)
     if not said or "1" in said.values():  # launchers may be nested, and one that started one is right
         return ""
-    (name, count), (vendor, version) = next(iter(said.items())), mpi.get_vendor()
-    where = "see srun --mpi" if name.startswith("SLURM") else "that of a wheel is beside python"
+    name, count = next(iter(said.items()))
+    where = "see srun --mpi" if name.startswith("SLURM") else where
     return (
-        f"{COUNTS[name]} started {count} processes ({name}), but mpi4py works with {vendor} "
-        f"{'.'.join(map(str, version))}, which takes each for the only one. Use the launcher of that library ({where})"
+        f"{COUNTS[name]} started {count} processes ({name}), but {library}, which takes each for the only one. Use the "
+        f"launcher of that library ({where})"
     )
 
 
