@@ -1,7 +1,7 @@
 """What a session announces to those who listen: the log, and the clock that says when to save and when to stop.
 
 A listener is called in the thread where the thing happens: `stored`, `failed` and `pruned` in that of the saver, if
-there is one. It must raise nothing and wait for nothing, since what it hears of has happened already.
+there is one. It must raise nothing (but `hiding`) and wait for nothing, since what it hears of has happened already.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Listener:
     """Hears of everything, and does nothing about it."""
 
     def hiding(self, number: int) -> None:
-        """`hide` was called, and will look for files for a set with this number."""
+        """`hide` was called, and will look for files for a set with this number. What this raises, and it alone may,
+        is a failure of this rank: nothing is taken on any."""
 
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]

@@ -190,7 +190,7 @@ class Opening:
         if self.ranks.size == 1 and launcher():
             return (
                 f". This process was started by a parallel launcher ({launcher()} is set): if it is one rank of a "
-                f"program, call init(comm=MPI.COMM_WORLD)"
+                f"program, call init(comm=MPI.COMM_WORLD), in C safepoint_init_mpi"
             )
         return ""
 

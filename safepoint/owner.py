@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from safepoint.disk import Disk, kernel
+from safepoint.disk import kernel
 from safepoint.disk.disk import NO_LOCKS
 from safepoint.disk.files import exists, write
 from safepoint.disk.signals import interrupted, look
@@ -23,6 +23,8 @@ logger = logging.getLogger("safepoint")
 
 
 PATIENCE, SAID_AFTER, NAP = 10.0, 1.0, 0.05  # seconds, see Waiting
+# A helper that is in an fsync ends with that, not with its program. A shell waits as long for one who saves by itself.
+FLUSHES = 300.0
 
 
 class Owner(NamedTuple):
@@ -34,10 +36,33 @@ class Owner(NamedTuple):
     command: str
     kernel: str = ""  # which boot of which host; of an older library nothing is known of these two
     began: int = 0  # when the process began, in ticks of that kernel
+    helper: int = 0  # the process that holds the lock for this one; 0: it does so itself
+
+
+class Speaker(NamedTuple):
+    """In whose name this process takes locks."""
+
+    pid: int
+    command: str
+    helper: int = 0  # this process, if that is another one
+
+
+_speaker: Speaker | None = None
+
+
+def speak_for(pid: int, command: str) -> None:
+    """This process is the helper of another one, whose run it is."""
+    global _speaker
+    _speaker = Speaker(pid, command, os.getpid())
+
+
+def _myself() -> Speaker:
+    return _speaker or Speaker(os.getpid(), " ".join(sys.argv))
 
 
 class Waiting:
-    """For what a dead run has left behind, which may be dying still: some seconds in all, and who reads the log knows.
+    """For what a dead run has left behind, which may be dying still: some seconds in all, for a helper some minutes.
+    Who reads the log knows.
 
     Ctrl-C ends the waiting, with several ranks by the refusal of all.
     """
@@ -46,15 +71,16 @@ class Waiting:
         self._begin = 0.0
         self._said: set[str] = set()
 
-    def goes_on(self, what: Callable[[], str]) -> bool:
+    def goes_on(self, what: Callable[[], str], helper: bool = False) -> bool:
         """Whether to look again: after a moment, or not any more."""
+        patience = FLUSHES if helper else PATIENCE
         self._begin = self._begin or time.monotonic()
         waited = time.monotonic() - self._begin
         if waited >= SAID_AFTER and "" not in self._said:
             self._said.add("")
-            self.say(f"waiting up to {PATIENCE:.0f} s for {what()}")
+            self.say(f"waiting up to {patience:.0f} s for {what()}")
         look()
-        if waited >= PATIENCE or interrupted():
+        if waited >= patience or interrupted():
             return False
         time.sleep(NAP)
         return True
@@ -77,7 +103,7 @@ def claim(root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
         try:
             while (release := root.disk.lock(root.lock)) is None:
                 who = read_owner(root)
-                if _may_be_at_work(root.disk, who) or not waiting.goes_on(lambda who=who: _holder(root, who)):  # type: ignore[misc]
+                if _may_be_at_work(who) or not waiting.goes_on(lambda who=who: _holder(root, who), _flushes(who)):  # type: ignore[misc]
                     text = f"{root.work} is in use by another run: {_holder(root, who)}"
                     raise LockedError(f"{text}; nothing was changed{hint}")
             on_error.callback(release)
@@ -95,9 +121,10 @@ def _say_owner(root: Root) -> dict[str, Any]:
     """At once when the lock is taken: what is there names the run before."""
     if exists(root.disk, root.owner):
         root.disk.remove(root.owner)
+    pid, command, helper = _myself()
     owner = {
-        "host": kernel.host(), "pid": os.getpid(), "since": time.time(), "command": " ".join(sys.argv),
-        "kernel": kernel.namespace(), "began": kernel.began(os.getpid()) or 0,
+        "host": kernel.host(), "pid": pid, "since": time.time(), "command": command,
+        "kernel": kernel.namespace(), "began": kernel.began(pid) or 0, "helper": helper,
     }  # fmt: skip
     write(root.disk, root.owner, json.dumps(owner).encode())
     return owner
@@ -112,24 +139,30 @@ def _unsay(root: Root, owner: dict[str, Any]) -> None:
 
 
 def read_owner(root: Root) -> dict[str, Any] | None:
-    """Who said last that the root is theirs: host, pid, since, command; of which kernel, and when the process began.
-    It may have been killed since: only the lock tells."""
+    """Who said last that the root is theirs, as in `Owner`. It may have been killed since: only the lock tells."""
     return read_note(root.disk, root.owner, Owner)
 
 
-def _may_be_at_work(disk: Disk, who: dict[str, Any] | None) -> bool:
+def _may_be_at_work(who: dict[str, Any] | None) -> bool:
     """Whether the process of this name may live, as far as can be seen from here; not if there is no name."""
     if who is None:
         return False
     if who["host"] != kernel.host() or who["kernel"] not in ("", kernel.namespace()):
         return True
+    if who["helper"] and who["pid"] == _myself().pid:  # another helper's program is this one's now
+        return False
     began = kernel.began(who["pid"])
     return began is not None and (began == who["began"] or 0 in (began, who["began"]))
 
 
+def _flushes(who: dict[str, Any] | None) -> bool:
+    """Whether it is the helper of a program that has ended which is still there."""
+    return bool(who and who["helper"] and kernel.can_be_signalled(who["helper"]))  # while it exits, too
+
+
 def _holder(root: Root, who: dict[str, Any] | None) -> str:
-    if who and _may_be_at_work(root.disk, who):
-        mine = (who["host"], who["pid"]) == (kernel.host(), os.getpid())
+    if who and _may_be_at_work(who):
+        mine = (who["host"], who["pid"]) == (kernel.host(), _myself().pid)
         command = "this very process, by an earlier init: go on with that session, or call safepoint.close() first"
         return describe_owner({**who, "command": command} if mine else who)
     left = ", ".join(kernel.holders(root.lock)) or "what cannot be seen from here"

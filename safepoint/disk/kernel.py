@@ -214,12 +214,12 @@ def began(pid: int) -> int | None:
     try:
         words = _stat(pid)
     except OSError:  # no such process, or one that is hidden from this user
-        return 0 if _can_be_signalled(pid) else None
+        return 0 if can_be_signalled(pid) else None
     exiting, killed = int(words[6]) & PF_EXITING, int(words[28]) >> (SIGKILL - 1) & 1
     return None if words[0] in "ZX" or exiting or killed else int(words[19])
 
 
-def _can_be_signalled(pid: int) -> bool:
+def can_be_signalled(pid: int) -> bool:
     """Whether there is such a process, though /proc does not show it."""
     if sys.platform == "win32":  # where signal 0 is Ctrl-C
         return True

@@ -126,12 +126,20 @@ def compare(a: Side, b: Side, rules: Rules | None = None, contents: Contents | N
         if len(pending) > 2 * WINDOW_STEPS:
             done = [step for step in sorted(pending)[:WINDOW_STEPS] if step < min(newest)]
             for step in done:
-                _judge(step, *pending.pop(step), found, rules, contents)
+                _judge(step, *_told(step, *pending.pop(step), a, b), found, rules, contents)
                 judged = step
     for step in sorted(pending):
-        _judge(step, *pending[step], found, rules, contents)
+        _judge(step, *_told(step, *pending[step], a, b), found, rules, contents)
     found.sampled, found.restarts = a.sampled or b.sampled, (a.restarts, b.restarts)
     return found
+
+
+def _told(step: int, a: Group, b: Group, of_a: Side, of_b: Side) -> tuple[Group, Group]:
+    """Without the files of a rank of which the other run has no word, since it was killed before it could say it."""
+    return (
+        {key: rows for key, rows in a.items() if key in b or (step, key[1]) not in of_b.unsaid},
+        {key: rows for key, rows in b.items() if key in a or (step, key[1]) not in of_a.unsaid},
+    )
 
 
 def _judge(step: int, a: Group, b: Group, found: Comparison, rules: Rules, contents: Contents | None) -> None:

@@ -83,6 +83,7 @@ class Side:
             raise NothingSavedError(f"no ledger in {path}: it has no log of a run")
         self.sampled = False
         self.restarts = 0
+        self.unsaid: set[tuple[int, int]] = set()  # step and rank of sets that a restart completed, and has no row of
 
     def _find(self, path: str) -> dict[int, str]:
         if os.path.isfile(path):
@@ -110,7 +111,8 @@ class Side:
                 if event == "restored" and not line.get("finished"):
                     restarts += 1
                     since = Since(restarts, line.get("set"), line.get("step"))
-                    steps.restored(line.get("set"))
+                    if steps.restored(line.get("set")):
+                        self.unsaid.add((steps.at(line.get("step")), rank))
                     self.restarts = max(self.restarts, restarts)
                 continue
             self.sampled = self.sampled or bool(line.get("snapshot"))
@@ -142,13 +144,20 @@ class _Steps:
 
     def __init__(self) -> None:
         self._last: dict[int, tuple[int, Any]] = {}  # of the newest sets
-        self._at, self._again = 0, None
+        self._at, self._again, self._newest = 0, None, 0
 
-    def restored(self, number: int | None) -> None:
-        unsaid = (number or 0) > max(self._last, default=0)  # it was completed by the restart, which notes no "saved"
+    def restored(self, number: int | None) -> bool:
+        """Whether the set was completed by the restart, which notes no "saved"."""
+        unsaid = (number or 0) > self._newest
         self._at, self._again = self._last.get(number or 0, (self._at + unsaid, None))
+        self._newest = number or 0
+        return unsaid
+
+    def at(self, step: int | None) -> int:
+        return self._at if step is None else int(step)
 
     def of(self, number: int, step: int | None, content: Any) -> int:
+        self._newest = number
         if step is not None:
             return int(step)
         self._at += content != self._again

@@ -65,6 +65,20 @@ class When:
         self._rest -= 1
         return True
 
+    def count(self, due: int, stop: int) -> None:
+        """So many calls of each were answered with no elsewhere: by a program that is no part of this process."""
+        self.pace.count(due)
+        self._passed += stop
+
+    def to_come(self, *, stop: bool) -> tuple[int, int]:
+        """How many calls may be answered so, and alone for how many nanoseconds."""
+        alone = self._peers.size == 1
+        if stop:
+            calls, self._rest = self._rest, 0
+            exact = self.stop.steps is not None or bool(self.stop.why)
+            return calls, int(LATENCY_S * 1e9) * (alone and not exact)
+        return self.pace.take_rest(), int(min(LATENCY_S, self.pace.ahead) * 1e9) * alone
+
     def decide_due(self, *, saving: bool, first: bool) -> bool:
         now = time.perf_counter()
         due = self.pace.decide(self._peers, self._leads, now, saving=saving, first=first)

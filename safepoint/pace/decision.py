@@ -40,6 +40,7 @@ class Pace:
         self._rest = 0  # calls that need no decision
         self._taken = 0  # calls since the last decision
         self._slowest: float | None = None  # the cost on the rank where it is largest
+        self.ahead = 0.0  # seconds for which no decision is needed, if this was the last one
 
     def waits(self) -> bool:
         """Whether this call is one of those before the next decision, which are answered with no."""
@@ -49,6 +50,16 @@ class Pace:
             return False
         self._rest -= 1
         return True
+
+    def count(self, calls: int) -> None:
+        """So many calls were answered with no elsewhere."""
+        self._calls += calls
+        self._taken += calls
+
+    def take_rest(self) -> int:
+        """The calls that need no decision, to be answered elsewhere."""
+        rest, self._rest = self._rest, 0
+        return rest
 
     def begin_anew(self) -> None:
         """A set was hidden, or given back."""
@@ -78,8 +89,9 @@ class Pace:
         step = self.steps.mean
         if elapsed + step / 2 >= interval:  # now is nearer than after the next step
             self.reason = f"{about(elapsed)} since the last set, {why}" if interval else why
+            self.ahead = 0.0
             return True, 0
-        ahead = min((interval - elapsed) / 2, interval * LATE_SHARE)
+        self.ahead = ahead = min((interval - elapsed) / 2, interval * LATE_SHARE)
         return False, min(int(ahead / step), 2 * self._calls, MOST_CALLS) if size > 1 and step else 0
 
     def _interval(self, now: float, first: bool) -> tuple[float, str]:

@@ -37,6 +37,15 @@ class Timing(Listener):
             )  # fmt: skip
         return self._when
 
+    def count(self, due: int, stop: int) -> None:
+        """Calls that were answered with no elsewhere."""
+        if self._when:
+            self._when.count(due, stop)
+
+    def to_come(self, *, stop: bool) -> tuple[int, int]:
+        """Calls, and nanoseconds, that may be."""
+        return self._when.to_come(stop=stop) if self._when else (0, 0)
+
     @property
     def asked(self) -> bool:
         """Whether the program has ever asked."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from safepoint.ranks import Ranks, Serial
+from safepoint.ranks import Mpi4py, Ranks, Serial
 from safepoint.record import Record
 from safepoint.restoring.choose import Choice, Parts, Party, choose
 from safepoint.restoring.survey import Candidate
@@ -49,8 +49,9 @@ def on_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
 
     def one(rank: int) -> Any:
         peers: Any = Ranks.__new__(Ranks)
-        peers._comm, peers._mpi = Comm(rank, size, barrier, board), SimpleNamespace(MIN=None)
-        peers.rank, peers.size = rank, size
+        peers._wire = wire = Mpi4py.__new__(Mpi4py)
+        wire._comm, wire._mpi = Comm(rank, size, barrier, board), SimpleNamespace(MIN=None)
+        peers.rank, peers.size = wire.rank, wire.size = rank, size
         return work(peers)
 
     with ThreadPoolExecutor(size) as pool:

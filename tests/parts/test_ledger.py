@@ -326,6 +326,29 @@ def test_a_value_of_rank_0_is_compared_with_that_of_a_run_of_another_number_of_r
     assert [item.name for item in compare(four, several("other", 1, 2.0)).first] == ["total"]
 
 
+@pytest.mark.parametrize("steps", [(20, 40, 60, 80), (None,) * 4])
+def test_a_set_that_one_rank_was_killed_before_it_could_note_it_is_not_called_missing(
+    steps: tuple[int | None, ...], tmp_path: Path
+) -> None:
+    """The restart completed it, and gave it back: only its line is missing. Else a missing one differs."""
+
+    def run(name: str, rows: list[list[dict[str, Any]]]) -> Side:
+        for rank, lines in enumerate(rows):
+            root = tmp_path / name / f".safepoint.d/rank-{rank:05d}"
+            root.mkdir(parents=True)
+            (root / "log.jsonl").write_text("".join(json.dumps({"time": 1.0, **line}) + "\n" for line in lines))
+        return Side(str(tmp_path / name))
+
+    one, other = ([saved(n + 1, step, **{f"u-{rank}": n}) for n, step in enumerate(steps)] for rank in (0, 1))
+    back = restored(3, steps[2])
+    whole = run("whole", [one, other])
+    resumed = run("resumed", [[*one[:3], back, one[3]], [*other[:2], back, other[3]]])
+    assert not compare(whole, resumed).differs and not compare(resumed, whole).differs
+    assert compare(whole, resumed).steps == 4
+    lacking = run("lacking", [one, [*other[:2], other[3]]])
+    assert steps[0] is None or compare(whole, lacking).differs
+
+
 def test_steps_that_go_back_without_a_restart_are_not_called_equal(tmp_path: Path) -> None:
     rows = [
         {"event": "watch", "step": n % 2000, "at": "s.py:1", "values": {"u": ["int", [], str(n)]}} for n in range(4000)
