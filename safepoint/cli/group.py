@@ -34,13 +34,15 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "init": "Write a first manifest, from the files that changed last.",
     "run": "Run a program that knows nothing of save points, and save its files.",
     "report": "A page about a run, made of its events.",
+    "build-c": "Compile the library for programs in C and Fortran.",
+    "config": "What a program in C or Fortran is to be compiled and linked with.",
     "crash-test": "Does a run that is killed and resumed equal the uninterrupted one?",
     "compare": "Where do two runs differ first? From their ledgers, step by step.",
 }
 ROOMS = {
     "look": ("status", "verify", "show", "why", "diff", "log", "top"),
     "act": ("restore", "drop", "clean"),
-    "job": ("hide", "halt", "finish", "init", "run"),
+    "job": ("hide", "halt", "finish", "init", "run", "build-c", "config"),
     "judge": ("report", "crash-test", "compare"),
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names}
