@@ -25,9 +25,17 @@ MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACK
 TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")}
-TOOLS = ("cli", "run", "report", "ledger", "__main__")  # what a program that saves never loads, but for WRITERS
+TOOLS = (
+    "cli",
+    "run",
+    "report",
+    "ledger",
+    "foreign",
+    "c",
+    "__main__",
+)  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
-COMFORTS = {"pace/", "ledger/", "words", "run/", "report/"}
+COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/"}
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

@@ -37,6 +37,7 @@ TESTS = (
     "proof/test_mpi.py", "proof/powercut", "promises", "proof/test_strace.py", "proof/test_kill.py",
     "proof/test_run_killed.py", "proof/test_when_ranks.py", "files/test_kinds.py", "files/test_append.py",
     "files/test_format.py", "proof/test_mounts.py", "parts/test_disk.py",
+    "proof/test_foreign_syscalls.py", "proof/test_foreign_killed.py",
 )  # fmt: skip
 MEANING = {
     "real power cuts": "the file system is shut down without flushing its log, and mounted again; the program stood "
@@ -46,7 +47,7 @@ MEANING = {
     "everything, and only what an fsync guarantees; single effects dropped and kept alone; torn, empty, zero contents",
     "system calls played into the model": "of the program and the library, with their data, as strace saw them",
     "deaths in the model": "before and in the middle of each operation that changes something",
-    "kills at a system call": "SIGKILL by strace, before the call is made; the program started again",
+    "kills at a system call": "SIGKILL by a tracer, before the call is made; the program started again",
     "kills at random instants": "SIGKILL; the program started again",
     "full disks": "lives that ended with an error on an ext4 with few bytes left; then there was room again",
     "quotas used up": "lives in which EDQUOT was injected into a system call, once in each thread or from then on",

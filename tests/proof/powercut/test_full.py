@@ -25,7 +25,9 @@ ext4_only = pytest.mark.skipif(mounts.why_not("ext4") is not None, reason=f"ext4
 def checked(life: Life, *causes: str) -> None:
     """It ended well, or with an error of ours that names a file and the cause, or one of the program's own write."""
     if life.status == 1:
-        ours = re.match(r"(Save|Restore)Error: .*?[:(] ?(?P<file>[^ :]+): (?P<cause>[A-Z][A-Za-z/ -]+)[;)]", life.error)
+        before = r"(its fsync failed before \()?"
+        cause = r"(?P<file>[^ :]+): " + before + r"(?P<cause>[A-Z][A-Za-z/ -]+)[;)]"
+        ours = re.match(r"(Save|Restore)Error: .*?[:(] ?" + cause, life.error)
         own = re.match(r"the program's own: .*(?P<cause>" + "|".join(causes) + ")", life.error)
         found = ours or own
         assert found and found["cause"] in causes and "None" not in life.error, life.error

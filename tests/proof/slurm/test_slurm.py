@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,15 +27,6 @@ pytestmark = [
 
 # The script with a signal of docs/schedulers.md.
 (SCRIPT,) = re.findall(r"```bash\n(#!/bin/bash\n(?:(?!```).)*?PROGRAM & solver.*?)```", PAGE.read_text(), re.S)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    top = Path(tempfile.mkdtemp(prefix="slurm"))
-    cluster = Cluster(top)
-    yield cluster
-    cluster.end()
-    shutil.rmtree(top, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
