@@ -61,6 +61,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/ledger.py
 	$(VENV) benchmarks/state.py
 	$(VENV) benchmarks/start.py
+	$(VENV) benchmarks/in_c.py
 	$(VENV) benchmarks/many.py
 	$(VENV) benchmarks/interval_sim.py
 

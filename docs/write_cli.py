@@ -28,7 +28,7 @@ from safepoint.saving import commit, find, prune, take
 from safepoint.saving.memory import Memory, Options
 from safepoint.sealed import FORMAT
 
-ELSEWHERE = ("run", "report", "crash-test", "compare")  # commands with pages of their own
+ELSEWHERE = ("run", "report", "build-c", "config", "crash-test", "compare")  # commands with pages of their own
 COLUMNS, WIDE = 80, 140
 SHOWN_FIRST = ("status", "why", "verify")
 SHOWN = "/scratch/flow"  # instead of the example's real directory
@@ -63,7 +63,7 @@ KEYS = {
         "directory": ABSOLUTE,
         "manifest": "its path, or null",
         "running": "true, false, or null: cannot be seen from here",
-        "owner": "who is at work, or was when it was killed: host, pid, since, command, kernel, began",
+        "owner": "who is at work, or was when it was killed: host, pid, since, command, kernel, began, helper",
         "finished": "null, or step, time, number",
         "halt": "null, or what was asked for with `safepoint halt` and is not yet heeded",
         "hidden": "null, or, if newer sets took the place of others, hidden and stored: the sets of this life",
