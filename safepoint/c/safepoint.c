@@ -140,8 +140,7 @@ const char *safepoint_error(void)
 
 /* Of the other files of this library. */
 int safepoint_refuse(const char *text);
-int safepoint_may_begin(void);
-int safepoint_works_with(const void *context);
+int safepoint_let_go(const void *context);
 void safepoint_know_world(int size);
 void safepoint_unflushed(const char *why);
 long long safepoint_bytes_of(const char *path);
@@ -151,9 +150,17 @@ int safepoint_refuse(const char *text)
     return fails(SAFEPOINT_USAGE, "%s", text);
 }
 
-int safepoint_works_with(const void *context)
+/* Whether no session needs what the program frees. One that has ended forgets it. */
+int safepoint_let_go(const void *context)
 {
-    return (here.state == OPEN || here.state == CLOSED) && here.comm.context == context;
+    if (here.comm.context != context)
+        return 1;
+    if (here.state == OPEN || here.state == CLOSED || here.state == LOST)
+        return 0;
+    memset(&here.comm, 0, sizeof here.comm);
+    here.comm.size = 1;
+    here.many = 0;
+    return 1;
 }
 
 void safepoint_know_world(int size)
@@ -544,7 +551,7 @@ static char **environment(char *path)
 static int spawn(const char *python, int theirs, pid_t *pid)
 {
     static char code[] = /* the package that this was built with, whatever else that Python knows */
-        "import os, sys\n"
+        "import gc, os, sys; gc.disable()\n" /* nothing to collect while modules are imported */
         "if os.fork(): os._exit(0)\n" /* now, when there is little to copy: the program has no child of ours then */
         "sys.path += [p for p in sys.argv[3:] if p]\n"
         "try: import filelock, xxhash\n" /* what else is needed lies beside them */
@@ -731,7 +738,7 @@ static int begin(const char *directory, const char *options)
 
 /* The verbs. */
 
-int safepoint_may_begin(void)
+static int may_begin(void)
 {
     if (here.state == OPEN && here.program == getpid())
         return fails(SAFEPOINT_LOCKED, "this very process has called safepoint_init already: call safepoint_close first");
@@ -746,7 +753,7 @@ int safepoint_init_comm(const char *directory, const safepoint_comm *comm, const
     if (comm && (!comm->reduce || !comm->broadcast || !comm->arrive || !comm->in_flight || !comm->die || comm->size < 1 ||
                  comm->rank < 0 || comm->rank >= comm->size))
         return fails(SAFEPOINT_USAGE, "safepoint_init_comm: its communicator is none");
-    code = safepoint_may_begin();
+    code = may_begin();
     if (code && here.program == getpid() && comm && comm->size > 1) { /* the others learn it where all say if they can */
         safepoint_comm kept = here.comm;
         here.comm = *comm;

@@ -3,13 +3,21 @@
 #define SAFEPOINT_DF_H
 
 #include "safepoint_mpi.h"
-#include <stdio.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int safepoint_init_world(int saver);
+
+#ifdef __cplusplus
+}
+#endif
 
 static inline int iInitDF(int nproc)
 {
-    char options[32];
-    snprintf(options, sizeof options, "saver=%d", nproc);
-    return safepoint_init_mpi(NULL, MPI_COMM_WORLD, options);
+    return safepoint_init_world(nproc);
 }
 
 static inline int iRestoreDF(void)

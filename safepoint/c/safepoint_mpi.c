@@ -95,7 +95,7 @@ static void die(void *context, int status)
 
 /* Of safepoint.c. */
 int safepoint_refuse(const char *text);
-int safepoint_works_with(const void *context);
+int safepoint_let_go(const void *context);
 void safepoint_know_world(int size);
 
 /* The program frees its communicator. A session that is at work keeps the duplicate; MPI_Finalize needs nothing freed. */
@@ -105,7 +105,7 @@ static int forget(MPI_Comm comm, int of, void *value, void *state)
     (void)of;
     (void)state;
     pair->users = MPI_COMM_NULL;
-    if (comm != MPI_COMM_WORLD && comm != MPI_COMM_SELF && !safepoint_works_with(pair)) {
+    if (comm != MPI_COMM_WORLD && comm != MPI_COMM_SELF && safepoint_let_go(pair)) {
         MPI_Comm_free(&pair->ours);
         free(pair);
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import signal
 import sys
@@ -274,6 +275,9 @@ def main(descriptor: int) -> None:
     os.set_inheritable(descriptor, False)
     sys.argv = ["safepoint"]
     import safepoint.program  # noqa: F401  # before it says that it is there
+
+    gc.freeze()  # what was imported stays; the collector was off until now
+    gc.enable()
 
     try:
         line = Line(descriptor)

@@ -73,6 +73,15 @@ int main(int argc, char **argv)
         told("restore", safepoint_restore(NULL, NULL));
         MPI_Comm_free(&other);
         told("hide", safepoint_hide_wait(3));
+    } else if (!strcmp(which, "ended")) { /* a session of a communicator that is no more; then an error of the program */
+        safepoint_close();
+        MPI_Comm_dup(MPI_COMM_WORLD, &other);
+        told("again", safepoint_init_mpi(NULL, other, NULL));
+        told("restore", safepoint_restore(NULL, NULL));
+        put();
+        told("finish", safepoint_finish(3));
+        MPI_Comm_free(&other);
+        safepoint_end_all(7);
     } else if (!strcmp(which, "one")) {
         if (rank)
             safepoint_close();
