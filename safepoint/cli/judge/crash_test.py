@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -97,7 +98,8 @@ def crash_test(
     """
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)  # so that no run goes on, and no copy stays
+            before = signal.signal(number, _stop)  # so that no run goes on, and no copy stays
+            ctx.call_on_close(partial(signal.signal, number, before or signal.SIG_DFL))
     rules = make_rules(rtol, atol, tolerances, exclude)
     check_source(directory, work or tempfile.gettempdir(), command)
     seed = int(time.time_ns() % 1_000_000) if seed is None else seed
