@@ -28,8 +28,9 @@ demo: .venv/.demo
 test: .venv/.dev
 	$(VENV) -m pytest -n 2 --dist loadgroup --ignore=tests/proof
 
+# Three on two cores, as one waits for Slurm most of the time.
 proof: .venv/.dev
-	$(VENV) -m pytest -n 2 --dist loadgroup tests/proof
+	$(VENV) -m pytest -n 3 --dist loadgroup tests/proof
 
 check: .venv/.dev build/.site
 	$(VENV) -m ruff check .

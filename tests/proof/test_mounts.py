@@ -116,11 +116,12 @@ from safepoint import Session
 from safepoint.disk import Disk
 from test_mounts import write
 
-returned = threading.Event()
+last, returned = threading.Event(), threading.Event()
 
 class Dies(Disk):
     def open(self, path):
-        if threading.current_thread() is not threading.main_thread() and returned.wait(30):
+        here = threading.current_thread() is threading.main_thread()
+        if last.is_set() and not here and returned.wait(30):  # those before are waited for, by helper threads too
             os.kill(os.getpid(), signal.SIGKILL)
         return super().open(path)
 
@@ -129,6 +130,8 @@ saved = session.restore()
 begin, end = saved.step + 1 if saved else 0, int(sys.argv[3])
 for step in range(begin, end + 1):
     write(".", step)
+    if step == end:
+        last.set()
     session.hide(step, wait=step < end)
 write(".", end + 1)
 open("u.dat", "w").write("torn")

@@ -53,6 +53,7 @@ PATIENCE = int(
     os.environ.get("PATIENCE", 4800 if os.environ.get("SAFEPOINT_CRASH") == "long" else 900)
 )  # seconds for one case, many times what it takes
 ALL = os.environ.get("SAFEPOINT_CRASH") == "all"
+LONG = ALL or os.environ.get("SAFEPOINT_CRASH") == "long"
 
 
 SIZES: dict[str, tuple[int, ...]] = {}
@@ -2001,7 +2002,7 @@ def case_a_power_cut_on_each_node_leaves_one_step(comm: Any, where: str) -> None
         check(comm, whole.finished, f"{whole.error!r}")
         victim = comm.Get_size() - 1
         changing, ops = comm.bcast((whole.disk.record.changing, whole.disk.record.ops), victim)
-        for at in sample(changing, 11):
+        for at in sample(changing, 11 if LONG else 33):
             disk = FaultDisk(own(f"run-{at}"), kill_at=at if rank == victim else -1)
             first = Crew(comm, others, disk, saver=saver, options=options)
             first.run()
@@ -2038,7 +2039,7 @@ def main() -> int:
     fitting = [name for name in CASES if comm.Get_size() in SIZES.get(f"case_{name}", (comm.Get_size(),))]
     for name in names or fitting:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
-        failure = None
+        failure, began = None, time.monotonic()
         try:
             CASES[name](comm, os.path.join(where, name))
         except BaseException:
@@ -2047,7 +2048,8 @@ def main() -> int:
         faulthandler.cancel_dump_traceback_later()
         failures = [text for text in comm.allgather(failure) if text]
         if comm.Get_rank() == 0:
-            print(f"FAILED {name}\n{failures[0]}" if failures else f"ok {name}", flush=True)
+            took = f"{time.monotonic() - began:.1f} s"
+            print(f"FAILED {name}\n{failures[0]}" if failures else f"ok {name}, {took}", flush=True)
             shutil.rmtree(os.path.join(where, name), ignore_errors=True)
         comm.Barrier()
         status |= bool(failures)
