@@ -14,7 +14,7 @@ import pytest
 import zstandard  # noqa: F401
 from testbed.outcomes import pytest_addoption, pytest_configure  # noqa: F401
 from testbed.sessions import clean_slate, said, start, work  # noqa: F401
-from testbed.sweep import ALL, turn
+from testbed.sweep import ALL, COARSER, turn
 
 from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
@@ -28,6 +28,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_report_header() -> list[str]:
     """What these tests cannot look at here; what a single one lacks it says when it is left out."""
     sweeps = "sweeps: all operations" if ALL else f"sweeps: every m-th operation from the k-th on, k = {turn()} mod m"
+    if COARSER > 1:
+        sweeps += f"; m is {COARSER} times larger than usual, as SAFEPOINT_COARSER says"
     place = os.path.realpath(tempfile.gettempdir())
     if Disk().page_cache(place).mount is None:
         return [sweeps, "G2k (nothing is lost by a kill) cannot be proven here, so kills are only tested for G2: "

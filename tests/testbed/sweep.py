@@ -25,6 +25,8 @@ from testbed.program import SAVERS, SHAPES, Program, Violation, new_directory, r
 
 # How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`.
 LONG, ALL = (os.environ.get("SAFEPOINT_CRASH") in levels for levels in (("long", "all"), ("all",)))
+# On a slow machine .ci/run lets `make test` and `make proof` take so many times fewer operations.
+COARSER = 1 if LONG else max(1, int(os.environ.get("SAFEPOINT_COARSER", "1")))
 STEPS = 3
 LIBRARY, IN_A_ROW = "operations of the library", "two faults in a row"  # as docs/evidence.md calls what was done
 
@@ -56,7 +58,7 @@ class Points(list[int]):
 
 def sample(points: Sequence[int], short: int, long: int = 1) -> Points:
     """Every so-manieth of them in `make test` and in `make crash`; all in `make crash-all`."""
-    return Points(points, 1 if ALL else long if LONG else short)
+    return Points(points, 1 if ALL else long if LONG else short * COARSER)
 
 
 CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]
