@@ -6,8 +6,10 @@ import os
 import platform
 import random
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from testbed import tally
 from testbed.foreign import OPEN_MPI, Mpi, each_mpi, memory, needs, place, program, ran, said_by
 from testbed.program import Violation
 from testbed.sweep import ALL, LONG, sample
+from testbed.tracing import hit_at_last
 
 pytestmark = [
     needs("cc"),
@@ -82,7 +85,7 @@ def begin(work: Path) -> None:
 
 def killed(into: Path, target: Target, at: int) -> bool:
     """G1, G2, G2k, G4, G5: dead at this call; the next start has a whole step, not older than what was promised."""
-    work = into / f"at-{at}"
+    work = Path(tempfile.mkdtemp(prefix=f"at-{at}-", dir=into), "work")
     begin(work)
     _, log = life(work, target, at)
     before = [said(work, rank) for rank in range(target.ranks)]
@@ -101,10 +104,14 @@ def killed(into: Path, target: Target, at: int) -> bool:
     return "killed" in log
 
 
+def hit(into: Path, target: Target, at: int) -> bool:
+    return hit_at_last(lambda: killed(into, target, at))
+
+
 def kill_at_each(target: Target, points: Sequence[int], *, workers: int) -> int:
     """How many of these kills hit."""
     with memory() as into, ThreadPoolExecutor(workers) as pool:
-        hits = sum(pool.map(lambda at: killed(into, target, at), points))
+        hits = sum(pool.map(partial(hit, into, target), points))
     ranks = f", rank 1 of {target.ranks} of {target.mpi.name}" if target.mpi else ""
     what = f"a program in C: {target.name}{', every hide waits' if target.waits else ''}{ranks}"
     tally.count("kills at a system call", what, hits)

@@ -10,7 +10,7 @@ from testbed import tally
 from testbed.lives import Life, Running, directory_for_lives, goes_on
 from testbed.program import Violation
 from testbed.sweep import ALL, LONG
-from testbed.tracing import Call, calls_of, killed_at, why_not
+from testbed.tracing import Call, calls_of, hit_at_last, killed_at, why_not
 
 pytestmark = [
     pytest.mark.skipif(why_not is not None, reason=str(why_not)),
@@ -34,7 +34,10 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
             killed_after_a_hide(directory)
         calls = calls_of(directory, gate, STEPS, *options, end_after="hiding" if prepare else "")
 
-    def one(call: Call) -> int:
+    def one(call: Call) -> bool:
+        return hit_at_last(lambda: killed_once(call))
+
+    def killed_once(call: Call) -> bool:
         with directory_for_lives() as directory:
             said = killed_after_a_hide(directory).said if prepare else []
             life = killed_at(directory, gate, call, STEPS, *options)
@@ -43,7 +46,7 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
                 goes_on(directory, life, STEPS)
             except Violation as violation:
                 raise Violation(f"killed at {call} of the {gate} thread: {violation}") from violation
-            return int(life.status == -9)
+            return life.status == -9
 
     every = 1 if ALL else 4 if LONG else 17
     sample = calls[len(calls) % every :: every]

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,12 @@ FILE_CALLS = "trace=%file,%desc"
 why_not = None if shutil.which("strace") else "needs strace"
 
 Call = tuple[str, int]  # a system call of a thread: its name, and its index among those of that name, from 1 on
+
+
+def hit_at_last(kill: Callable[[], bool], lives: int = 3) -> bool:
+    """Whether one of some lives died of this kill: which calls a thread makes differs from life to life, and one that
+    was not hit says nothing."""
+    return any(kill() for _ in range(lives))
 
 
 @contextmanager
