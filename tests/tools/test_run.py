@@ -387,7 +387,7 @@ def test_sets_that_are_missed_one_after_the_other_are_told_of_while_it_runs(tmp_
     [
         # On a busy machine the last look may come too late, or in the middle of that write: then this is what is said.
         (
-            "echo 1 > a.txt; exec 3>> a.txt; sleep 0.5; echo >&3; exit 1",
+            "exec 3>> a.txt; echo 1 > a.txt; sleep 0.5; echo >&3; exit 1",
             "a.txt was open for writing|a.txt was written again before the look|the look before had come to nothing",
         ),
         ("sh -c 'exit 3'; echo 1 > a.txt; sleep 0.5; exit 1", r"a process \(sh\) ended with status 3"),
