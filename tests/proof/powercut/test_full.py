@@ -27,7 +27,7 @@ def checked(life: Life, *causes: str) -> None:
     if life.status == 1:
         before = r"(its fsync failed before \()?"
         cause = r"(?P<file>[^ :]+): " + before + r"(?P<cause>[A-Z][A-Za-z/ -]+)[;)]"
-        ours = re.match(r"(Save|Restore)Error: .*?[:(] ?" + cause, life.error)
+        ours = re.match(r"(Save|Restore)Error: (.*?[:(] ?)?" + cause, life.error)
         own = re.match(r"the program's own: .*(?P<cause>" + "|".join(causes) + ")", life.error)
         found = ours or own
         assert found and found["cause"] in causes and "None" not in life.error, life.error
