@@ -25,7 +25,7 @@ PEERS ?= torch==2.13.0 orbax-checkpoint jax
 demo: .venv/.demo
 	$(VENV) examples/demo.py
 
-test: .venv/.dev
+test: .venv/.dev .venv/.servers
 	$(VENV) -m pytest -n 2 --dist loadgroup --ignore=tests/proof
 
 # Three on two cores, as one waits for Slurm most of the time.
@@ -52,7 +52,7 @@ bench: .venv/.bench
 	$(VENV) benchmarks/peers.py --results benchmarks/results
 	$(VENV) benchmarks/fast_steps.py --peers --rounds 2 --results benchmarks/results
 
-bench-more: .venv/.bench
+bench-more: .venv/.bench .venv/.servers
 	$(VENV) benchmarks/blocking.py
 	$(VENV) benchmarks/throughput.py
 	$(VENV) benchmarks/solver_cost.py
@@ -64,6 +64,7 @@ bench-more: .venv/.bench
 	$(VENV) benchmarks/start.py
 	$(VENV) benchmarks/in_c.py
 	$(VENV) benchmarks/many.py
+	$(VENV) benchmarks/tiers.py
 	$(VENV) benchmarks/interval_sim.py
 
 clean:
@@ -103,6 +104,12 @@ build/.site: .venv/.docs build/report-example.html $(PAGES) $(PACKAGE)
 
 .venv/.dev: .venv/.pip pyproject.toml
 	$(INSTALL) --editable '.[examples,mpich]' --group dev
+	touch $@
+
+# The S3 server of the tests, in an environment of its own: its boto3 and that of s3fs do not go together.
+.venv/.servers: .venv/.pip
+	$(PYTHON) -m venv .venv/servers
+	PYTHONWARNINGS=ignore .venv/servers/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5'
 	touch $@
 
 .venv/.docs: .venv/.pip pyproject.toml

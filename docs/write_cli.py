@@ -28,7 +28,16 @@ from safepoint.saving import commit, find, prune, take
 from safepoint.saving.memory import Memory, Options
 from safepoint.sealed import FORMAT
 
-ELSEWHERE = ("run", "report", "build-c", "config", "crash-test", "compare")  # commands with pages of their own
+ELSEWHERE = (
+    "run",
+    "report",
+    "build-c",
+    "config",
+    "crash-test",
+    "compare",
+    "drain",
+    "fetch",
+)  # commands with pages of their own
 COLUMNS, WIDE = 80, 140
 SHOWN_FIRST = ("status", "why", "verify")
 SHOWN = "/scratch/flow"  # instead of the example's real directory
@@ -69,8 +78,9 @@ KEYS = {
         "hidden": "null, or, if newer sets took the place of others, hidden and stored: the sets of this life",
         "due": "null, or set and text: why it was time for the newest set",
         "restart": "set, step (null: none) and text: what a restart would take",
-        "sets": "newest first: number, step, extra, time, state, files, size, stored, ranks (needed, committed), "
-        "reasons",
+        "in_memory": "whether a power cut empties the file system: then sets survive kills alone",
+        "sets": "newest first: number, step, extra, time, state, places (where else it was whole), files, size, "
+        "stored, ranks (needed, committed), reasons",
         "leftovers": "path, what, size of each",
         "foreign": "names below the side directory that are not of safepoint",
         "error": "null, or code and text: what stands in the way of a restart",
@@ -217,6 +227,7 @@ def captured(work: str, *arguments: str, columns: int = COLUMNS) -> str:
         encoding="utf-8", stdin=subprocess.DEVNULL,
     )  # fmt: skip
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-01-31 12:00:00", done.stdout + done.stderr)
+    text = re.sub("(?m)^safe from .*\n", "", text)  # where the example is in memory
     return f"$ safepoint {' '.join(arguments)}\n{text.replace(os.path.realpath(work), SHOWN)}"
 
 

@@ -41,7 +41,7 @@ from safepoint.patterns import (
     may_exclude,
     plan_of,
 )
-from safepoint.settings import LEVELS, SETTINGS, Setting
+from safepoint.settings import LEVELS, SETTINGS, Setting, Untold
 
 EXAMPLE = """\
     u.npy                   # the files that make a save point, one per line
@@ -54,7 +54,7 @@ DEFAULT_LEVEL = 3
 LONGEST = 64 << 20  # bytes of a manifest: a million names
 _TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
-_ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
+ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
@@ -222,7 +222,7 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
     for number, line in enumerate(text.split("\n"), 1):
         try:
             line = tight.sub(r"\1 = ", line)
-            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", _ASIDE.sub("", line)):
+            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", ASIDE.sub("", line)):
                 raise ValueError(f"{line.strip()}: one name a line, without commas; quote a name that has one")
             excludes = line.lstrip().startswith("!")
             tokens = list(_tokens(line.lstrip()[excludes:]))
@@ -278,6 +278,8 @@ def _setting(tokens: list[tuple[str, str]], known: Mapping[str, Setting]) -> tup
         raise ValueError(f"unknown setting {name}{_perhaps(name, known)}")
     try:
         return name, known[name][0](value)
+    except Untold as error:
+        raise ValueError(f"{name} {error}") from None
     except ValueError as error:
         raise ValueError(f"{name} {error}, not {value or 'nothing'}") from None
 

@@ -39,6 +39,7 @@ from safepoint.spawned import refuse_worker
 from safepoint.state.variables import State, path_in
 from safepoint.state.variables import load as load_state
 from safepoint.state.variables import save as write_state
+from safepoint.tiers import settings as tiers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("safepoint")
 # When `due` says that it is time: 10 steps, 15min, auto. Mean time between failures, seconds; None: by the log.
 SETTINGS: dict[str, Setting] = {
-    **settings.SETTINGS, **ledger.SETTINGS, "every": (every, Every()), "mtbf": (duration, None),
+    **settings.SETTINGS, **ledger.SETTINGS, **tiers.SETTINGS, "every": (every, Every()), "mtbf": (duration, None),
 }  # fmt: skip
 
 

@@ -33,7 +33,10 @@ REAL = Disk()
 
 
 # In the order of the attributes of `Root`.
-NAMES = "lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json", "probe"
+NAMES = (
+    "lock", "owner.json", "baseline.json", "log.jsonl", "stage", "discarded", "attempts.json", "lost.json", "probe",
+    "fetched",
+)  # fmt: skip
 
 
 class Root:
@@ -50,12 +53,13 @@ class Root:
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
         self.halt = os.path.join(self.side, "halt.json")
+        self.remote, self.remote_lock = (os.path.join(self.side, name) for name in ("remote.json", "remote.lock"))
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
         self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
         self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, *others = (
             os.path.join(self.path, name) for name in NAMES
         )
-        self.attempts, self.lost, self.probe = others
+        self.attempts, self.lost, self.probe, self.fetched = others
 
     def of(self, rank: int) -> Root:
         """The root of another rank of the same program."""
@@ -167,7 +171,11 @@ class Root:
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
-    known = {name + new for name in ("FORMAT", "finished.json", "halt.json") for new in ("", ".new")}
+    known = {
+        name + new
+        for name in ("FORMAT", "finished.json", "halt.json", "remote.json", "remote.lock")
+        for new in ("", ".new")
+    }
     refuse_link(disk, side := os.path.join(work, SIDE))
     names = listdir(disk, side)
     matches = {name: _ROOT.fullmatch(name) for name in names}

@@ -15,6 +15,10 @@ Setting = tuple[Callable[[str], Any], Any]  # what makes a value of the text, or
 LEVELS = range(1, 23)  # of zstd
 
 
+class Untold(ValueError):
+    """A value that is refused, and that no message may repeat: it may hold a secret."""
+
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

@@ -27,6 +27,8 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "diff": "Compare the files of two sets, or of a set and those in place.",
     "log": "What happened here: the events of all ranks.",
     "top": "The run at work here, live: what would be lost now, and what saving costs.",
+    "drain": "Put the newest complete set to another place: a directory, or a store.",
+    "fetch": "Bring the newest whole set from another place into DIR, where the program's restore finds it.",
     "clean": "Remove what failed, killed or finished runs left behind.",
     "hide": "Make a set of the files in place, from a job script.",
     "halt": "Ask the run at work here to save and end.",
@@ -41,7 +43,7 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
 }
 ROOMS = {
     "look": ("status", "verify", "show", "why", "diff", "log", "top"),
-    "act": ("restore", "drop", "clean"),
+    "act": ("restore", "drop", "clean", "drain", "fetch"),
     "job": ("hide", "halt", "finish", "init", "run", "build-c", "config"),
     "judge": ("report", "crash-test", "compare"),
 }

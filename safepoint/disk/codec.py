@@ -72,7 +72,7 @@ def load() -> None:
     import zstandard  # noqa: F401
 
 
-def checksum(data: bytes | memoryview) -> str:
+def checksum(data: bytes | bytearray | memoryview) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 

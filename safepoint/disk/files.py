@@ -76,7 +76,7 @@ def _size(disk: Disk, file: BinaryIO) -> int:
     return info.st_size
 
 
-def write(disk: Disk, path: str, data: bytes) -> None:
+def write(disk: Disk, path: str, data: bytes | bytearray) -> None:
     """A new file with this content, not yet durable."""
     with disk.create(path) as file:
         write_all(file, data)

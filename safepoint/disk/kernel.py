@@ -25,6 +25,7 @@ SIGURG = 23  # the same number on every Linux, and ignored unless handled
 SIGKILL = 9
 PF_EXITING = 4  # linux/sched.h
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
+IN_MEMORY = {"tmpfs", "ramfs"}  # a flush is nothing there
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
 # errno values of a call of Linux that this kernel or file system does not have
 NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
@@ -93,14 +94,18 @@ def _unique_mount(path: str) -> str | None:
     """The never reused id of the mount that holds `path`, if its file system is local; None proves nothing."""
     if sys.platform != "linux" or not _boot_id():
         return None
-    unique, listed = _statx_mount(path, STATX_MNT_ID_UNIQUE), _statx_mount(path, STATX_MNT_ID)
-    if unique is None or listed is None:
-        return None
-    with contextlib.suppress(OSError), open("/proc/self/mountinfo", errors="surrogateescape") as file:
-        for line in file:
-            if line.split(maxsplit=1)[0] == str(listed) and line.partition(" - ")[2].split()[0] in LOCAL_FILE_SYSTEMS:
-                return str(unique)
-    return None
+    unique = _statx_mount(path, STATX_MNT_ID_UNIQUE)
+    return None if unique is None or file_system(path) not in LOCAL_FILE_SYSTEMS else str(unique)
+
+
+def file_system(path: str) -> str:
+    """The kind that holds `path`, such as ext4; empty where that is not known."""
+    if sys.platform == "linux" and (listed := _statx_mount(path, STATX_MNT_ID)) is not None:
+        with contextlib.suppress(OSError), open("/proc/self/mountinfo", errors="surrogateescape") as file:
+            for line in file:
+                if line.split(maxsplit=1)[0] == str(listed):
+                    return line.partition(" - ")[2].split()[0]
+    return ""
 
 
 def _statx_mount(path: str, which: int) -> int | None:

@@ -24,7 +24,9 @@ PACKAGE = HOUSE / "safepoint"
 MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
 TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
-WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")}
+WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
+    f"tiers/{name}" for name in ("__init__", "settings", "url")
+}
 TOOLS = (
     "cli",
     "run",
@@ -32,10 +34,11 @@ TOOLS = (
     "ledger",
     "foreign",
     "c",
+    "tiers",
     "__main__",
 )  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
-COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/"}
+COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/", "tiers/"}
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

@@ -237,6 +237,8 @@ def _leftovers(root: Root, *, held: bool) -> list[Leftover]:
         found.append((root.stage, "of a restore at work" if held else "of a restore that was killed", "", 0))
     if exists(root.disk, root.discarded):
         found.append((root.discarded, "what the last restore moved out of the way", "", 0))
+    if exists(root.disk, root.fetched):
+        found.append((root.fetched, "of a fetch at work" if held else "of a fetch that was killed", "", 0))
     if not held:
         empty = [n for n in root.numbers("set") if _is_empty(root, n)]
         found += [(root.set(n), "nothing was taken into it", "set", n) for n in empty]

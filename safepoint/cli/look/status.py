@@ -13,10 +13,13 @@ from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
+from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError, SafepointError
 from safepoint.ledger.lines import Superseded, events
 from safepoint.pace.halt import halted, run_of
+from safepoint.tiers.names import identity
+from safepoint.tiers.note import at_places
 
 STATES = {
     "complete": "complete",
@@ -84,6 +87,8 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     if halt := pending(seen):
         head.append(("halt", halt))
     head.append(("restart", restart(seen)))
+    if kind := in_memory(seen):
+        head.append(("safe from", f"kills alone: a power cut empties {kind}"))
     if why := due(seen):
         head.append(("due", f"set {why['set']}: {why['due']}"))
     if counts := hidden(seen):
@@ -101,6 +106,12 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     if seen.extra:
         head.append(("", f"ranks that the newest set does not have: {words.ranks(seen.extra)}"))
     return head
+
+
+def in_memory(seen: Overview) -> str:
+    """The file system that has the sets, if it is one that a power cut empties."""
+    kind = kernel.file_system(seen.root(0).side) if seen.side else ""
+    return kind if kind in kernel.IN_MEMORY else ""
 
 
 def pending(seen: Overview) -> str:
@@ -158,9 +169,9 @@ def restart(seen: Overview) -> str:
 def _table(seen: Overview) -> None:
     wide = terminal.width() >= WIDE_COLUMNS
     several = any(len(s.needed) > 1 for s in seen.sets)
-    given = any(s.extra for s in seen.sets)
+    given, at = any(s.extra for s in seen.sets), places(seen)
     heads = ["set", "step", *["time"] * wide, "age", "files", "size", *["stored"] * wide, *["ranks"] * several, "state",
-             *["extra"] * given]  # fmt: skip
+             *["remote"] * bool(at), *["extra"] * given]  # fmt: skip
     rows = []
     for each in seen.sets:
         files, size, stored = each.totals
@@ -176,9 +187,23 @@ def _table(seen: Overview) -> None:
             "stored": words.size(stored),
             "ranks": f"{len(each.have)}/{len(each.needed)}",
             "state": STATES[each.state],
+            "remote": "yes" if each.number in at else "-",
         }
         rows.append([known[head] for head in heads])
     terminal.table(heads, rows, right=("set", "step", "age", "files", "size", "stored", "ranks"))
+
+
+def places(seen: Overview) -> dict[int, list[str]]:
+    """By number of a set where else it was whole when that place was seen last."""
+    if not seen.side:
+        return {}
+    known = at_places(seen.root(0))
+    found = {}
+    for each in seen.sets:
+        for what in each.descriptions:
+            if urls := known.get(identity(what.life, what.number, what.history)):
+                found[each.number] = urls
+    return found
 
 
 def extra(each: SetState) -> str:
@@ -193,7 +218,7 @@ def extra(each: SetState) -> str:
 
 def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
     """The overview as JSON."""
-    takes = seen.takes
+    takes, at = seen.takes, places(seen)
     return {
         "directory": seen.work,
         "manifest": None if isinstance(seen.manifest_error, ManifestError) else seen.manifest and seen.manifest.path,
@@ -205,14 +230,15 @@ def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
         "due": (why := due(seen)) and {"set": why["set"], "text": why["due"]},
         "restart": {"set": takes.number if takes else None, "step": takes.step if takes else None,
                     "text": restart(seen)},
-        "sets": [_set(each) for each in seen.sets],
+        "in_memory": bool(in_memory(seen)),
+        "sets": [_set(each, at.get(each.number, [])) for each in seen.sets],
         "leftovers": [{"path": each.path, "what": each.what, "size": each.size} for each in seen.leftovers],
         "foreign": [*seen.unknown, *(f"rank-{rank.rank:05d}/{name}" for rank in seen.ranks for name in rank.unknown)],
         "error": verdict and {"code": verdict.code, "text": str(verdict)},
     }  # fmt: skip
 
 
-def _set(each: SetState) -> dict[str, Any]:
+def _set(each: SetState, at: list[str]) -> dict[str, Any]:
     files, size, stored = each.totals
     return {
         "number": each.number,
@@ -220,6 +246,7 @@ def _set(each: SetState) -> dict[str, Any]:
         "extra": each.extra,
         "time": each.time,
         "state": each.state,
+        "places": at,
         "files": files,
         "size": size,
         "stored": stored,

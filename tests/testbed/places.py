@@ -1,0 +1,187 @@
+"""Places that fail, and what stands at one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from safepoint import Session
+from safepoint.disk import Disk
+from safepoint.record import Record, parse_record
+from safepoint.root import Root
+from safepoint.tiers import note
+from safepoint.tiers.fetching import Fetch, Found, chosen, make_ready, roots_for, sets_at
+from safepoint.tiers.part import Part
+from safepoint.tiers.place import Directory, Place, Vanished, place_at
+from safepoint.tiers.remote import Remote, needed
+from safepoint.tiers.sending import Rate, Sender, Sent
+from safepoint.tiers.url import Url
+
+NO_RATE = Rate(None)
+MANIFEST = "u.dat\nbig.dat compress\nlog.csv append\nsmall-*.txt\ntree/\nbundle_from = 3\n"
+
+
+class Kept(Place):
+    """In memory. `before` is called with each operation, and may raise: then nothing was done."""
+
+    def __init__(self) -> None:
+        super().__init__(Url("", "", "memory"))
+        self.objects: dict[str, bytes] = {}
+        self.calls: list[str] = []
+
+    def before(self, call: str) -> None:
+        self.calls.append(call)
+
+    def names(self) -> dict[str, int]:
+        self.before("names")
+        return {name: len(data) for name, data in self.objects.items()}
+
+    def put(self, name: str, data: bytes) -> None:
+        self.before(f"put {name}")
+        self.objects[name] = bytes(data)
+
+    def get(self, name: str, size: int) -> bytes:
+        self.before(f"get {name}")
+        if len(self.objects.get(name, b"")) != size or name not in self.objects:
+            raise Vanished(name)
+        return self.objects[name]
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.before(f"remove {name}")
+            self.objects.pop(name, None)
+
+
+class Dead(BaseException):
+    """The process that called died here."""
+
+
+class Dying(Kept):
+    """Dies at the n-th operation, and leaves half of what it put under no name."""
+
+    def __init__(self, objects: dict[str, bytes], at: int) -> None:
+        super().__init__()
+        self.objects, self.at = objects, at
+
+    def before(self, call: str) -> None:
+        super().before(call)
+        if len(self.calls) > self.at:
+            raise Dead(call)
+
+
+def parts_of(work: Path | str, disk: Disk | None = None) -> dict[int, tuple[Root, Record]]:
+    """The parts of the newest set that every needed rank has, of a directory that nobody works in."""
+    disk = disk or Disk()
+    found: dict[int, dict[int, tuple[Root, Record]]] = {}
+    for root in sorted(Path(work, ".safepoint.d").glob("rank-*")):
+        rank = int(root.name[5:])
+        for number in Root(str(work), rank).numbers("set"):
+            with contextlib.suppress(FileNotFoundError):
+                record = parse_record(Path(root, f"set-{number:08d}", "record.json").read_bytes())
+                of = Root(str(work), rank, record.ranks, record.saver, disk)
+                found.setdefault(number, {})[record.rank] = of, record
+    for number in sorted(found, reverse=True):
+        one = next(iter(found[number].values()))[1]
+        if set(needed(one)) <= set(found[number]):
+            return {rank: found[number][rank] for rank in needed(one)}
+    raise AssertionError("no set is complete")
+
+
+def drained(
+    work: Path | str, place: Place, *, disk: Disk | None = None, take_over: bool = False, keep: int = 1
+) -> Sent:
+    """What `safepoint drain` does, with this place."""
+    parts = parts_of(work, disk)
+    root = next(iter(parts.values()))[0]
+    with note.alone(root, "drain"):
+        sender = Sender(root, Remote(place), place.url.text, take_over=take_over, keep=keep)
+        return sender.send(parts, sender.claim(), NO_RATE, lambda more: None)
+
+
+def fetched(place: Place, work: Path | str, *, disk: Disk | None = None, number: int | None = None) -> Found:
+    """What `safepoint fetch` does, with this place, into a directory without a run."""
+    remote, disk = Remote(place), disk or Disk()
+    found = chosen(sets_at(remote, remote.look()), number, None, place.url.text)
+    one = make_ready(str(work), disk)
+    with note.alone(one, "fetch"):
+        parts = {rank: found.parts[rank] for rank in needed(next(iter(found.parts.values())).record)}
+        roots = roots_for(str(work), parts, disk)
+        lacking = []
+        for rank, root in roots.items():
+            with contextlib.suppress(FileExistsError):
+                disk.mkdir(root.path)
+            if found.name.number not in root.numbers("set"):
+                lacking.append(rank)
+        Fetch(remote, found, roots, lacking).run(lambda more: None, place.url.text)
+    return found
+
+
+def directory(path: Path | str, disk: Disk | None = None) -> Directory:
+    place = place_at(str(path), disk or Disk(), "/", make=True)
+    assert isinstance(place, Directory)
+    if disk:
+        place.lanes = 1  # a disk that counts its operations has one order of them
+    return place
+
+
+def opened(work: Path | str, stack: contextlib.ExitStack, rank: int = 0) -> Part:
+    root, record = parts_of(work)[rank]
+    return Part(root, record.number, stack)
+
+
+def files_below(work: Path | str) -> dict[str, Any]:
+    """What the program sees, as far as it is the program's."""
+    found: dict[str, Any] = {}
+    for path in sorted(Path(work).rglob("*")):
+        name = str(path.relative_to(work))
+        if not name.startswith(".safepoint"):
+            found[name] = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+    return found
+
+
+def run(work: Path, steps: int = 2, *, first: int = 1) -> None:
+    """A program with files of every kind; each step another content."""
+    work.mkdir(exist_ok=True)
+    if not (work / ".safepoint").exists():
+        (work / ".safepoint").write_text(MANIFEST)
+    with Session(work) as session:
+        session.restore()
+        for step in range(first, first + steps):
+            (work / "u.dat").write_bytes(os.urandom(70000))
+            (work / "big.dat").write_text(f"{step} " * 40000)
+            with (work / "log.csv").open("a") as log:
+                log.write(f"row {step}\n" * 300)
+            for name in range(5):
+                (work / f"small-{name}.txt").write_text(f"{step} {name}")
+            (work / "tree/a/empty").mkdir(parents=True, exist_ok=True)
+            (work / "tree/a/f \udcff").write_text(str(step))
+            (work / "tree/a/f \udcff").chmod(0o640)
+            if not (work / "tree/link").is_symlink():
+                (work / "tree/link").symlink_to("a")
+            session.hide(step, wait=True)
+        session.close()
+
+
+def newest(place: Place) -> int | None:
+    """The number of the newest whole set there, and that it can be brought and given back."""
+    remote = Remote(place)
+    found = [each for each in sets_at(remote, remote.look()) if not each.why]
+    return found[0].name.number if found else None
+
+
+def given_back(place: Place, work: Path) -> int | None:
+    """The step that a machine gets that has nothing of its own."""
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    fetched(place, work)
+    (work / ".safepoint").write_text(MANIFEST)
+    with Session(work) as session:
+        point = session.restore()
+        session.close()
+    assert point and (work / "small-1.txt").read_text() == f"{point.step} 1"
+    assert (work / "log.csv").read_text() == "".join(f"row {n}\n" * 300 for n in range(1, (point.step or 0) + 1))
+    return point.step

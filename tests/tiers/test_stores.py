@@ -1,0 +1,210 @@
+"""Every kind of place: a directory, S3, sftp. The servers are real ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import servers
+from testbed.places import drained, fetched, given_back, newest, run
+
+from safepoint import SaveError, UsageError
+from safepoint.cli.act.holding import within_errors
+from safepoint.disk import Disk
+from safepoint.tiers import place as places
+from safepoint.tiers.place import Place, Store, Unreachable, Vanished, place_at
+from safepoint.tiers.remote import Remote
+from safepoint.tiers.url import Untold, parse
+
+pytestmark = pytest.mark.xdist_group("servers")
+
+
+@pytest.fixture(scope="module")
+def at_s3() -> Iterator[dict[str, str]]:
+    with servers.s3("bucket") as environment:
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def at_ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    with servers.sftp(tmp_path_factory.mktemp("ssh") / "server") as found:
+        yield found
+
+
+@pytest.fixture(params=["directory", "s3", "ssh"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """An empty place of each kind."""
+    if request.param == "directory":
+        return place_at(str(tmp_path / "place"), Disk(), "/", make=True)
+    if request.param == "s3":
+        environment, url = request.getfixturevalue("at_s3"), f"s3://bucket/{tmp_path.name}/run"
+    else:
+        start, environment = request.getfixturevalue("at_ssh")
+        url = f"{start}{tmp_path}/place"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return place_at(url, Disk(), "/", make=True)
+
+
+def test_what_each_place_must_do(place: Place) -> None:
+    """Names with their sizes, seen at once; nothing of what is half put; what is gone is gone."""
+    assert place.names() == {}
+    place.put("FORMAT", b"x")
+    place.put("set-1/a", b"12345")
+    place.put("set-1/b", b"")
+    assert place.names() == {"FORMAT": 1, "set-1/a": 5, "set-1/b": 0}
+    place.put("set-1/a", b"123456789")  # again, as after a kill
+    assert place.get("set-1/a", 9) == b"123456789" and place.get("set-1/b", 0) == b""
+    for name, size in (("set-1/a", 5), ("set-1/a", 10), ("set-1/c", 1)):
+        with pytest.raises(Vanished):
+            place.get(name, size)
+    place.remove(["set-1/a", "set-1/c"])
+    assert place.names() == {"FORMAT": 1, "set-1/b": 0}
+    place.remove(["set-1/b"])
+    assert place.names() == {"FORMAT": 1}
+    assert place.get("FORMAT", 1) == b"x"
+
+
+def test_a_set_goes_there_and_comes_back(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("part", "remote"):
+        monkeypatch.setattr(f"safepoint.tiers.{module}.PIECE", 10_000)
+    run(tmp_path / "a")
+    sent = drained(tmp_path / "a", place)
+    assert newest(place) == 2 and sent.went == sent.size
+    assert drained(tmp_path / "a", place).went == 0
+    assert given_back(place, tmp_path / "b") == 2
+    run(tmp_path / "a", 1, first=3)
+    assert [name.number for name in drained(tmp_path / "a", place).removed] == [2]
+    assert given_back(place, tmp_path / "b") == 3
+
+
+class Flaky:
+    """A file system of fsspec whose calls each fail, the first time or for ever."""
+
+    def __init__(self, fs: Any, *, for_ever: bool = False) -> None:
+        self._fs, self._seen, self._for_ever = fs, set[tuple[object, ...]](), for_ever
+        self._lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._fs, name)
+        if not callable(real) or name == "invalidate_cache":
+            return real
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            key = (name, *(each for each in arguments if isinstance(each, str)))
+            with self._lock:
+                fails = self._for_ever or key not in self._seen
+                self._seen.add(key)
+            if fails:
+                raise OSError(5, f"503 Slow Down, {servers.KEYS['AWS_SECRET_ACCESS_KEY']}")
+            return real(*arguments, **named)
+
+        return call
+
+
+def in_memory(top: str = "/flaky") -> Any:
+    fsspec = pytest.importorskip("fsspec")
+    fs = fsspec.filesystem("memory", skip_instance_cache=True)
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm(top, recursive=True)
+    return fs
+
+
+def test_a_store_that_fails_each_call_once_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    flaky = Flaky(in_memory())
+    store = Store(parse("s3://bucket/flaky"), lambda url: (flaky, "/flaky"))
+    run(tmp_path / "a")
+    drained(tmp_path / "a", store)
+    assert newest(store) == 2 and given_back(store, tmp_path / "b") == 2
+
+
+def test_a_store_that_is_down_is_named_without_what_is_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error repeats no credentials, though what lies beneath does; and changes nothing here."""
+    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", servers.KEYS["AWS_SECRET_ACCESS_KEY"])
+    flaky = Flaky(in_memory(), for_ever=True)
+    store = Store(parse("s3://bucket/flaky"), lambda url: (flaky, "/flaky"))
+    run(tmp_path / "a")
+    with pytest.raises(Unreachable, match=r"s3://bucket/flaky: cannot list it: .*503 Slow Down, \*\*\*") as caught:
+        drained(tmp_path / "a", store)
+    assert "the-secret" not in str(caught.value) and caught.value.__cause__ is None
+    with pytest.raises(SaveError, match="all sets are as they were"):
+        within_errors(store.names, "s3://bucket/flaky", "put to")
+
+
+def test_an_unknown_host_is_refused(at_ssh: tuple[str, dict[str, str]], tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """Whoever answers for a host whose key is not known may be anybody."""
+    start, environment = at_ssh
+    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    known = Path(environment["HOME"], ".ssh/known_hosts")
+    before = known.read_text()
+    try:
+        known.write_text(before.replace("AAAAC3", "AAAAC4") if "AAAAC4" not in before else "")
+        known.write_text("")
+        with pytest.raises(Unreachable, match=r"(?i)host key"):
+            place_at(f"{start}{tmp_path}/x", Disk(), "/").names()
+    finally:
+        known.write_text(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("s3://key:secret@bucket/x", "has a secret in it"), ("s3://key@bucket/x", "has a secret in it"),
+        ("ssh://me:secret@host/x", "has a secret in it"), ("s3://bucket/x?X-Amz-Signature=secret", "has a . or #"),
+        ("s3://bucket", "takes a place of its own"), ("ssh://host/", "takes a directory of its own"),
+        ("s3:///x", "takes a place of its own"), ("http://host/x", "knows no http://"), ("", "takes a directory"),
+        ("ssh://host:port/x", "no address that can be read"), ("s3://bucket/../x", "leads over"),
+        ("me@host:dir", "takes ssh://USER@HOST"), ("file://x", "takes an absolute path"), ("x\0y", "takes a directory"),
+    ],
+)  # fmt: skip
+def test_what_is_no_place_is_said_without_what_is_secret(text: str, why: str) -> None:
+    with pytest.raises(Untold, match=why) as caught:
+        parse(text)
+    assert "secret@" not in str(caught.value) and "Signature" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="pip install gcsfs"):
+        place_at("gs://bucket/run", Disk(), "/").names()
+
+
+def test_a_directory_that_is_none_is_refused(tmp_path: Path) -> None:
+    """Nor is the way to it made: a file system that is not mounted must not pass for an empty place."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "side/.safepoint.d/x").mkdir(parents=True)
+    for path, make in (("file", True), ("not/there", True), ("not", False)):
+        if make:
+            with pytest.raises(Unreachable):
+                place_at(str(tmp_path / path), Disk(), "/", make=make)
+        else:
+            with pytest.raises(Unreachable):
+                Remote(place_at(str(tmp_path / path), Disk(), "/", make=make)).look()
+    with pytest.raises(UsageError, match="side directory"):
+        place_at("side/.safepoint.d/x", Disk(), str(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["file", "side"]
+
+
+def test_links_at_a_place_are_not_followed(tmp_path: Path) -> None:
+    """A place may be writable to others: what they put there as a link is neither read nor removed through."""
+    run(tmp_path / "a")
+    place = place_at(str(tmp_path / "place"), Disk(), "/", make=True)
+    drained(tmp_path / "a", place)
+    (top,) = (tmp_path / "place").glob("set-*")
+    top.rename(tmp_path / "elsewhere")
+    top.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(Exception, match=r"no set|link|is not there"):
+        fetched(place, tmp_path / "b")
+    run(tmp_path / "a", 1, first=3)
+    drained(tmp_path / "a", place)
+    assert list((tmp_path / "elsewhere").iterdir())

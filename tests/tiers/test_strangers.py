@@ -1,0 +1,355 @@
+"""Places that are not what they were, runs that have nothing to do with each other, and what no message may repeat."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed.commands import answer, cli, process
+from testbed.places import MANIFEST, Kept, drained, fetched, run
+
+from safepoint import Session
+from safepoint.root import Root
+from safepoint.sealed import seal, unseal
+from safepoint.tiers.place import Unreachable
+from safepoint.tiers.remote import Remote
+
+SECRET = "s3cretkey"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "place"
+
+
+@pytest.fixture
+def a(tmp_path: Path, place: Path) -> Path:
+    """A directory with two sets."""
+    made(tmp_path / "a", f"remote = {place}\n")
+    return tmp_path / "a"
+
+
+def made(work: Path, more: str = "", steps: int = 2) -> Path:
+    work.mkdir()
+    (work / ".safepoint").write_text(MANIFEST + more)
+    run(work, steps)
+    return work
+
+
+def there(place: Path) -> list[int]:
+    return [each["number"] for each in answer("fetch", place, "--list")["sets"]]
+
+
+def names(place: Path) -> list[Path]:
+    return sorted(place.rglob("*"))
+
+
+# Runs that have nothing to do with each other.
+
+
+def test_a_copy_of_a_directory_is_another_one(a: Path, place: Path, tmp_path: Path) -> None:
+    """The copy has the note with the claim. Else the two would remove each other's sets, and both end well."""
+    assert cli("drain", a).exit_code == 0
+    shutil.copytree(a, tmp_path / "copy", symlinks=True)
+    run(tmp_path / "copy", 3, first=3)
+    done = cli("drain", tmp_path / "copy")
+    assert done.exit_code == 13 and "has sets of another directory" in done.output, done.output
+    assert there(place) == [2]
+    run(a, 1, first=3)
+    assert cli("drain", a).exit_code == 0 and there(place) == [3]
+
+
+def test_a_run_that_comes_back_after_it_fetched_what_the_other_has_put_goes_on(
+    a: Path, place: Path, tmp_path: Path
+) -> None:
+    """What the message says does help: fetch again, and go on."""
+    cli("drain", a)
+    b = tmp_path / "b"
+    cli("fetch", place, b)
+    run(b, 1, first=3)
+    assert cli("drain", b).exit_code == 0
+    assert cli("drain", a).exit_code == 13
+    assert cli("fetch", place, a).exit_code == 0
+    run(a, 1, first=4)
+    assert cli("drain", a).exit_code == 0 and there(place) == [4]
+    assert cli("drain", b).exit_code == 13
+
+
+def test_a_set_does_not_come_into_the_directory_of_another_run(a: Path, place: Path, tmp_path: Path) -> None:
+    """That run's own sets would be old at once, and go."""
+    cli("drain", a)
+    b = made(tmp_path / "b", steps=1)
+    before = names(b)
+    done = cli("fetch", place, b)
+    assert done.exit_code == 10 and "nothing to do with" in done.output, done.output
+    assert [path for path in names(b) if path.name != "remote.lock"] == before
+
+
+def test_a_lost_claim_is_put_again(a: Path, place: Path) -> None:
+    cli("drain", a)
+    (claim,) = place.glob("claim-*")
+    claim.unlink()
+    run(a, 1, first=3)
+    done = cli("drain", a)
+    assert done.exit_code == 0 and there(place) == [3], done.output
+
+
+def test_after_an_older_set_was_fetched_the_newer_ones_that_were_seen_give_way(
+    a: Path, place: Path, tmp_path: Path
+) -> None:
+    """Whoever asked for the older one has decided that."""
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 3\nkeep = 3\n")
+    cli("drain", a)
+    run(a, 1, first=3)
+    cli("drain", a)
+    assert there(place) == [3, 2]
+    b = tmp_path / "b"
+    assert cli("fetch", place, b, "--set", 2).exit_code == 0
+    run(b, 1, first=3)
+    done = cli("drain", b)
+    assert done.exit_code == 0, done.output
+
+
+# Places that are not what they were.
+
+
+def test_a_file_system_that_is_not_mounted_is_not_filled(a: Path, place: Path) -> None:
+    """Its mount point is an empty directory."""
+    cli("drain", a)
+    place.rename(place.with_name("away"))
+    place.mkdir()
+    run(a, 1, first=3)
+    done = cli("drain", a)
+    assert done.exit_code == 16 and "is it not mounted?" in done.output and not names(place), done.output
+    assert cli("drain", a, "--take-over").exit_code == 0 and there(place) == [3]
+
+
+@pytest.mark.leaves_damage
+def test_a_set_that_is_damaged_at_the_place_is_passed_over_aloud(a: Path, place: Path, tmp_path: Path) -> None:
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 2\n")
+    cli("drain", a)
+    run(a, 1, first=3)
+    cli("drain", a)
+    newest = max(place.glob("set-*"))
+    piece = next(newest.glob("rank-00000.000000-*"))
+    data = bytearray(piece.read_bytes())
+    data[5000] ^= 1
+    piece.write_bytes(data)
+    b = tmp_path / "b"
+    done = cli("fetch", place, b)
+    assert done.exit_code == 0 and "an older set is looked for" in done.output, done.output
+    assert "fetched set 2" in done.output
+    assert cli("fetch", place, tmp_path / "c", "--set", 3).exit_code == 18
+
+
+def test_what_a_dead_upload_was_putting_goes(a: Path, place: Path) -> None:
+    cli("drain", a)
+    (old,) = place.glob("set-*")
+    (old / "rank-00000.000000-0123456789abcdef.77.new").write_bytes(b"half")
+    (lost := place / old.name.replace("-00000002-", "-00000001-")).mkdir()
+    (lost / "rank-00000.000000-0123456789abcdef.77.new").write_bytes(b"half")
+    run(a, 1, first=3)
+    assert cli("drain", a).exit_code == 0
+    assert not list(place.rglob("*.new")) and not lost.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("claim-00000-0123456789abcdef", seal({"time": float("nan"), "host": "h", "directory": "d"})),
+        ("claim-00000-0123456789abcdef", b"\xff"),
+        ("SET/rank-0000001.json", b"{}"),
+        ("SET/rank-٠٠٠٠١.json", b"{}"),
+        ("claim-٠٠٠٠9-0123456789abcdef", b""),
+        ("set-00001-0123456789abcdef-9999999-00000001-0123456789abcdef/rank-00000.json", b"{}"),
+    ],
+)
+def test_names_that_are_none_of_ours_cost_nothing(name: str, content: bytes, a: Path, place: Path) -> None:
+    cli("drain", a)
+    (of,) = place.glob("set-*")
+    path = place / name.replace("SET", of.name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    run(a, 1, first=3)
+    assert cli("drain", a).exit_code == 0
+    assert 3 in there(place)
+
+
+def test_a_claim_of_a_stranger_is_described_only_as_far_as_it_can_be_read(a: Path, place: Path) -> None:
+    cli("drain", a)
+    (place / "claim-00009-0123456789abcdef").write_bytes(seal({"time": float("nan"), "host": "h", "directory": "d"}))
+    run(a, 1, first=3)
+    done = cli("drain", a)
+    assert done.exit_code == 13 and "another run has taken over" in done.output and "nan" not in done.output
+
+
+def test_a_claim_after_which_none_can_come_is_named(a: Path, place: Path) -> None:
+    cli("drain", a)
+    (place / "claim-99999999-0123456789abcdef").write_bytes(seal({}))
+    done = cli("drain", a, "--take-over")
+    assert done.exit_code == 12 and "none can come after it" in done.output, done.output
+
+
+def test_a_place_that_does_not_show_what_was_put_is_refused(tmp_path: Path) -> None:
+    class Late(Kept):
+        def names(self) -> dict[str, int]:
+            return {}
+
+    run(tmp_path / "a")
+    with pytest.raises(Unreachable, match="does not show at once"):
+        drained(tmp_path / "a", Late())
+
+
+def test_text_of_a_store_cannot_drive_a_terminal(a: Path, place: Path, tmp_path: Path) -> None:
+    cli("drain", a)
+    (index,) = place.rglob("rank-00000.json")
+    content = unseal(index.read_bytes())
+    content.pop("format")
+    content["manifest"] = "a.dat \x1b]0;owned\x07\n"
+    index.write_bytes(seal(content))
+    done = cli("fetch", place, tmp_path / "b")
+    assert done.exit_code == 0 and "not written" in done.output and "\x1b" not in done.output
+
+
+# What no message may repeat, and no place may get.
+
+
+@pytest.mark.parametrize("url", [f"s3://AKIA:{SECRET}@bucket/x", f"s3:/AKIA:{SECRET}@bucket/x"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str, alone: bool, tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    (work / "u.dat").write_text("1")
+    with Session(work, saver=None) if alone else Session(work) as session:
+        session.restore()
+        session.hide(1, wait=True)
+        session.close()
+    for words in (("drain", work, "--to", url), ("fetch", url, tmp_path / "b"), ("fetch", url + "{rank}", "--rank", 1)):
+        done = cli(*words)
+        assert done.exit_code == 10 and SECRET not in done.output, done.output
+
+
+def test_comments_of_the_manifest_stay_here(a: Path, place: Path, tmp_path: Path) -> None:
+    with (a / ".safepoint").open("a") as file:
+        file.write(f"# once s3://AKIA:{SECRET}@bucket\n'x # y.dat' optional   # {SECRET}\n")
+    assert cli("drain", a).exit_code == 0
+    assert not [path for path in place.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert cli("fetch", place, tmp_path / "b").exit_code == 0
+    assert "'x # y.dat' optional" in (tmp_path / "b/.safepoint").read_text()
+
+
+# What is wrong here.
+
+
+def test_a_manifest_with_a_mistake_is_no_reason_to_remove_sets_there(a: Path, place: Path) -> None:
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 3\n")
+    cli("drain", a)
+    run(a, 1, first=3)
+    cli("drain", a)
+    (a / ".safepoint").write_text(f"{MANIFEST}remote_keep = many\n")
+    assert cli("drain", a, "--to", place).exit_code == 11
+    assert there(place) == [3, 2]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/run[1]", "s3://bucket/run*", "gs://bucket/what?"])
+def test_an_address_that_would_mean_others_too_is_refused(url: str, a: Path) -> None:
+    assert cli("drain", a, "--to", url).exit_code == 10
+
+
+def test_the_directory_of_the_run_is_no_place(a: Path) -> None:
+    for to in (a, a / ".safepoint.d"):
+        assert cli("drain", a, "--to", to).exit_code == 10
+    (link := a.parent / "link").symlink_to(a / ".safepoint.d")
+    assert cli("drain", a, "--to", link).exit_code == 10
+
+
+def test_status_is_shown_though_the_note_cannot_be_read(a: Path) -> None:
+    Path(Root(str(a)).remote).mkdir()
+    assert cli("status", a).exit_code == 0
+
+
+def test_the_time_that_is_given_is_kept_also_while_a_rate_is(a: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("part", "remote"):
+        monkeypatch.setattr(f"safepoint.tiers.{module}.PIECE", 20_000)
+    begin = time.monotonic()
+    assert cli("drain", a, "--rate", "1K", "--within", "1s").exit_code == 16
+    assert time.monotonic() < begin + 10  # at that rate it would take minutes
+
+
+def test_more_files_than_may_be_open_is_said(tmp_path: Path) -> None:
+    work = tmp_path / "w"
+    work.mkdir()
+    (work / ".safepoint").write_text("f-*.dat\nbundle_from = 1000\n")
+    for name in range(120):
+        (work / f"f-{name}.dat").write_text(str(name))
+    with Session(work) as session:
+        session.restore()
+        session.hide(1, wait=True)
+        session.close()
+    done = process(
+        "drain", work, "--to", tmp_path / "place",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)),
+    )  # fmt: skip
+    assert done.returncode == 16 and "ulimit -n" in done.stderr, done.stderr
+
+
+# Beside a run.
+
+
+def followed(a: Path, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+    """A drain that follows a program which has ended."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    command = [sys.executable, "-m", "safepoint", "drain", str(a), "--follow", "--pid", str(ended.pid)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+
+
+@pytest.fixture
+def damaged(a: Path) -> Iterator[Path]:
+    path = Path(Root(str(a)).set(2), "files/u.dat")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    yield a
+
+
+@pytest.mark.leaves_damage
+def test_who_follows_does_not_end_well_if_the_newest_set_is_not_there(damaged: Path) -> None:
+    done = followed(damaged)
+    assert done.returncode == 18 and "u.dat is not as it was committed" in done.stderr, done
+
+
+def test_who_follows_ends_though_the_last_set_is_one_that_only_a_start_commits(a: Path) -> None:
+    for number in (1, 2):
+        Path(Root(str(a)).record(number)).unlink()
+    done = followed(a)
+    assert done.returncode == 20 and "no set is complete" in done.stderr, done
+
+
+def test_who_follows_sees_that_sets_were_removed_there(a: Path, place: Path) -> None:
+    cli("drain", a)
+    for path in place.glob("set-*"):
+        shutil.rmtree(path)
+    done = followed(a)
+    assert done.returncode == 0 and there(place) == [2], done
+
+
+def test_a_fetch_of_what_is_here_is_durable_and_noted(tmp_path: Path) -> None:
+    """A fetch that was killed between its renames and its note is completed by the next one."""
+    run(tmp_path / "a")
+    place = Kept()
+    drained(tmp_path / "a", place)
+    (tmp_path / "b").mkdir()
+    fetched(place, tmp_path / "b")
+    Path(Root(str(tmp_path / "b")).remote).unlink()
+    fetched(place, tmp_path / "b")
+    run(tmp_path / "b", 1, first=3)
+    drained(tmp_path / "b", place)
+    assert max(Remote(place).look().sets).number == 3
