@@ -185,7 +185,7 @@ def directory(top: Path, size: int, rounds: int) -> None:
         for _ in range(rounds + 1):
             rows["cp1"].append(copied(stored, copy, durable=True))
             settled(top, size)
-            rows["drain"].append(ours("drain", work, "--to", place)["all"])
+            rows["drain"].append(ours("drain", work, "--to", place, "--take-over")["all"])
             rows["cp2"].append(copied(stored, copy, durable=True))
             settled(top, size)
             rows["fetch"].append(ours("fetch", place, other)["all"])
