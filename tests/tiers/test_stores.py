@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +17,12 @@ from typing import Any
 import pytest
 from testbed import servers
 from testbed.places import drained, fetched, given_back, newest, run
+from testbed.sweep import LONG
 
-from safepoint import SaveError, UsageError
+from safepoint import SaveError, Session, UsageError
 from safepoint.cli.act.holding import within_errors
 from safepoint.disk import Disk
+from safepoint.root import Root
 from safepoint.tiers import place as places
 from safepoint.tiers.place import Place, Store, Unreachable, Vanished, place_at
 from safepoint.tiers.remote import Remote
@@ -113,6 +120,69 @@ def in_memory(top: str = "/flaky") -> Any:
     with contextlib.suppress(FileNotFoundError):
         fs.rm(top, recursive=True)
     return fs
+
+
+COUNTED = """
+import os, sys
+import safepoint.tiers.part as part, safepoint.tiers.place as place, safepoint.tiers.remote as remote
+part.PIECE = remote.PIECE = 1 << 14
+for kind in (place.Directory, place.Store):
+    def put(self, name, data, put=kind.put):
+        with open(sys.argv[1], "a") as log:
+            log.write(f"{len(data)}\\n")
+        put(self, name, data)
+    kind.put = put
+from safepoint.cli.group import program
+program(sys.argv[2:])
+"""
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("kind", ["directory", "s3"])
+def test_killed_at_random_an_upload_sends_no_more_than_a_tenth_again(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kill comes while pieces are on their way; what is under way then is all that goes twice."""
+    kills, size = (100, 64 << 20) if LONG else (10, 8 << 20)
+    for name, value in request.getfixturevalue("at_s3").items() if kind == "s3" else ():
+        monkeypatch.setenv(name, value)
+    to = f"s3://bucket/{tmp_path.name}/kills" if kind == "s3" else str(tmp_path / "place")
+    (work := tmp_path / "w").mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    (work / "u.dat").write_bytes(os.urandom(size))
+    with Session(work) as session:
+        session.restore()
+        session.hide(1, wait=True)
+        session.close()
+    log = tmp_path / "sent"
+    log.touch()
+    command = [sys.executable, "-c", COUNTED, str(log), "drain", str(work), "--to", to, "--json"]
+    rng, hit = random.Random(kills), 0
+    while hit < kills:
+        before = log.stat().st_size
+        with subprocess.Popen([*command, "--rate", "16M"]) as drain:
+            while log.stat().st_size == before and drain.poll() is None:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.03))
+            hit += drain.poll() is None
+            assert drain.poll() is None, "it was through before all kills: this tests less than it says"
+            drain.kill()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    there = json.loads(done.stdout)["size"]
+    sent = sum(map(int, log.read_text().split()))
+    print(f"{kind}: {kills} kills, {sent / there:.3f} of the set sent")
+    assert there <= sent <= 1.1 * there, (sent, there)
+    fetched(place_at(to, Disk(), "/"), made(tmp_path / "b"))
+    with Session(tmp_path / "b") as session:
+        assert session.restore()
+        session.close()
+    assert (tmp_path / "b/u.dat").read_bytes() == Path(Root(str(work)).set(1), "files/u.dat").read_bytes()
+
+
+def made(work: Path) -> Path:
+    work.mkdir()
+    (work / ".safepoint").write_text("u.dat\n")
+    return work
 
 
 def test_a_store_that_fails_each_call_once_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
