@@ -52,9 +52,9 @@ EXAMPLE = """\
 ATTRIBUTES = ("append", "compress", "copy", "mark", "optional")
 DEFAULT_LEVEL = 3
 LONGEST = 64 << 20  # bytes of a manifest: a million names
-_TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
+TOKEN = re.compile(r"""\s*(?: (?P<comment>\#.*) | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>[^']*)' """
                     r"""| (?P<equals>=(?=\s|$)) | (?P<bare>[^\s"'\#][^\s]*) )(?=\s|$)""", re.X)  # fmt: skip
-ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
+_ASIDE = re.compile(r"""(?:^|(?<=\s))\#.* | "(?:[^"\\]|\\.)*" | '[^']*'""", re.X)  # comments, and what is quoted
 _BRACES = re.compile(r"(?: [^{}] | \{\{ | \}\} | \{(?:rank|size)(?::0?[1-9]?\d?[dx]?)?\} )*", re.X | re.S)
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
@@ -222,7 +222,7 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
     for number, line in enumerate(text.split("\n"), 1):
         try:
             line = tight.sub(r"\1 = ", line)
-            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", ASIDE.sub("", line)):
+            if not re.match(r"\s*\S+\s+=(\s|$)", line) and re.search("[,;]", _ASIDE.sub("", line)):
                 raise ValueError(f"{line.strip()}: one name a line, without commas; quote a name that has one")
             excludes = line.lstrip().startswith("!")
             tokens = list(_tokens(line.lstrip()[excludes:]))
@@ -261,7 +261,7 @@ def parse(text: str, path: str = NAME, settings: Mapping[str, Setting] = SETTING
 def _tokens(line: str) -> Iterator[tuple[str, str]]:
     position = 0
     while line[position:].strip():
-        match = _TOKEN.match(line, position)
+        match = TOKEN.match(line, position)
         if not match:
             rest = line[position:].strip()
             cause = "a quote is not closed, or text follows it" if rest[0] in "\"'" else "cannot be read"

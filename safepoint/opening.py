@@ -231,7 +231,8 @@ class Opening:
             self.number = max([*self._numbers, mark["number"] if mark else 0])
             self.first_start = not exists(disk, root.baseline)
             self.past = bool(self._numbers or mark or not self.first_start)
-            if not self.past and exists(disk, root.log):  # the log begins after the baseline, which goes for a set
+            # The log begins after the baseline, which goes for a set. The sets of a finished run have gone too.
+            if not self.past and exists(disk, root.log) and not exists(disk, root.finished):
                 logger.warning("no set is left in %s, though an earlier run had some: this is a first start", root.path)
 
     def _note(self, on_error: contextlib.ExitStack) -> None:

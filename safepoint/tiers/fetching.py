@@ -4,7 +4,7 @@ killed after            there is                                           the n
 the side directory      nothing                                            a first start; begins anew
 some bytes              `fetched/` of some ranks, which nobody reads       the same
 all bytes, durable      the same                                           the same
-FORMAT                  the same                                           the same
+FORMAT, coming          the same                                           the same
 some renames            the set on some ranks                              says which rank lacks it; goes on
 all renames             the set                                            restores it; flushes and notes it
 all renames, durable    the set                                            the same
@@ -108,21 +108,30 @@ class Fetch:
                 with contextlib.suppress(OSError):
                     _clear(root)
             raise
-        # Also of those that have it: a fetch may have been killed between its rename and this.
-        for root in self._roots.values():
-            root.disk.sync_dir(root.path)
-        self._remember(url)
+        self._flush()
+        self._note(url, arrived=True)
         for root in self._lacking.values():
             _clear(root)
 
-    def _remember(self, url: str) -> None:
-        """A drain from here must know that this is where it came from. Not before all of the set is here: what this
-        directory had of its own does not come from there. A claim of its own is older now."""
+    def _flush(self) -> None:
+        """Also of those that have it: a fetch may have been killed between its rename and this."""
+        for root in self._roots.values():
+            root.disk.sync_dir(root.path)
+
+    def _note(self, url: str, *, arrived: bool) -> None:
+        """A drain from here must know that this is where it came from. But not before all of the set is here: what
+        this directory had of its own does not come from there. A claim of its own is older than what has come."""
         one = next(iter(self._roots.values()))
         notes = note.read_notes(one)
-        known = notes.at(url)
-        sets = tuple(sorted({*known.sets, self._found.name.identity}))
-        told = known._replace(claim="", home=0, fetched=self._seen.text, sets=sets)
+        known, name = notes.at(url), self._found.name
+        sets = tuple(sorted({*known.sets, name.identity}))
+        if not arrived:
+            told = known._replace(coming=name.text)
+        elif self._lacking or known.coming == name.text or not known.related:
+            seen = self._seen if self._lacking else max(name, known.seen or name)
+            told = known._replace(claim="", home="", fetched=seen.text, sets=sets, coming="")
+        else:  # it was here all the time
+            told = known._replace(sets=sets)
         if told != known:
             note.write_notes(one, notes.told(told))
 
@@ -146,6 +155,7 @@ class Fetch:
         disk.sync_dir(one.side)
         if not exists(disk, one.format):
             write_durably(disk, one.format, f"safepoint {FORMAT}\n".encode())
+        self._note(url, arrived=False)
         for root in self._lacking.values():
             disk.rename(_scratch(root).set(name.number), root.set(name.number))
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from safepoint.disk import Disk
+from safepoint.disk import Disk, kernel
 from safepoint.disk.disk import NO_LOCKS
 from safepoint.disk.files import exists, read
 from safepoint.errors import FormatError, LockedError
@@ -27,14 +27,15 @@ IDENTITY = re.compile(r"\d{5,7}-\d{8,12}-[0-3][0-9a-f]{15}")
 
 class Known(NamedTuple):
     """One place, as it was seen last. `fetched`: the newest set that was there when one was brought from it. `home`:
-    the inode of the side directory that has claimed it: a copy of the directory has not."""
+    the side directory that has claimed it: a copy has not. `coming`: a set whose parts are being put in place here."""
 
     url: str
     claim: str = ""  # ours
     fetched: str = ""
     sets: tuple[str, ...] = ()  # identities of those that were whole there
     time: float = 0.0
-    home: int = 0
+    home: str = ""
+    coming: str = ""
 
     @property
     def mine(self) -> Claim | None:
@@ -43,7 +44,7 @@ class Known(NamedTuple):
     @property
     def related(self) -> bool:
         """Whether what is here has to do with what is there."""
-        return bool(self.claim or self.fetched)
+        return bool(self.claim or self.fetched or self.coming)
 
     @property
     def seen(self) -> Name | None:
@@ -84,9 +85,10 @@ def _checked(row: dict[str, Any]) -> Known:
     return known._replace(sets=sets)
 
 
-def home(root: Root) -> int:
-    """What a copy of this directory does not have."""
-    return root.disk.stat(root.side).st_ino
+def home(root: Root) -> str:
+    """What a copy of this directory does not have. A network file system is the same one on many hosts."""
+    host = kernel.host() if kernel.file_system(root.side) in kernel.LOCAL_FILE_SYSTEMS else ""
+    return f"{root.disk.stat(root.side).st_ino} {host}:{os.path.realpath(root.side)}"
 
 
 def write_notes(root: Root, notes: Notes) -> None:

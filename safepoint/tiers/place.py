@@ -148,6 +148,8 @@ class Directory(Place):
             for top in tops:
                 self._disk.sync_dir(f"{self._top}/{top}")
             self._disk.sync_dir(self._top)
+            with contextlib.suppress(PermissionError):  # else it is not we who have made it
+                self._disk.sync_dir(os.path.dirname(self._top))
         except OSError as error:
             raise self._failed("flush it", error) from error
 

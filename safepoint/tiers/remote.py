@@ -24,7 +24,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from safepoint.disk.codec import checksum
-from safepoint.errors import FormatError, SaveError
+from safepoint.errors import FormatError, UsageError
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.sealed import Unsealed, checked, seal, unseal
@@ -141,7 +141,7 @@ class Remote:
         if (record.life, record.number, record.history or UNKNOWN, record.rank) != (*name[2:], rank):
             raise Damaged(f"{file} is that of {record.label} of rank {record.rank}, in another life perhaps")
         if odd := next((f.path for f in record.files if f.kind in ("file", "append") and f.mode & SETUID), None):
-            raise Damaged(f"{file}: {odd} would run as somebody else")
+            raise Damaged(f"{file}: {odd} is setuid or setgid")
         pieces = tuple(
             (piece_name(rank, at, sums[at]), bytes_, sums[at]) for at, bytes_ in enumerate(content.sizes)
         )  # fmt: skip
@@ -164,9 +164,9 @@ class Remote:
         one = next(iter(parts.values()), None)
         if one and (lacking := len(all_ := needed(one.record)) - len([rank for rank in parts if rank in all_])):
             for rank in islice((rank for rank in all_ if rank not in parts), NAMED):
-                why.setdefault(
-                    rank, "is not there" if lacking <= NAMED else f"is not there, nor are {lacking - 1} more"
-                )
+                why.setdefault(rank, "is not there")
+            if lacking > NAMED:
+                why[min(why)] += f" (and of {lacking} ranks nothing is there)"
         if not parts and not why:
             why[0] = "is not there"
         said = {r: p.record for r, p in parts.items() if p.record.per_rank or p.record.saver == r}
@@ -180,7 +180,7 @@ class Remote:
 
     def put(
         self, listing: Listing, claim: Claim, part: Part, manifest: str, sent: Callable[[int], None],
-        may_go: Callable[[int], None],
+        may_go: Callable[[int], None], *, anew: bool = False,
     ) -> tuple[Name, int]:  # fmt: skip
         """Rule (1). `sent`: told of bytes that are there; `may_go`: called before so many go, and may wait. The name
         of the set, and how many bytes went. Raises `Damaged` and `Changed`, as the part does; then there is no
@@ -194,7 +194,7 @@ class Remote:
 
         text = part.content.decode("utf-8", "surrogateescape")
         if len(seal(Content(text, 0, (), (), manifest)._asdict())) + part.length // 500_000 > LARGEST_INDEX:
-            raise SaveError(
+            raise UsageError(
                 f"rank {rank} has more files than an index of {LARGEST_INDEX >> 20} MiB can name; nothing was put"
             )
         with _Lanes(self.place.lanes, sent) as lanes:
@@ -202,7 +202,7 @@ class Remote:
                 sums.append(checksum(data))
                 sizes.append(len(data))
                 piece = piece_name(rank, len(sums) - 1, sums[-1])
-                if there.get(piece) == len(data):
+                if not anew and there.get(piece) == len(data):
                     sent(len(data))
                     continue
                 may_go(len(data))

@@ -18,7 +18,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from safepoint.disk import kernel
@@ -30,8 +30,8 @@ from safepoint.tiers import note
 from safepoint.tiers.names import MOST_CLAIMS, Claim, Name, identity, named
 from safepoint.tiers.note import Known, Notes
 from safepoint.tiers.part import Changed, Part
-from safepoint.tiers.place import Unreachable
-from safepoint.tiers.remote import Listing, Remote, needed
+from safepoint.tiers.place import Unreachable, Vanished
+from safepoint.tiers.remote import SETUID, Listing, Remote, needed
 
 if sys.platform != "win32":
     import resource
@@ -84,8 +84,8 @@ class Sender:
         if mine and listing.claims[-1:] == (mine,):
             return mine
         ours = mine is not None and (mine in listing.claims or any(name.id == mine.id for name in listing.sets))
-        if ours and mine and listing.claims[-1:] > (mine,) and not self._take_over:
-            raise self._taken_over(listing.claims[-1])
+        if ours and mine and not self._take_over and (later := self._later(listing, mine)):
+            raise self._taken_over(later)
         if not ours:
             self._refuse_others(listing)
         new = self._next(listing, mine if ours else None)
@@ -107,6 +107,11 @@ class Sender:
             raise
         return new
 
+    def _later(self, listing: Listing, mine: Claim) -> Claim | None:
+        """Who has put sets since, or is about to. A set tells too: claims may be lost."""
+        claims = [*listing.claims, *(Claim(name.claim, name.id) for name in listing.sets)]
+        return max((claim for claim in claims if claim > mine and claim.id != mine.id), default=None)
+
     def _next(self, listing: Listing, mine: Claim | None) -> Claim:
         """What comes after all that is there. Of the same id, if what we have put is there still."""
         highest = max([*(c.number for c in listing.claims), *(name.claim for name in listing.sets)], default=0)
@@ -123,9 +128,9 @@ class Sender:
             seen = known.seen
             return known.mine in there or (seen is not None and Claim(seen.claim, seen.id) in there)
 
-        if self.known.home not in (0, home):
+        if self.known.home not in ("", home):
             self.known = Known(self._url)
-        ours = [known for known in self._notes.places if known.home in (0, home)]
+        ours = [known for known in self._notes.places if known.home in ("", home)]
         if not fits(self.known) and (other := next(filter(fits, ours), None)):
             self.known = other._replace(url=self._url)
 
@@ -163,24 +168,32 @@ class Sender:
             f"of the two, or --take-over"
         )
 
+    def refresh(self, claim: Claim) -> None:
+        """What is there now. Raises as `send`."""
+        self._remember(self._still_mine(claim))
+
     def missing(self, parts: Parts) -> bool:
         """Whether this set is not known to be there."""
         record = next(iter(parts.values()))[1]
         return identity(record.life, record.number, record.history) not in self.known.sets
 
     def send(
-        self, parts: Parts, claim: Claim, rate: Rate, tick: Callable[[int], None], manifest: str = ""
+        self, parts: Parts, claim: Claim, rate: Rate, tick: Callable[[int], None], manifest: str = "",
+        *, anew: bool = False,
     ) -> Sent:  # fmt: skip
         """On return the set is there, whole, and nobody had taken over when all else was done. Killed inside: as the
-        table says. `manifest`: its text, for who brings the set into an empty directory.
+        table says. `manifest`: its text, for who brings the set into an empty directory. `anew`: all bytes go, also
+        those that are there.
 
         Raises `LockedError`, `Changed` if the set is gone here, `Damaged`, and `Unreachable`.
         """
         first = next(iter(parts.values()))[1]
         if set(needed(first)) - set(parts):
             raise UsageError(f"{first.label} is not complete here")
-        listing, went = self._remote.look(), 0
+        # Before a byte goes: a file system may not be mounted any more, and then this would fill the one beneath.
+        listing, went = self._still_mine(claim), 0
         self._remember(listing)
+        refuse_strange(record for _, record in parts.values())
         name, size = named(claim, first), 0
         with contextlib.ExitStack() as opened:
             _allow_many_files()
@@ -191,10 +204,10 @@ class Sender:
             there = listing.ranks(name)
             for part in every:
                 size += part.length
-                if part.record.rank in there and self._is_whole(listing, name, part):
+                if not anew and part.record.rank in there and self._is_whole(listing, name, part):
                     tick(part.length)
                     continue
-                went += self._remote.put(listing, claim, part, manifest, tick, rate.may_go)[1]
+                went += self._remote.put(listing, claim, part, manifest, tick, rate.may_go, anew=anew)[1]
         after = self._still_mine(claim)
         if why := self._remote.lacks(after, name)[1]:
             reasons = "; ".join(f"rank {rank}: {text}" for rank, text in why.items())
@@ -215,7 +228,7 @@ class Sender:
         return listing
 
     def _is_whole(self, listing: Listing, name: Name, part: Part) -> bool:
-        with contextlib.suppress(Damaged):
+        with contextlib.suppress(Damaged, Vanished):
             return self._remote.index(listing, name, part.record.rank).content == part.content
         return False
 
@@ -243,6 +256,14 @@ class Sender:
         return {"host": kernel.host(), "directory": self._root.work, "time": time.time()}
 
 
+def refuse_strange(records: Iterable[Record]) -> None:
+    """A file that would run as somebody else may not come from a place, so it does not go there. Raises
+    `UsageError`."""
+    for file in (file for record in records for file in record.files):
+        if file.kind in ("file", "append") and file.mode & SETUID:
+            raise UsageError(f"{file.path} is setuid or setgid, which no other place gets; nothing was put")
+
+
 def _described(remote: Remote, claims: list[Claim]) -> str:
     """Who the last of them is, as far as it says."""
     told = remote.claimed_by(claims[-1]) if claims else {}
@@ -263,11 +284,7 @@ def _allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def gone(pid: int) -> bool:
-    """Whether this process has ended."""
-    return kernel.began(pid) is None
-
-
 def place_of(url: str, directory: str) -> str:
-    """How a place is known in the notes: a directory by its whole path, wherever it was named from."""
-    return url if "://" in url else os.path.normpath(os.path.join(directory, url))
+    """How a place is known in the notes: a directory by its real path, wherever and however it was named."""
+    path = url.removeprefix("file://")
+    return path.rstrip("/") if "://" in path else os.path.realpath(os.path.join(directory, path))

@@ -33,7 +33,7 @@ def parse(text: str) -> Url:
         raise Untold("takes a directory, or an address such as s3://bucket/run-7")
     scheme, separator, rest = text.partition("://")
     if not separator:
-        if re.match(r"[A-Za-z0-9]+:/", text):
+        if re.match(r"[A-Za-z0-9]{2,}:/", text):
             raise Untold("takes two slashes after the colon, as in s3://bucket/run-7")
         if re.match(r"[\w.-]+@[\w.-]+:", text):
             raise Untold("takes ssh://USER@HOST/DIRECTORY for what is on another machine")

@@ -361,7 +361,10 @@ def test_rank_and_size_name_the_files_of_each_rank(
     assert sorted(found(tmp_path, line, rank, size)) == paths
 
 
-KNOWN = "bundle_from, copy_append_below, copy_open_below, edges, every, keep, ledger, mtbf, pack_threads, store"
+KNOWN = (
+    "bundle_from, copy_append_below, copy_open_below, drain_rate, edges, every, keep, ledger, mtbf, pack_threads, "
+    "remote, remote_keep, store"
+)
 # Faults.
 
 FAULTS = [  # a line, and what its message must say

@@ -1508,6 +1508,24 @@ def case_finish_puts_the_last_set_back_on_all_or_none(comm: Any, where: str) -> 
     message_of(comm, lambda: session.hide(3), UsageError)
 
 
+@sizes(2, 4)
+def case_a_start_after_finish_misses_no_set(comm: Any, where: str) -> None:
+    """G4: the mark is read by one rank; the others have no sets left either, and that is as it should be."""
+    rank = comm.Get_rank()
+    directory = new_directory(comm, where)
+    session = started(comm, directory)
+    write(directory, files_of(rank, 5))
+    session.hide(5)
+    session.finish()
+    with Listen() as heard:
+        second = Session(directory, comm=comm)
+        saved = second.restore()
+        second.close()
+    check(
+        comm, saved and saved.finished and not [text for text in heard.loud() if "no set is left" in text], heard.said
+    )
+
+
 @sizes(2, 4, 8)
 def case_after_a_finish_a_new_history_begins(comm: Any, where: str) -> None:
     """G4: and a set that not every rank has committed does not end the old one."""

@@ -163,7 +163,7 @@ def test_a_directory_with_newer_sets_is_left_as_it_is(a: Path, tmp_path: Path) -
     cli("drain", a)
     run(a, 1, first=3)
     done = cli("fetch", tmp_path / "place", a, "--set", 2)
-    assert done.exit_code in (0, 10), done.output
+    assert done.exit_code == 10 and "set 3" in done.output, done.output
     cli("fetch", tmp_path / "place", tmp_path / "b")
     run(tmp_path / "b", 2, first=3)
     run(a, 1, first=4)
@@ -263,7 +263,7 @@ def test_a_place_that_is_away_is_told_once_and_caught_up_with(a: Path, tmp_path:
     (tmp_path / "place").rename(tmp_path / "away")
     (tmp_path / "place").write_text("")  # as a mount point that is none now
     program = at_work(a, 8, 0.5)
-    command = [sys.executable, "-u", "-c", "import safepoint.cli.act.drain as d; d.PAUSE = d.LONGEST_PAUSE = 0.3\n"
+    command = [sys.executable, "-u", "-c", "import safepoint.cli.act.follow as d; d.PAUSE = d.LONGEST_PAUSE = 0.3\n"
                "from safepoint.cli.group import program; program()", "drain", str(a), "--follow", "--pid"]  # fmt: skip
     (tmp_path / "place").unlink()
     (tmp_path / "away").rename(tmp_path / "place")
@@ -287,7 +287,7 @@ def test_a_place_that_is_away_from_before_the_start_until_after_the_end_gets_the
 ) -> None:
     (tmp_path / "place").write_text("")  # as a mount point that is none now
     program = at_work(a, 3, 0.1)
-    command = [sys.executable, "-u", "-c", "import safepoint.cli.act.drain as d; d.PAUSE = d.LONGEST_PAUSE = 0.3\n"
+    command = [sys.executable, "-u", "-c", "import safepoint.cli.act.follow as d; d.PAUSE = d.LONGEST_PAUSE = 0.3\n"
                "from safepoint.cli.group import program; program()", "drain", str(a), "--follow", "--pid"]  # fmt: skip
     with subprocess.Popen([*command, str(program.pid)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True) as drain:  # fmt: skip

@@ -221,7 +221,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "Part", MadeUp)
     monkeypatch.setattr(note, "read_notes", lambda root: root.machine.notes)
     monkeypatch.setattr(note, "write_notes", lambda root, notes: setattr(root.machine, "notes", notes))
-    monkeypatch.setattr(note, "home", lambda root: 1)
+    monkeypatch.setattr(note, "home", lambda root: "1")
     monkeypatch.setattr(note, "new_id", lambda: os.urandom(8).hex())
 
 
@@ -249,14 +249,14 @@ def test_no_schedule_breaks_a_promise() -> None:
 def index_first(monkeypatch: pytest.MonkeyPatch) -> None:
     put = Remote.put
 
-    def early(self: Remote, listing: Listing, claim: Claim, one: Any, *more: Any) -> Any:
+    def early(self: Remote, listing: Listing, claim: Claim, one: Any, *more: Any, **how: Any) -> Any:
         pieces = list(one.pieces())
         content = remote.Content(
             one.content.decode(), 0, tuple(map(len, pieces)), tuple(map(remote.checksum, pieces)), ""
         )
         name = named(claim, one.record)
         self.place.put(f"{name.text}/rank-{one.record.rank:05d}.json", remote.seal(content._asdict()))
-        return put(self, listing, claim, one, *more)
+        return put(self, listing, claim, one, *more, **how)
 
     monkeypatch.setattr(Remote, "put", early)
     blind(monkeypatch)

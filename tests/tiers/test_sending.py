@@ -44,7 +44,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("part", "remote"):
         monkeypatch.setattr(f"safepoint.tiers.{module}.PIECE", 40_000)
     # What a power cut leaves is a copy here, and it is the same directory all the same.
-    monkeypatch.setattr(note, "home", lambda root: 1)
+    monkeypatch.setattr(note, "home", lambda root: "1")
 
 
 # Putting.
@@ -158,12 +158,21 @@ def test_a_drain_into_a_directory_killed_or_without_power_at_each_operation(tmp_
     cut_at(disk, tmp_path, points, lambda top, where, ended: judge_put(top, where))
 
 
-def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(tmp_path: Path) -> None:
+def made_first(top: Path) -> None:
+    """A directory with two sets, and no place yet."""
+    top.mkdir()
+    run(top / "a", 2)
+
+
+@pytest.mark.parametrize("made_so", [made_two, made_first])
+def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(
+    made_so: Callable[[Path], None], tmp_path: Path
+) -> None:
     """What the first one has put, and not flushed, the second one only sees."""
-    _, points = swept(tmp_path, put_here, made_two)
+    _, points = swept(tmp_path, put_here, made_so)
     for at in sample(points, 1):
         made = tmp_path / f"at-{at}"
-        made_two(made)
+        made_so(made)
         dying = FaultDisk(made, kill_at=at)
         with pytest.raises(Killed):
             put_here(made, dying)

@@ -20,13 +20,14 @@ from safepoint.owner import Waiting, claim
 from safepoint.patterns import NAME
 from safepoint.program import SETTINGS
 from safepoint.record import mark_key
+from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import finish_mark, survey
 from safepoint.root import Root
 from safepoint.sealed import write_durably
 from safepoint.tiers import note
 from safepoint.tiers.fetching import AGAIN, Fetch, Found, make_ready, newest, refuse_full, roots_for, sets_at, why_not
 from safepoint.tiers.names import Name
-from safepoint.tiers.place import Vanished, place_at
+from safepoint.tiers.place import Unreachable, Vanished, place_at
 from safepoint.tiers.remote import Remote, needed
 from safepoint.tiers.sending import place_of
 from safepoint.tiers.url import RANK, of_rank, refuse_secrets
@@ -104,19 +105,25 @@ def _content(each: Found) -> dict[str, Any]:
 def _fetch(remote: Remote, url: str, work: str, number: int | None, step: int | None, as_json: bool) -> Found | None:
     """The set that was brought, None if it was here already. If one turns out to be damaged, the next older one."""
     passed: dict[Name, DamagedError] = {}
-    for _ in range(AGAIN + 1):
+    vanished = 0
+    while vanished <= AGAIN:
         try:
             found = within_errors(partial(newest, remote, number, step, url, passed), url, "fetched from")
         except NothingSavedError as error:
             raise next(iter(passed.values()), error) from None
-        with suppress(Vanished), ExitStack() as held:
+        with ExitStack() as held:
             try:
-                return within_errors(partial(_bring, remote, url, work, found, as_json, held), url, "fetched from")
-            except DamagedError as error:
+                return _bring(remote, url, work, found, as_json, held)
+            except Vanished:
+                vanished += 1
+            except Unreachable as error:
+                raise SaveError(f"{error}; all sets are as they were") from error
+            except Damaged as error:
+                damage = DamagedError(f"set {found.name.number} not fetched from {url}: {error}")
                 if number is not None or step is not None:
-                    raise
-                passed[found.name] = error
-                click.echo(f"safepoint: {terminal.printable(str(error))}; an older set is looked for", err=True)
+                    raise damage from error
+                passed[found.name] = damage
+                click.echo(f"safepoint: {terminal.printable(str(damage))}; an older set is looked for", err=True)
     raise SaveError(f"not fetched from {url}: what is old goes there faster than it comes; nothing was changed")
 
 
@@ -149,7 +156,7 @@ def _bring(remote: Remote, url: str, work: str, found: Found, as_json: bool, hel
         terminal.put({"place": url, "directory": work, "set": found.name.number, "step": found.step,
                       "size": found.size, "here": here == set(roots)})  # fmt: skip
     elif here == set(roots):
-        terminal.say(f"set {found.name.number} is in {work} already: nothing newer is at {url}")
+        terminal.say(f"set {found.name.number} is in {work} already")
         return None
     return found
 
