@@ -164,26 +164,37 @@ def made_first(top: Path) -> None:
     run(top / "a", 2)
 
 
-@pytest.mark.parametrize("made_so", [made_two, made_first])
-def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(
-    made_so: Callable[[Path], None], tmp_path: Path
-) -> None:
-    """What the first one has put, and not flushed, the second one only sees."""
-    _, points = swept(tmp_path, put_here, made_so)
+def killed_then_cut(
+    tmp_path: Path, act: Callable[[Path, FaultDisk], Any], made: Callable[[Path], None],
+    judge: Callable[[Path, str], None],
+) -> None:  # fmt: skip
+    """The act is killed at each operation, done again to its end, and then the power goes."""
+    _, points = swept(tmp_path, act, made)
     for at in sample(points, 1):
-        made = tmp_path / f"at-{at}"
-        made_so(made)
-        dying = FaultDisk(made, kill_at=at)
+        made(top := tmp_path / f"at-{at}")
+        dying = FaultDisk(top, kill_at=at)
         with pytest.raises(Killed):
-            put_here(made, dying)
-        second = FaultDisk(made, before=dying)
-        put_here(made, second)
+            act(top, dying)
+        second = FaultDisk(top, before=dying)
+        act(top, second)
         second.end()
         (into := tmp_path / f"cuts-{at}").mkdir()
         for image in images(second.record, str(into), at=[len(second.record.ops)]):
-            assert newest(at_place(Path(image.directory))) == 2, f"{dying.record.ops[at]}: {image.policy}"
+            judge(Path(image.directory), f"{dying.record.ops[at]}: {image.policy}")
         shutil.rmtree(into)
-        shutil.rmtree(made)
+        shutil.rmtree(top)
+
+
+@pytest.mark.parametrize("made", [made_two, made_first])
+def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(
+    made: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """What the first one has put, and not flushed, the second one only sees."""
+
+    def judge(top: Path, where: str) -> None:
+        assert newest(at_place(top)) == 2, where
+
+    killed_then_cut(tmp_path, put_here, made, judge)
 
 
 def cut_at(disk: FaultDisk, tmp_path: Path, points: list[int], judge: Callable[[Path, str, bool], None]) -> None:
@@ -243,21 +254,7 @@ def test_a_fetch_killed_or_without_power_at_each_operation(tmp_path: Path) -> No
 
 def test_a_fetch_killed_and_begun_again_survives_a_power_cut_when_it_has_ended(tmp_path: Path) -> None:
     """What the first one has renamed, and not flushed, the second one only finds there."""
-    _, points = swept(tmp_path, bring_here, made_place)
-    for at in sample(points, 1):
-        made = tmp_path / f"at-{at}"
-        made_place(made)
-        dying = FaultDisk(made, kill_at=at)
-        with pytest.raises(Killed):
-            bring_here(made, dying)
-        second = FaultDisk(made, before=dying)
-        bring_here(made, second)
-        second.end()
-        (into := tmp_path / f"cuts-{at}").mkdir()
-        for image in images(second.record, str(into), at=[len(second.record.ops)]):
-            judge_brought(Path(image.directory), f"{dying.record.ops[at]}: {image.policy}", ended=True)
-        shutil.rmtree(into)
-        shutil.rmtree(made)
+    killed_then_cut(tmp_path, bring_here, made_place, lambda top, where: judge_brought(top, where, ended=True))
 
 
 # Runs that do not know each other.
