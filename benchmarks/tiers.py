@@ -64,9 +64,9 @@ if any(word.startswith("s3://") for word in sys.argv):
 
 spent, inner = [0.0], Sender.send
 
-def send(*told):
+def send(*told, **how):
     begin = time.perf_counter()
-    sent = inner(*told)
+    sent = inner(*told, **how)
     spent.append(time.perf_counter() - begin)
     return sent
 
