@@ -110,13 +110,16 @@ def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp
 @pytest.mark.parametrize("who", [(), ("--one-rank",)])
 def test_crash_test_of_a_solver_in_c(who: tuple[str, ...], tmp_path: Path) -> None:
     """Killed and resumed it equals the undisturbed run, in every set, not only at its end."""
-    (tmp_path / ".safepoint").write_text("heat-{rank}.dat\n")
     command, before = MPICH.started(2, program("heat.c", MPICH), 4000), signal.getsignal(signal.SIGTERM)
-    result = cli("crash-test", "--json", "--dir", tmp_path, "--kills", 5, "--seed", 1, *who, "--", *command)
-    found = json.loads(result.stdout)
-    assert result.exit_code == 0 and found["verdict"] == "equal", result.output
-    # Its moments are those of the first run: where that was slow, a life may have ended before.
-    assert len(found["kills"]) >= 2 and found["restarts"] >= 1, result.output
+    for seed in range(1, 6):  # its moments are those of a first run: where that was slow, a life may end before them
+        (work := tmp_path / str(seed)).mkdir()
+        (work / ".safepoint").write_text("heat-{rank}.dat\n")
+        result = cli("crash-test", "--json", "--dir", work, "--kills", 5, "--seed", seed, *who, "--", *command)
+        found = json.loads(result.stdout)
+        assert result.exit_code == 0 and found["verdict"] == "equal", result.output
+        if len(found["kills"]) == 5:
+            break
+    assert len(found["kills"]) == 5, result.output
     assert signal.getsignal(signal.SIGTERM) == before  # as whoever calls it in a process of their own expects
 
 

@@ -199,14 +199,13 @@ def test_one_drain_at_a_time(a: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "safepoint", "drain", str(a), "--rate", "100K"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as first:
         wait_for(lambda: list((tmp_path / "place").glob("claim-*")))
-        root = Root(str(a))
         while first.poll() is None:
             done = cli("drain", a)
             if done.exit_code:
                 assert done.exit_code == 13 and "another drain or fetch is at work" in done.output, done.output
         assert first.wait(60) == 0, first.stdout and first.stdout.read()
-    assert len(list((tmp_path / "place").glob("claim-*"))) == 1 and root
-    claim(root, Waiting())()  # the run's own lock was never taken
+    assert len(list((tmp_path / "place").glob("claim-*"))) == 1
+    claim(Root(str(a)), Waiting())()  # the run's own lock was never taken
 
 
 def at_work(a: Path, steps: int, pause: float) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ from testbed import servers
 from testbed.places import drained, fetched, given_back, newest, run
 from testbed.sweep import LONG
 
-from safepoint import SaveError, Session, UsageError
+from safepoint import NothingSavedError, SaveError, Session, UsageError
 from safepoint.cli.act.holding import within_errors
 from safepoint.disk import Disk
 from safepoint.root import Root
@@ -273,7 +273,7 @@ def test_links_at_a_place_are_not_followed(tmp_path: Path) -> None:
     top.rename(tmp_path / "elsewhere")
     top.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "b").mkdir()
-    with pytest.raises(Exception, match=r"no set|link|is not there"):
+    with pytest.raises(NothingSavedError, match=r"there is no set at"):
         fetched(place, tmp_path / "b")
     run(tmp_path / "a", 1, first=3)
     drained(tmp_path / "a", place)
