@@ -79,6 +79,7 @@ KEYS = {
         "due": "null, or set and text: why it was time for the newest set",
         "restart": "set, step (null: none) and text: what a restart would take",
         "in_memory": "whether a power cut empties the file system: then sets survive kills alone",
+        "remote": "the other places: place, seen (seconds since the epoch), trouble (what hinders a drain)",
         "sets": "newest first: number, step, extra, time, state, places (where else it was whole), files, size, "
         "stored, ranks (needed, committed), reasons",
         "leftovers": "path, what, size of each",

@@ -91,16 +91,18 @@ def restore(
 
 
 def hide(
-    step: SupportsIndex | None = None, *, wait: bool = False, extra: Mapping[str, Any] | None = None
+    step: SupportsIndex | None = None, *, wait: bool | str = False, extra: Mapping[str, Any] | None = None
 ) -> SavePoint | None:
     """Move the listed files into safekeeping as one set, labelled `step`.
 
     The files must be closed, and belong together. On return they are out of the way and safe from the death of the
-    program; a thread stores them. With `wait` they are safe from power loss too. `extra`: a few JSON values, such as
+    program; a thread stores them. With `wait` they are safe from power loss too, with `wait="remote"` from the loss of
+    this machine: the set is at the place of the setting `remote`. `extra`: a few JSON values, such as
     `{"loss": 0.3}`, that `restore` and `sets` give back. Returns None if none of the files exists. Collective.
 
     Raises:
-        SaveError: the set was not taken, or the set before could not be stored. Where the files are is said.
+        SaveError: the set was not taken, or the set before could not be stored. Where the files are is said. Or the set
+            is not at the remote place: then it is durable here.
         MissingFilesError: some of the files exist, and others do not.
         RefusedFileError: what cannot be saved, such as a file that another process writes to.
         UsageError: the step is no integer; or sets are here, and `restore` was not called.
@@ -108,13 +110,17 @@ def hide(
     return _session("hide").hide(step, wait=wait, extra=extra)
 
 
-def wait() -> None:
+def wait(level: str = "local", timeout: float | None = None) -> None:
     """Return when everything hidden so far is durable: it survives a power cut. Collective.
 
+    With level "remote": when the newest set is at the place of the setting `remote`.
+
     Raises:
-        SaveError: a set could not be stored. Where its files are is said.
+        SaveError: a set could not be stored. Where its files are is said. Or it is not at the remote place after
+            `timeout` seconds, or, without one, as soon as something hinders that: then it is durable here.
+        UsageError: "remote" without that setting.
     """
-    _session("wait").wait()
+    _session("wait").wait(level, timeout)
 
 
 def finish(step: SupportsIndex | None = None) -> None:

@@ -61,10 +61,10 @@ class Listener:
         is a failure of this rank: nothing is taken on any."""
 
     def hidden(
-        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+        self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
     ) -> None:  # fmt: skip
-        """`hide` took this long (time.perf_counter); `taken`: there is a set; `waited`: it is durable already. `files`:
-        those of this rank."""
+        """`hide` took this long (time.perf_counter); `taken`: there is a set; `waited`: it is durable already, and how
+        much further it is to go while all ranks wait. `files`: those of this rank."""
 
     def superseded(self, taken: Taken) -> None:
         """A set is given up that waited for the saver: a newer one was taken."""

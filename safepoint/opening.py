@@ -86,6 +86,22 @@ def whole(name: str, value: SupportsIndex) -> int:
     raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
+LOCAL, REMOTE = 1, 3  # how far a set is safe: from a power cut here; from the loss of this machine. 2 would be between
+
+
+def level_of(verb: str, wait: Any, deepest: int) -> int:
+    """Until when a caller wants to wait: True, "local" or "remote"; 0: it does not. Raises `UsageError`."""
+    if not isinstance(wait, str):
+        return LOCAL if wait else 0
+    if wait == "local":
+        return LOCAL
+    if wait != "remote":
+        raise UsageError(f"{verb} waits for 'local' or 'remote', not {reprlib.repr(wait)}; nothing was changed")
+    if deepest < REMOTE:
+        raise UsageError(f"{verb} is to wait for 'remote', and the manifest has no setting remote; nothing was changed")
+    return REMOTE
+
+
 def check_same(ranks: Serial | Ranks, verb: str, **options: Any) -> None:
     """The ranks must have been told the same, or they would not make the same calls."""
     for name, value in options.items():
@@ -119,6 +135,7 @@ class Opening:
         self.lead = 0 if saver is None else saver  # the rank that reads and writes what is there once for all
         self.page_cache = PageCache("", "", None)  # where the root is
         self.number = 0  # the newest that a set or a finish mark has had
+        self.deepest = LOCAL  # until when a caller may wait
         self.past = False  # there is something to restore
         self.first_start = True  # no earlier start could have left torn first files
         self.release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing

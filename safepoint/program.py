@@ -40,6 +40,7 @@ from safepoint.state.variables import State, path_in
 from safepoint.state.variables import load as load_state
 from safepoint.state.variables import save as write_state
 from safepoint.tiers import settings as tiers
+from safepoint.tiers.placed import Placed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ SETTINGS: dict[str, Setting] = {
 }  # fmt: skip
 
 
-class Session(Verbs):
+class Session(Placed):
     """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`.
     A block that knows its last step calls `finish(step)` itself, since files written after the last set have none."""
 
@@ -81,9 +82,14 @@ class Session(Verbs):
                 self._timing = Timing(self._home, self._peers, bounds)
                 self._scribe = Scribe(self._home, self._timing.reasons, self._ledger(above), sampled=in_place)
                 self._store_every()
-                told = ranks.together(lambda: Callbacks(on_durable, on_failed, alone=self._peers.size == 1))
+                told, beside = ranks.together(
+                    lambda: (
+                        Callbacks(on_durable, on_failed, alone=self._peers.size == 1),
+                        self._with_a_drain(in_place),
+                    )
+                )
                 blocking = Blocking(self._home, every=self._work.every)
-                self._listeners = (self._timing, self._scribe, blocking, told)
+                self._listeners = (self._timing, self._scribe, blocking, *beside, told)
             self._timing.caught = Signals(caught)
             atexit.register(_at_exit, weakref.ref(self))
         except BaseException:  # also by a handler: there is no session that could be closed

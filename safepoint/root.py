@@ -39,6 +39,9 @@ NAMES = (
 )  # fmt: skip
 
 
+REMOTE = ("remote.json", "remote.lock", "drain.log")  # beside the roots, of whoever puts sets to another place
+
+
 class Root:
     """The names below W/.safepoint.d for one rank of `ranks`. `work` is absolute and free of symbolic links.
 
@@ -53,7 +56,7 @@ class Root:
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
         self.halt = os.path.join(self.side, "halt.json")
-        self.remote, self.remote_lock = (os.path.join(self.side, name) for name in ("remote.json", "remote.lock"))
+        self.remote, self.remote_lock, self.drain_log = (os.path.join(self.side, name) for name in REMOTE)
         self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
         self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
         self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, *others = (
@@ -171,11 +174,7 @@ class Root:
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
-    known = {
-        name + new
-        for name in ("FORMAT", "finished.json", "halt.json", "remote.json", "remote.lock")
-        for new in ("", ".new")
-    }
+    known = {name + new for name in ("FORMAT", "finished.json", "halt.json", *REMOTE) for new in ("", ".new")}
     refuse_link(disk, side := os.path.join(work, SIDE))
     names = listdir(disk, side)
     matches = {name: _ROOT.fullmatch(name) for name in names}

@@ -38,7 +38,7 @@ from safepoint.errors import (
 from safepoint.extra import checked as checked_extra
 from safepoint.extra import key as extra_key
 from safepoint.listener import Listener, Outcome, SavePoint
-from safepoint.opening import Opening, check_same, checked, new_life, whole
+from safepoint.opening import Opening, check_same, checked, level_of, new_life, whole
 from safepoint.ranks import Ranks, Serial, low_high, ranks_by_step, step_key
 from safepoint.record import Item, Record, Taken, label
 from safepoint.remarks import Remarks, amount
@@ -61,8 +61,7 @@ class Ready:
     there = find.Found()
     step: int | None = None
     extra: dict[str, Any] | None = None
-    asked = False  # the caller wants to wait
-    wait = False
+    asked = wait = 0  # until when the caller wants to wait, and all ranks do
     busy = False  # the saver is at work
     taken: Taken | None = None
     time = 0.0  # the same on all ranks, after the agreement
@@ -186,7 +185,7 @@ class Verbs:
 
     @collective
     def hide(
-        self, step: SupportsIndex | None = None, *, wait: bool = False, extra: Mapping[str, Any] | None = None
+        self, step: SupportsIndex | None = None, *, wait: bool | str = False, extra: Mapping[str, Any] | None = None
     ) -> SavePoint | None:
         """Move the listed files into safekeeping as one set, labelled `step`, with a few JSON values of `extra`.
 
@@ -214,7 +213,7 @@ class Verbs:
                 for listener in self._listeners:
                     listener.hidden(self._number, begin, end, taken=took, waited=waited, files=files)
 
-    def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool, extra: Any) -> Ready:
+    def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool | str, extra: Any) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
         ready, home, probing = Ready(), self._home, self._choices.inflight != "off"
         if probing:
@@ -222,12 +221,13 @@ class Verbs:
         if self._peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            ready.asked, ready.step, ready.extra = bool(wait), self._as_step("hide", step), checked_extra(extra)
+            ready.asked, ready.step = level_of("hide", wait, self._home.deepest), self._as_step("hide", step)
+            ready.extra = checked_extra(extra)
             self._check("hide")
             self._work.make_room()
             named = label(number, ready.step)
             self._root.refuse_other(SaveError, f"{named} not taken", "the files are where they were")
-            ready.wait = self._must_wait() or ready.asked
+            ready.wait = max(self._must_wait(), ready.asked)
             for listener in self._listeners:
                 listener.hiding(number)
             if home.active:
@@ -238,11 +238,11 @@ class Verbs:
                 self._memory.check_kept(there.items)
                 self._number = number
                 # If they were begun anew no older set is whole: this one must be soon.
-                ready.wait = self._begun_anew(there.items) or ready.wait
+                ready.wait = max(self._begun_anew(there.items), ready.wait)
                 how = home.page_cache, self._life, self._committed, self._sets, ready.extra
                 ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
-            ready.wait, ready.failure = False, error
+            ready.wait, ready.failure = 0, error
         ready.busy = self._work.busy
         if probing:
             self._refuse_crossing(ready)
@@ -300,8 +300,8 @@ class Verbs:
                 listener.superseded(older)
             self._work.sweep(lambda: prune.give_up(self._root, older.number, self._sets))  # it keeps the lock
 
-    def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, bool, bool]:
-        """Whether there is a set, whether to wait for it, and whether any saver is busy. If anything failed on any
+    def _agree_to_hide(self, number: int, ready: Ready) -> tuple[bool, int, bool]:
+        """Whether there is a set, until when to wait for it, and whether any saver is busy. If anything failed on any
         rank, what was taken goes back, and all raise."""
         peers, failure, there = self._peers, ready.failure, ready.there
         newest = low_high(self._committed.number if self._committed else 0, self._home.active)
@@ -336,7 +336,7 @@ class Verbs:
             self._remarks.something()
         else:
             self._remarks.nothing(self._committed, adopted=self._adopted)
-        return bool(present), bool(wait), bool(busy)
+        return bool(present), -wait, bool(busy)
 
     def _revoke(self, whose: Taken | Record, why: str, failure: BaseException | None) -> BaseException | None:
         """Give the files of this set back; the failure that all are to be told."""

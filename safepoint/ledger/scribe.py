@@ -45,7 +45,7 @@ class Scribe(Listener):
         self._asked[number] = self.ledger.call_site(), self._reasons()
 
     def hidden(
-        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+        self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
     ) -> None:  # fmt: skip
         if self._home.active:
             self._blocked.append((number, round(end - begin, 7)))

@@ -27,7 +27,7 @@ class Blocking(Listener):
         self._copied: Counter[str] = Counter()  # bytes by entry, or name, of what was copied
 
     def hidden(
-        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+        self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
     ) -> None:  # fmt: skip
         if self._began is None or self._said:
             self._began = end

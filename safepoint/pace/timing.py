@@ -75,12 +75,12 @@ class Timing(Listener):
         return self._when.words() if self._when else {}
 
     def hidden(
-        self, number: int, begin: float, end: float, *, taken: bool, waited: bool, files: Sequence[Item]
+        self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
     ) -> None:  # fmt: skip
         if taken:
             self._since = end
             if self._when:
-                self._when.saved(begin, end, waited=waited)
+                self._when.saved(begin, end, waited=bool(waited))
 
     def stored(self, record: Record, seconds: float, *, waited: bool) -> None:
         if self._when and not waited:

@@ -27,7 +27,8 @@ IDENTITY = re.compile(r"\d{5,7}-\d{8,12}-[0-3][0-9a-f]{15}")
 
 class Known(NamedTuple):
     """One place, as it was seen last. `fetched`: the newest set that was there when one was brought from it. `home`:
-    the side directory that has claimed it: a copy has not. `coming`: a set whose parts are being put in place here."""
+    the side directory that has claimed it: a copy has not. `coming`: a set whose parts are being put in place here.
+    `trouble`: why nothing goes there now. `answered`: the last request of the run that was heeded."""
 
     url: str
     claim: str = ""  # ours
@@ -36,6 +37,8 @@ class Known(NamedTuple):
     time: float = 0.0
     home: str = ""
     coming: str = ""
+    trouble: str = ""
+    answered: int = 0
 
     @property
     def mine(self) -> Claim | None:
@@ -83,6 +86,12 @@ def _checked(row: dict[str, Any]) -> Known:
     known: Known = checked(Known, row)
     sets = tuple(text for text in known.sets if type(text) is str and IDENTITY.fullmatch(text))
     return known._replace(sets=sets)
+
+
+def tell(root: Root, url: str, **what: Any) -> None:
+    """What the run beside is to know, by the names of `Known`. Within `alone`."""
+    notes = read_notes(root)
+    write_notes(root, notes.told(notes.at(url)._replace(**what)))
 
 
 def home(root: Root) -> str:

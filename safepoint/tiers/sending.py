@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safepoint.disk import kernel
 from safepoint.errors import FormatError, LockedError, UsageError
@@ -172,6 +171,10 @@ class Sender:
         """What is there now. Raises as `send`."""
         self._remember(self._still_mine(claim))
 
+    def tell(self, **what: Any) -> None:
+        """As `note.tell`."""
+        self._note(self.known._replace(**what))
+
     def missing(self, parts: Parts) -> bool:
         """Whether this set is not known to be there."""
         record = next(iter(parts.values()))[1]
@@ -236,7 +239,7 @@ class Sender:
         """What is known to be there, and is."""
         there = {each.identity for each in listing.sets}
         sets = {*self.known.sets} & there | ({name.identity} if name else set())
-        self._note(self.known._replace(sets=tuple(sorted(sets)), time=time.time()))
+        self._note(self.known._replace(sets=tuple(sorted(sets)), time=time.time(), trouble=""))
 
     def _prune(self, listing: Listing, name: Name) -> list[Name]:
         """All that is older than the newest whole ones, as many as are to be kept. What is newer, and not ours,
@@ -282,9 +285,3 @@ def _allow_many_files() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def place_of(url: str, directory: str) -> str:
-    """How a place is known in the notes: a directory by its real path, wherever and however it was named."""
-    path = url.removeprefix("file://")
-    return path.rstrip("/") if "://" in path else os.path.realpath(os.path.join(directory, path))

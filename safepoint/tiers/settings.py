@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
+from safepoint.pace.times import duration
 from safepoint.settings import SETTINGS as OF_SETS
 from safepoint.settings import Setting
 from safepoint.tiers.url import parse
@@ -28,8 +32,30 @@ def rate(text: str) -> int:
     return found
 
 
+class When(NamedTuple):
+    """When a run puts a set to its place: after so many sets, or seconds, since the last that it put; neither: as soon
+    as that is there. `off`: it does not."""
+
+    sets: int = 0
+    seconds: float = 0.0
+    off: bool = False
+
+
+def when(text: str) -> When:
+    """Of `newest`, `off`, `10 sets`, `15min`. Raises `ValueError`."""
+    if text in ("newest", "off"):
+        return When(off=text == "off")
+    if match := re.fullmatch(r"([1-9]\d{0,8})\s*sets?", text):
+        return When(sets=int(match[1]))
+    try:
+        return When(seconds=duration(text))
+    except ValueError:
+        raise ValueError("takes newest, off, a number of sets, or a time, such as 10 sets or 15min") from None
+
+
 SETTINGS: dict[str, Setting] = {
-    "remote": (_remote, None),  # where `safepoint drain` puts sets: a directory, s3://…, ssh://…
+    "remote": (_remote, None),  # where sets go beside the run: a directory, s3://…, ssh://…
+    "drain": (when, When()),  # when the run puts them there
     "remote_keep": (_kept, 1),  # how many complete sets stay there
     "drain_rate": (rate, None),  # bytes a second at most
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 
@@ -84,3 +85,9 @@ def refuse_secrets(text: str) -> None:
 def of_rank(text: str, rank: int) -> str:
     """The place of one rank, if each has one."""
     return text.replace(RANK, f"{rank:05d}")
+
+
+def place_of(url: str, directory: str) -> str:
+    """How a place is known in the notes: a directory by its real path, wherever and however it was named."""
+    path = url.removeprefix("file://")
+    return path.rstrip("/") if "://" in path else os.path.realpath(os.path.join(directory, path))

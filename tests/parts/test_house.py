@@ -25,7 +25,7 @@ MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACK
 TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
-    f"tiers/{name}" for name in ("__init__", "settings", "url")
+    f"tiers/{name}" for name in ("__init__", "settings", "url", "placed", "beside", "note", "names")
 }
 TOOLS = (
     "cli",
@@ -312,8 +312,11 @@ DURABLE = {
 }  # fmt: skip
 
 
-# What lies in a temporary directory need not survive; and a directory may be told as a path.
-HARMLESS = {"kept": {"tempfile", "tempfile.TemporaryDirectory", "pathlib.Path"}, "program": {"pathlib.Path"}}
+# What lies in a temporary directory need not survive, nor what goes into a pipe; and a directory may be told as a path.
+HARMLESS = {
+    "kept": {"tempfile", "tempfile.TemporaryDirectory", "pathlib.Path"}, "program": {"pathlib.Path"},
+    "tiers/beside": {"os.write"},
+}  # fmt: skip
 
 
 def dangerous(module: str, name: str) -> bool:

@@ -30,7 +30,7 @@ from safepoint.root import Root
 def a(tmp_path: Path) -> Path:
     """A directory with two sets, and a place for them in its manifest."""
     (tmp_path / "a").mkdir()
-    (tmp_path / "a/.safepoint").write_text(f"{MANIFEST}remote = {tmp_path / 'place'}\n")
+    (tmp_path / "a/.safepoint").write_text(f"{MANIFEST}remote = {tmp_path / 'place'}\ndrain = off\n")
     run(tmp_path / "a")
     return tmp_path / "a"
 
@@ -352,7 +352,7 @@ def test_the_sets_of_many_ranks_go_together(tmp_path: Path) -> None:
     """A set is there when all ranks' parts are; one that lacks a part is named with the rank, and not given back."""
     a, b = tmp_path / "a", tmp_path / "b"
     a.mkdir()
-    (a / ".safepoint").write_text(f"z-{{rank}}.dat\nu.dat\nremote = {tmp_path / 'place'}\n")
+    (a / ".safepoint").write_text(f"z-{{rank}}.dat\nu.dat\nremote = {tmp_path / 'place'}\ndrain = off\n")
     on_ranks(3, "together", tmp_path)
     assert cli("drain", a).exit_code == 0
     (listed,) = answer("fetch", tmp_path / "place", "--list")["sets"]

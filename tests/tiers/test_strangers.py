@@ -31,7 +31,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def a(tmp_path: Path, place: Path) -> Path:
     """A directory with two sets."""
-    made(tmp_path / "a", f"remote = {place}\n")
+    made(tmp_path / "a", f"remote = {place}\ndrain = off\n")
     return tmp_path / "a"
 
 
@@ -104,7 +104,7 @@ def test_after_an_older_set_was_fetched_the_newer_ones_that_were_seen_give_way(
     a: Path, place: Path, tmp_path: Path
 ) -> None:
     """Whoever asked for the older one has decided that."""
-    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 3\nkeep = 3\n")
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 3\nkeep = 3\n")
     cli("drain", a)
     run(a, 1, first=3)
     cli("drain", a)
@@ -132,7 +132,7 @@ def test_a_file_system_that_is_not_mounted_is_not_filled(a: Path, place: Path) -
 
 @pytest.mark.leaves_damage
 def test_a_set_that_is_damaged_at_the_place_is_passed_over_aloud(a: Path, place: Path, tmp_path: Path) -> None:
-    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 2\n")
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 2\n")
     cli("drain", a)
     run(a, 1, first=3)
     cli("drain", a)
@@ -249,7 +249,7 @@ def test_comments_of_the_manifest_stay_here(a: Path, place: Path, tmp_path: Path
 
 
 def test_a_manifest_with_a_mistake_is_no_reason_to_remove_sets_there(a: Path, place: Path) -> None:
-    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 3\n")
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 3\n")
     cli("drain", a)
     run(a, 1, first=3)
     cli("drain", a)
@@ -427,7 +427,7 @@ def test_a_fetch_of_an_old_set_that_is_here_decides_nothing(a: Path, place: Path
     cli("drain", a)
     b = tmp_path / "b"
     cli("fetch", place, b)
-    (b / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 2\n")
+    (b / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 2\n")
     run(b, 1, first=3)
     assert cli("drain", b).exit_code == 0 and there(place) == [3, 2]
     assert cli("fetch", place, a, "--set", 2).exit_code == 0
@@ -440,7 +440,7 @@ def test_sets_of_another_tell_of_its_claim_though_all_claims_are_lost(a: Path, p
     cli("drain", a)
     b = tmp_path / "b"
     cli("fetch", place, b)
-    (b / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 2\n")
+    (b / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 2\n")
     run(b, 1, first=3)
     cli("drain", b)
     for path in place.glob("claim-*"):
@@ -464,7 +464,7 @@ def test_comments_go_line_by_line(a: Path, place: Path, tmp_path: Path) -> None:
 
 @pytest.mark.leaves_damage
 def test_the_last_whole_set_is_found_behind_many_damaged_ones(a: Path, place: Path, tmp_path: Path) -> None:
-    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\nremote_keep = 9\n")
+    (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 9\n")
     cli("drain", a)
     for step in range(3, 9):
         run(a, 1, first=step)

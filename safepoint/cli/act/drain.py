@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.act.follow import Follower
+from safepoint.cli.act.follow import EACH, Follower, Orders
 from safepoint.cli.act.holding import within_errors
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
 from safepoint.cli.look.completion import set_numbers
@@ -20,6 +21,7 @@ from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import (
+    LockedError,
     NothingSavedError,
     SaveError,
     UsageError,
@@ -29,15 +31,17 @@ from safepoint.patterns import NAME
 from safepoint.program import SETTINGS
 from safepoint.root import Root
 from safepoint.tiers import note
-from safepoint.tiers.names import Claim
+from safepoint.tiers.names import Claim, identity
+from safepoint.tiers.note import Known
 from safepoint.tiers.part import Changed
 from safepoint.tiers.place import place_at
 from safepoint.tiers.remote import Remote
-from safepoint.tiers.sending import Rate, Sender, Sent, place_of
+from safepoint.tiers.sending import Rate, Sender, Sent
 from safepoint.tiers.settings import rate as rate_of
-from safepoint.tiers.url import RANK, of_rank, refuse_secrets
+from safepoint.tiers.url import RANK, of_rank, place_of, refuse_secrets
 
 DISK = terminal.DISK
+HELD_PAUSE = 0.5  # seconds between two looks whether another drain has ended
 AGAIN = 5  # times that a set is replaced by a newer one while it is opened
 
 
@@ -64,11 +68,12 @@ def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
 @click.option("--follow", is_flag=True, help="Go on with each newer set, until --pid has ended, or Ctrl-C.")
 @click.option("--pid", type=click.IntRange(2), metavar="PID", help="With --follow: the program that saves here.")
 @click.option("--anew", is_flag=True, help="Put all bytes, also those that are there: if they are damaged there.")
+@click.option("--beside", is_flag=True, hidden=True)
 @click.option("--take-over", is_flag=True, help="Even if another directory puts its sets there.")
 @terminal.as_json
 def drain(
     directory: str, to: str | None, number: int | None, rate: int | None, within: float | None, follow: bool,
-    pid: int | None, anew: bool, take_over: bool, as_json: bool,
+    pid: int | None, anew: bool, take_over: bool, as_json: bool, beside: bool,
 ) -> None:  # fmt: skip
     """Put the newest complete set to another place: a directory, or a store.
 
@@ -90,31 +95,67 @@ def drain(
     until = None if within is None else time.monotonic() + within
     began = None if pid is None else kernel.began(pid)
     job = Job(directory, number, until, Rate(rate or told["drain_rate"], partial(wait, until)), pid, began, anew)
+    orders = Orders() if beside else None
     try:
         if follow:
             _await_a_run(seen.root(0), job)
             seen = look(DISK, directory)
         else:
             seen.raise_if_empty()
-        url = _url(seen, place, os.getcwd() if to else seen.work)
-        with note.alone(root := _root(seen), "drain"):
-            begin = partial(_sender, root, url, take_over, told["remote_keep"])
-            if follow:
-                Follower(begin, job, url).run()
+        url = place_of(place, os.getcwd()) if orders else _url(seen, place, os.getcwd() if to else seen.work)
+        with ExitStack() as stack:
+            if _held(stack, root := _root(seen), job, url, orders):
+                begin = partial(_sender, root, url, take_over, told["remote_keep"])
+                if follow:
+                    Follower(begin, job, root, url, orders, told["drain"] if orders else EACH).run()
+                    return
+                chosen, sent = _once(within_errors(begin, url, "put to"), job, url)
+                _say(seen, url, chosen, sent, as_json=as_json)
             else:
-                _say(seen, url, *_once(within_errors(begin, url, "put to"), job, url), as_json=as_json)
+                _say(seen, url, newest(job)[0], None, as_json=as_json)
     except Late as error:
         raise SaveError(str(error)) from error
 
 
-def _say(seen: Overview, url: str, chosen: SetState, sent: Sent, *, as_json: bool) -> None:
-    if not as_json:
-        tell(chosen, sent, url, to_commit(look(DISK, seen.work), chosen.number))
-        return
-    terminal.put({
-        "directory": seen.work, "place": url, "set": chosen.number, "step": chosen.step, "size": sent.size,
-        "sent": sent.went, "removed": [name.number for name in sent.removed],
-    })  # fmt: skip
+def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | None) -> bool:
+    """Whether this process alone puts sets from here, until the end of `stack`: it waits for another one that does. Not
+    if that has put the newest set meanwhile. Raises `LockedError` if it works at another place."""
+    said = False
+    while True:
+        try:
+            stack.enter_context(note.alone(root, "drain"))
+            return True
+        except LockedError:
+            places = note.read_notes(root).places
+            if not orders and places and places[0].url != url:
+                raise
+        if not orders and job.pid is None and (known := places[0] if places else None) and _is_at(known, job):
+            return False
+        if not said and not orders:
+            said = True
+            click.echo(f"safepoint: waiting for the drain that is at work in {root.work}", err=True)
+        wait(job.until, HELD_PAUSE)
+
+
+def _is_at(known: Known, job: Job) -> bool:
+    with suppress(NothingSavedError):
+        record = next(iter(newest(job)[1].values()))[1]
+        return identity(record.life, record.number, record.history) in known.sets
+    return False
+
+
+def _say(seen: Overview, url: str, chosen: SetState, sent: Sent | None, *, as_json: bool) -> None:
+    newer = to_commit(look(DISK, seen.work), chosen.number)
+    if as_json:
+        terminal.put({
+            "directory": seen.work, "place": url, "set": chosen.number, "step": chosen.step,
+            "size": sent.size if sent else None, "sent": sent.went if sent else 0,
+            "removed": [name.number for name in sent.removed] if sent else [],
+        })  # fmt: skip
+    elif sent:
+        tell(chosen, sent, url, newer)
+    else:
+        terminal.say(f"{chosen.label} is at {url}: the drain that is at work here has put it{newer}")
 
 
 def _root(seen: Overview) -> Root:

@@ -29,8 +29,7 @@ from safepoint.tiers.fetching import AGAIN, Fetch, Found, make_ready, newest, re
 from safepoint.tiers.names import Name
 from safepoint.tiers.place import Unreachable, Vanished, place_at
 from safepoint.tiers.remote import Remote, needed
-from safepoint.tiers.sending import place_of
-from safepoint.tiers.url import RANK, of_rank, refuse_secrets
+from safepoint.tiers.url import RANK, of_rank, place_of, refuse_secrets
 
 DISK = terminal.DISK
 Made = TypeVar("Made")

@@ -19,7 +19,7 @@ from safepoint.errors import DamagedError, ManifestError, NothingSavedError, Saf
 from safepoint.ledger.lines import Superseded, events
 from safepoint.pace.halt import halted, run_of
 from safepoint.tiers.names import identity
-from safepoint.tiers.note import at_places
+from safepoint.tiers.note import Known, at_places, read_notes
 
 STATES = {
     "complete": "complete",
@@ -89,6 +89,7 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     head.append(("restart", restart(seen)))
     if kind := in_memory(seen):
         head.append(("safe from", f"kills alone: a power cut empties {kind}"))
+    head += [("remote", known.trouble) for known in elsewhere(seen) if known.trouble]
     if why := due(seen):
         head.append(("due", f"set {why['set']}: {why['due']}"))
     if counts := hidden(seen):
@@ -193,6 +194,11 @@ def _table(seen: Overview) -> None:
     terminal.table(heads, rows, right=("set", "step", "age", "files", "size", "stored", "ranks"))
 
 
+def elsewhere(seen: Overview) -> tuple[Known, ...]:
+    """The other places of its sets, as they were seen last."""
+    return read_notes(seen.root(0)).places if seen.side else ()
+
+
 def places(seen: Overview) -> dict[int, list[str]]:
     """By number of a set where else it was whole when that place was seen last."""
     if not seen.side:
@@ -231,6 +237,7 @@ def content(seen: Overview, verdict: SafepointError | None) -> dict[str, Any]:
         "restart": {"set": takes.number if takes else None, "step": takes.step if takes else None,
                     "text": restart(seen)},
         "in_memory": bool(in_memory(seen)),
+        "remote": [{"place": k.url, "seen": k.time, "trouble": k.trouble} for k in elsewhere(seen)],
         "sets": [_set(each, at.get(each.number, [])) for each in seen.sets],
         "leftovers": [{"path": each.path, "what": each.what, "size": each.size} for each in seen.leftovers],
         "foreign": [*seen.unknown, *(f"rank-{rank.rank:05d}/{name}" for rank in seen.ranks for name in rank.unknown)],

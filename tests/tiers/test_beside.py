@@ -1,0 +1,512 @@
+"""The drain that a run starts beside itself: `remote` in the manifest, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testbed.commands import answer, cli
+from testbed.jobs import mpiexec
+from testbed.protected import wait_for
+
+from safepoint import SaveError, Session, UsageError
+from safepoint.root import Root
+from safepoint.tiers import beside, note
+from safepoint.tiers.url import place_of
+
+FAST = (
+    "import safepoint.cli.act.follow as f, safepoint.cli.act.drain as d\n"
+    "f.PAUSE = f.LONGEST_PAUSE = d.HELD_PAUSE = 0.1\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "BEGIN", beside.BEGIN.replace("; main()", f"\n{FAST}main()"))
+    monkeypatch.setattr(beside, "LOOK_EVERY", 0.05)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "w").mkdir()
+    listed(tmp_path / "w")
+    yield tmp_path / "w"
+    wait_for(lambda: not drains(tmp_path), 60)  # each ends by itself
+
+
+def listed(work: Path, *more: str) -> None:
+    (work / ".safepoint").write_text("\n".join(["u.dat", "remote = ../place", *more, ""]))
+
+
+def drains(below: Path) -> list[int]:
+    """The drains beside a run that are at work in these directories."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+                state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[0]
+                if b"--beside" in words and any(str(below).encode() in word for word in words) and state != "Z":
+                    found.append(int(name))
+    return found
+
+
+def at_place(tmp_path: Path) -> list[int]:
+    done = cli("fetch", tmp_path / "place", "--list", "--json")
+    return (
+        [each["number"] for each in answer("fetch", tmp_path / "place", "--list")["sets"]] if not done.exit_code else []
+    )
+
+
+def save(session: Session, work: Path, step: int, **how: object) -> None:
+    (work / "u.dat").write_text(f"{step} " * 1000)
+    session.hide(step, **how)  # type: ignore[arg-type]
+
+
+def pipes() -> list[str]:
+    """Those that this process has open."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return [each for each in found if each.startswith("pipe:")]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+PROGRAM = """
+import sys, time, pathlib, safepoint
+work = pathlib.Path(sys.argv[1])
+with safepoint.Session(work) as s:
+    p = s.restore()
+    for k in range(p.step + 1 if p else 1, 10000):
+        (work / "u.dat").write_text(f"{k} " * 1000)
+        s.hide(k); time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_the_newest_set_of_a_run_that_is_killed_goes_to_its_place(work: Path, tmp_path: Path) -> None:
+    """Nobody has started a drain by hand; and the one of the run outlives it."""
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, work, "0.05"])
+    wait_for(lambda: (tmp_path / "place").is_dir() and at_place(tmp_path))
+    (drain,) = drains(work)
+    assert os.getsid(drain) == drain != os.getsid(0)
+    program.kill()
+    program.wait()
+    wait_for(lambda: not drains(work), 60)
+    newest = max(Root(str(work)).numbers("set"))
+    complete = [each["number"] for each in answer("status", work)["sets"] if each["state"] == "complete"]
+    assert at_place(tmp_path) == [max(complete)] and max(complete) >= newest - 2
+    assert (work / ".safepoint.d/drain.log").read_text() == ""
+
+
+def test_wait_returns_when_the_newest_set_is_there(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        assert session.safe == {"local": None, "remote": None}
+        save(session, work, 1)
+        session.wait("remote")
+        assert at_place(tmp_path) == [1] and session.safe == {"local": 1, "remote": 1}
+        save(session, work, 2)
+        session.wait()
+        assert session.safe["local"] == 2
+        save(session, work, 3, wait="remote")
+        assert at_place(tmp_path) == [3] and session.safe == {"local": 3, "remote": 3}
+        session.wait("remote")  # of a set that is there
+        session.close()
+    with Session(work) as session:
+        point = session.restore()
+        assert point and point.step == 3
+        session.wait("remote")
+        assert session.safe == {"local": 3, "remote": 3}
+        session.close()
+
+
+def test_a_wait_asks_the_place_and_not_the_note(work: Path, tmp_path: Path) -> None:
+    """What was there may have been removed since."""
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        for path in (tmp_path / "place").glob("set-*"):
+            shutil.rmtree(path)
+        session.wait("remote")
+        assert at_place(tmp_path) == [1]
+        session.close()
+
+
+def test_a_run_whose_manifest_names_no_place_refuses_to_wait_for_one(work: Path) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    with Session(work) as session:
+        (work / "u.dat").write_text("1")
+        with pytest.raises(UsageError, match="no setting remote"):
+            session.hide(1, wait="remote")
+        assert (work / "u.dat").exists()
+        with pytest.raises(UsageError, match="'local' or 'remote', not 'partner'"):
+            session.hide(1, wait="partner")
+        session.hide(1, wait="local")
+        with pytest.raises(UsageError, match="no setting remote"):
+            session.wait("remote")
+        assert session.safe == {"local": 1, "remote": None}
+        session.close()
+    assert not (work / ".safepoint.d/drain.log").exists() and "safepoint.tiers.beside" in sys.modules
+
+
+def test_off_starts_none_and_a_wait_is_for_one_that_somebody_else_has_started(work: Path, tmp_path: Path) -> None:
+    listed(work, "drain = off")
+    with Session(work) as session:
+        save(session, work, 1)
+        with pytest.raises(SaveError, match=r"set 1 \(step 1\) is not at .*place: no drain is at work here"):
+            session.wait("remote")
+        assert not drains(work)
+        command = [sys.executable, "-c", FAST + "from safepoint.cli import main; main()", "drain", work, "--follow"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as drain:
+            wait_for(lambda: (tmp_path / "place").is_dir())
+            save(session, work, 2, wait="remote")
+            assert at_place(tmp_path) == [2] and session.safe["remote"] == 2
+            drain.kill()
+        session.close()
+
+
+@pytest.mark.parametrize(("setting", "there"), [("3 sets", [1, 4, 7]), ("newest", [1, 2, 3, 4, 5, 6, 7])])
+def test_every_so_many_sets(setting: str, there: list[int], work: Path, tmp_path: Path) -> None:
+    listed(work, f"drain = {setting}", "remote_keep = 9")
+    with Session(work) as session:
+        for step in range(1, 8):
+            save(session, work, step, wait=True)
+            if step in there:
+                wait_for(lambda step=step: step in at_place(tmp_path))  # type: ignore[misc]
+            else:
+                time.sleep(0.4)
+        assert sorted(at_place(tmp_path)) == there
+        save(session, work, 8)
+        session.close()
+    wait_for(lambda: not drains(work), 60)
+    assert max(at_place(tmp_path)) == 8  # the last one goes whatever the setting
+
+
+def test_after_so_much_time(work: Path, tmp_path: Path) -> None:
+    listed(work, "drain = 1h")
+    with Session(work) as session:
+        save(session, work, 1)
+        wait_for(lambda: at_place(tmp_path) == [1])
+        save(session, work, 2, wait=True)
+        time.sleep(0.5)
+        assert at_place(tmp_path) == [1]
+        session.wait("remote")
+        assert at_place(tmp_path) == [2]
+        session.close()
+
+
+def test_a_place_that_is_away_is_a_warning_once_and_the_run_goes_on(
+    work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "place").write_text("")  # as a mount point that is none now
+    with Session(work) as session:
+        save(session, work, 1)
+        with pytest.raises(SaveError, match=r"is not at .*place: .*cannot use this directory.*it is durable here"):
+            session.wait("remote")
+        begin = time.monotonic()
+        with pytest.raises(SaveError, match="cannot use this directory"):
+            session.wait("remote", timeout=0.5)
+        assert time.monotonic() - begin >= 0.5
+        for step in range(2, 6):
+            save(session, work, step)
+            time.sleep(0.1)
+        assert len([each for each in warnings(caplog) if "cannot use this directory" in each]) == 1, warnings(caplog)
+        assert "cannot use this directory" in cli("status", work).output
+        assert "cannot use this directory" in answer("status", work)["remote"][0]["trouble"]
+        (tmp_path / "place").unlink()
+        wait_for(lambda: session.safe["remote"] == 5)  # it is caught up with, and nobody has asked
+        assert at_place(tmp_path) == [5]
+        assert [each for each in warnings(caplog) if "again" in each and "tried" not in each], warnings(caplog)
+        assert "cannot use" not in cli("status", work).output
+        session.close()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_the_result_goes_there_before_the_run_is_finished(
+    again: bool, work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whether it was written after the last set, or is that."""
+    with Session(work) as session:
+        save(session, work, 1)
+        if again:
+            (work / "u.dat").write_text("the result")
+        session.finish(1 + again)
+    assert warnings(caplog) == []
+    assert (work / "u.dat").read_text() == ("the result" if again else "1 " * 1000)
+    assert at_place(tmp_path) == [1 + again]
+    assert cli("fetch", tmp_path / "place", tmp_path / "b").exit_code == 0
+    with Session(tmp_path / "b") as session:
+        point = session.restore()
+        assert point and point.step == 1 + again
+        assert (tmp_path / "b/u.dat").read_bytes() == (work / "u.dat").read_bytes()
+        session.close()
+    with Session(work) as session:
+        assert (point := session.restore()) and point.finished
+        session.close()
+    assert not drains(tmp_path / "b")[1:]
+
+
+def test_a_result_that_cannot_go_there_does_not_hinder_the_end(
+    work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "place").write_text("")
+    with Session(work) as session:
+        save(session, work, 1)
+        (work / "u.dat").write_text("the result")
+        session.finish(2)
+    assert (work / "u.dat").read_text() == "the result"
+    assert "alone: set 2 (step 2) is not at" in warnings(caplog)[-1] and "cannot use" in warnings(caplog)[-1]
+    caplog.clear()
+    (tmp_path / "place").unlink()
+    shutil.rmtree(work / ".safepoint.d")
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        (work / "u.dat").write_text("the result")
+        session.finish()
+    assert "alone: it has no step" in warnings(caplog)[-1] and at_place(tmp_path) == [1]
+
+
+def test_a_program_that_nobody_may_change(work: Path, tmp_path: Path) -> None:
+    """`safepoint run`: its sets and its result go there; what is started beside it is none of its processes."""
+    listed(work, "every = 1s")
+    code = "import time\nfor k in range(6): open('u.dat', 'w').write(str(k) * 1000); time.sleep(0.5)\n"
+    command = [sys.executable, "-m", "safepoint", "run", sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "left behind" not in done.stderr and "alone" not in done.stderr, done
+    assert (work / "u.dat").read_text() == "5" * 1000
+    assert cli("fetch", tmp_path / "place", tmp_path / "b").exit_code == 0
+    assert cli("restore", tmp_path / "b", "--yes").exit_code == 0
+    assert (tmp_path / "b/u.dat").read_text() == "5" * 1000
+
+
+def test_who_was_taken_over_is_told(work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        assert cli("fetch", tmp_path / "place", tmp_path / "b").exit_code == 0
+        assert (tmp_path / "b/.safepoint").read_text() == (work / ".safepoint").read_text()
+        with Session(tmp_path / "b") as other:
+            other.restore()
+            save(other, tmp_path / "b", 2, wait="remote")
+            other.close()
+        save(session, work, 2)
+        with pytest.raises(SaveError, match=r"set 2 \(step 2\) is not at .*another run has taken over.*durable here"):
+            session.wait("remote")
+        save(session, work, 3)
+        assert "another run has taken over" in "\n".join(warnings(caplog))
+        session.close()
+    assert at_place(tmp_path) == [2]
+
+
+def test_a_drain_that_is_killed_is_begun_anew(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(beside, "ANEW", 0.0)
+    before = len(pipes())
+    with Session(work) as session:
+        for step in range(1, 5):
+            save(session, work, step, wait="remote")
+            (drain,) = drains(work)
+            os.kill(drain, signal.SIGKILL)
+            wait_for(lambda drain=drain: drain not in drains(work))  # type: ignore[misc]
+        assert len(pipes()) <= before + 1
+        session.close()
+    assert at_place(tmp_path) == [4] and "another one begins" in warnings(caplog)[0]
+
+
+def test_signals_of_a_terminal_and_of_a_scheduler_do_not_end_it(work: Path, tmp_path: Path) -> None:
+    """A job is told to end as a whole, and its program saves once more."""
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        (drain,) = drains(work)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            os.kill(drain, number)
+        time.sleep(0.2)
+        save(session, work, 2)
+        session.close()
+    wait_for(lambda: not drains(work), 60)
+    assert at_place(tmp_path) == [2]
+
+
+def test_told_to_end_it_tries_nothing_again_after_the_end_of_the_run(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "place").write_text("")
+    with Session(work) as session:
+        save(session, work, 1)
+        wait_for(lambda: "cannot use" in str(note.read_notes(Root(str(work)))))
+        (drain,) = drains(work)
+        os.kill(drain, signal.SIGTERM)
+        session.close()
+    wait_for(lambda: not drains(work), 20)
+    assert "cannot use this directory" in (work / ".safepoint.d/drain.log").read_text()
+
+
+def test_it_has_no_descriptor_of_the_program(work: Path, tmp_path: Path) -> None:
+    """A lock, or a launcher's socket, that it held would outlive the program."""
+    with Session(work) as session, open(tmp_path / "open", "w") as file:
+        os.set_inheritable(file.fileno(), True)
+        save(session, work, 1, wait="remote")
+        (drain,) = drains(work)
+        there = {os.readlink(f"/proc/{drain}/fd/{name}") for name in os.listdir(f"/proc/{drain}/fd")}
+        assert {path for path in there if "/rank-" in path or path.endswith("/open")} == set()
+        assert os.getpriority(os.PRIO_PROCESS, drain) > os.getpriority(os.PRIO_PROCESS, 0)
+        session.close()
+
+
+def test_a_second_session_waits_with_its_drain_for_that_of_the_first(work: Path, tmp_path: Path) -> None:
+    listed(work, "drain_rate = 4K")
+    with Session(work) as session:
+        save(session, work, 1)
+        wait_for(lambda: list((tmp_path / "place").glob("claim-*")))
+        session.close()
+    with Session(work) as session:
+        session.restore()
+        save(session, work, 2, wait="remote")
+        assert at_place(tmp_path) == [2]
+        session.close()
+
+
+def test_a_drain_by_hand_waits_until_that_of_the_run_has_put_the_set(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        save(session, work, 2, wait=True)
+        done = cli("drain", work)
+        assert done.exit_code == 0 and "the drain that is at work here has put it" in done.output, done.output
+        assert at_place(tmp_path) == [2]
+        assert answer("drain", work)["sent"] == 0
+        done = cli("drain", work, "--to", tmp_path / "other")
+        assert done.exit_code == 13 and "another drain or fetch is at work" in done.output
+        session.close()
+
+
+def test_a_job_script_starts_none(work: Path) -> None:
+    (work / "u.dat").write_text("1")
+    assert cli("hide", work, "--step", 1).exit_code == 0
+    assert not drains(work) and not (work / ".safepoint.d/drain.log").exists()
+
+
+def test_what_is_not_there_for_it_is_said(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as the package of a store, or that of the command line."""
+    monkeypatch.setattr(beside, "BEGIN", "import sys; print('No module named click', file=sys.stderr); sys.exit(1)")
+    with Session(work) as session:
+        save(session, work, 1)
+        with pytest.raises(SaveError, match=r"is not at .*place: No module named click; it is durable here"):
+            session.wait("remote")
+        assert [each for each in warnings(caplog) if "nothing goes to" in each and "No module named click" in each]
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+        session.close()
+    with Session(work) as session:
+        session.restore()
+        with pytest.raises(SaveError, match="no drain could be started"):
+            session.wait("remote")
+        session.close()
+
+
+RANKS = """
+import sys, pathlib, time, safepoint
+from mpi4py import MPI
+comm, how, work = MPI.COMM_WORLD, sys.argv[1], pathlib.Path(sys.argv[2])
+rank = comm.Get_rank()
+if how == "alone":
+    work = work / str(rank)
+    work.mkdir()
+    (work / ".safepoint").write_text(f"z.dat\\nremote = ../../place{sys.argv[3]}\\n")
+alone = how == "alone"
+try:
+    saver, coordinate = None if alone else 0, False if how == "apart" else None
+    session = safepoint.Session(work, comm=comm, saver=saver, coordinate=coordinate)
+except safepoint.SafepointError as error:
+    sys.exit(0 if "a place of its own: write {rank}" in str(error) and sys.argv[3] == "" else str(error))
+session.restore()
+def save(step, **more):
+    (work / ("z.dat" if alone else f"z-{rank}.dat")).write_text(f"{rank} {step} " * 500)
+    session.hide(step, **more)
+save(1)
+try:
+    session.wait("partner" if rank else "remote")
+    sys.exit("that was not refused")
+except safepoint.SafepointError as error:
+    if how == "apart" and rank == 0:
+        assert "no drain is at work here" in str(error), error
+    assert how == "apart" or "rank 1 of 2: wait waits for 'local' or 'remote', not 'partner'" in str(error), error
+try:
+    save(2, wait="partner" if rank else "remote")
+    sys.exit("that was not refused")
+except safepoint.SafepointError as error:
+    assert "'partner'" in str(error) or (how == "apart" and rank == 0), error
+if how != "apart":
+    save(2, wait="remote" if rank else True)  # all wait for the furthest
+    if rank == 0 or alone:
+        assert session.safe == {"local": 2, "remote": 2}, session.safe
+    save(3)
+    session.wait(level="local" if rank else "remote")
+    assert session.safe["local"] == 3 and (session.safe["remote"] == 3 or rank), session.safe
+save(4)
+if rank or alone:
+    (work / ("z.dat" if alone else f"z-{rank}.dat")).write_text("the result")
+try:
+    session.finish(5)
+    assert alone or how == "apart"
+except safepoint.MissingFilesError:  # on rank 0, which has not written its own again
+    (work / f"z-{rank}.dat").write_text("the result")
+    session.finish(5)
+assert (work / ("z.dat" if alone else f"z-{rank}.dat")).read_text() == "the result" or (how == "apart" and not rank)
+print("ended", rank, flush=True)
+"""
+
+
+def on_ranks(work: Path, how: str, more: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*mpiexec(2), "-c", RANKS, how, str(work), more], capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.xdist_group("mpi")
+@pytest.mark.parametrize("how", ["together", "alone", "apart"])
+def test_ranks_wait_for_the_furthest_that_any_asks_for(how: str, work: Path, tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (work / ".safepoint").write_text("z-{rank}.dat\nremote = ../place\n")
+    done = on_ranks(work, how, "/{rank}")
+    assert done.returncode == 0 and done.stdout.count("ended") == 2, done
+    wait_for(lambda: not drains(tmp_path), 60)
+    if how == "apart":
+        assert "with coordinate=False the ranks have no common set" in done.stderr
+        assert os.listdir(tmp_path / "place") == []
+        return
+    for place in (f"{tmp_path}/place", *[f"{tmp_path}/place/00001"] * (how == "alone")):
+        there = place if how == "together" else place.replace("place", "place/00000", place.count("/0") == 0)
+        assert [each["step"] for each in answer("fetch", there, "--list")["sets"]] == [5]
+
+
+@pytest.mark.xdist_group("mpi")
+def test_ranks_with_directories_of_their_own_need_places_of_their_own(work: Path) -> None:
+    done = on_ranks(work, "alone")
+    assert done.returncode == 0, done
+
+
+@pytest.mark.xdist_group("mpi")
+def test_no_launcher_waits_for_it(work: Path, tmp_path: Path) -> None:
+    """It goes on after the end of the job, and nobody's pipe is kept open by it."""
+    (work / ".safepoint").write_text("z-{rank}.dat\nremote = ../place\ndrain_rate = 2K\n")
+    code = RANKS.split("try:\n    session.wait")[0].rpartition("save(1)")[0] + "save(1, wait=True)\nsession.close()\n"
+    subprocess.run([*mpiexec(2), "-c", code, "together", str(work)], capture_output=True, timeout=60, check=True)
+    assert drains(work)
+    wait_for(lambda: not drains(work), 60)
+    assert at_place(tmp_path) == [1]
+
+
+def test_the_run_and_the_drain_mean_the_same_place(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        session.close()
+    (known,) = note.read_notes(Root(str(work))).places
+    assert known.url == place_of("../place", str(work)) == str(tmp_path / "place")
