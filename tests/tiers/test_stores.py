@@ -20,7 +20,7 @@ from testbed.places import drained, fetched, given_back, newest, run
 from testbed.sweep import LONG
 
 from safepoint import NothingSavedError, SaveError, Session, UsageError
-from safepoint.cli.act.holding import within_errors
+from safepoint.cli.look.elsewhere import within_errors
 from safepoint.disk import Disk
 from safepoint.root import Root
 from safepoint.tiers import place as places

@@ -13,9 +13,9 @@ import click
 
 from safepoint.cli import terminal
 from safepoint.cli.act.follow import EACH, Follower, Orders
-from safepoint.cli.act.holding import within_errors
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
 from safepoint.cli.look.completion import set_numbers
+from safepoint.cli.look.elsewhere import root_of, url_of, within_errors
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk import kernel
@@ -38,7 +38,7 @@ from safepoint.tiers.place import place_at
 from safepoint.tiers.remote import Remote
 from safepoint.tiers.sending import Rate, Sender, Sent
 from safepoint.tiers.settings import rate as rate_of
-from safepoint.tiers.url import RANK, of_rank, place_of, refuse_secrets
+from safepoint.tiers.url import place_of, refuse_secrets
 
 DISK = terminal.DISK
 HELD_PAUSE = 0.5  # seconds between two looks whether another drain has ended
@@ -102,9 +102,9 @@ def drain(
             seen = look(DISK, directory)
         else:
             seen.raise_if_empty()
-        url = place_of(place, os.getcwd()) if orders else _url(seen, place, os.getcwd() if to else seen.work)
+        url = place_of(place, os.getcwd()) if orders else url_of(seen, place, os.getcwd() if to else seen.work)
         with ExitStack() as stack:
-            if _held(stack, root := _root(seen), job, url, orders):
+            if _held(stack, root := root_of(seen), job, url, orders):
                 begin = partial(_sender, root, url, take_over, told["remote_keep"])
                 if follow:
                     Follower(begin, job, root, url, orders, told["drain"] if orders else EACH).run()
@@ -158,28 +158,10 @@ def _say(seen: Overview, url: str, chosen: SetState, sent: Sent | None, *, as_js
         terminal.say(f"{chosen.label} is at {url}: the drain that is at work here has put it{newer}")
 
 
-def _root(seen: Overview) -> Root:
-    if not seen.side:
-        raise NothingSavedError(f"nothing was saved here: {seen.work} has no side directory")
-    return seen.root(0)
-
-
 def _await_a_run(root: Root, job: Job) -> None:
     """Until the program has begun to save here, or has ended: it may have been started a moment ago."""
     while not exists(DISK, root.side) and not job.ended:
         wait(job.until, 0.5)
-
-
-def _url(seen: Overview, told: str, beside: str) -> str:
-    """The place; a relative directory is below `beside`."""
-    newest = next((what for s in seen.sets for what in s.descriptions), None)
-    alone = newest is not None and newest.saver is None and newest.ranks > 1
-    if alone and newest and RANK not in told:
-        raise UsageError(
-            f"each rank of this program has a directory of its own, so each needs a place of its own: write {RANK} "
-            f"into {told}; nothing was changed"
-        )
-    return place_of(of_rank(told, newest.rank if newest else 0), beside)
 
 
 def _sender(root: Root, url: str, take_over: bool, keep: int) -> tuple[Sender, Claim]:

@@ -12,7 +12,7 @@ import click
 
 from safepoint import manifest, words
 from safepoint.cli import terminal
-from safepoint.cli.act.holding import within_errors
+from safepoint.cli.look.elsewhere import within_errors
 from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError, SaveError, UsageError
 from safepoint.opening import check_format

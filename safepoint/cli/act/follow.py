@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.act.holding import within_errors
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
+from safepoint.cli.look.elsewhere import within_errors
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import SetState
 from safepoint.errors import (

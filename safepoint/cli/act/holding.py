@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TypeVar
 
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview
 from safepoint.cli.terminal import DISK
-from safepoint.errors import DamagedError, SaveError
+from safepoint.errors import DamagedError
 from safepoint.owner import Waiting, claim
-from safepoint.restoring.read import Damaged
 from safepoint.run.heirs import heirs_in
-from safepoint.tiers.place import Unreachable
-
-Result = TypeVar("Result")
 
 
 @contextmanager
@@ -39,13 +34,3 @@ def alone_in(directory: str) -> Iterator[Overview]:
         if seen.mark_error:
             raise DamagedError(seen.mark_error)
         yield seen
-
-
-def within_errors(call: Callable[[], Result], place: str, doing: str) -> Result:
-    """With errors of this library for what another place, or a set there, does not do."""
-    try:
-        return call()
-    except Unreachable as error:
-        raise SaveError(f"{error}; all sets are as they were") from error
-    except Damaged as error:
-        raise DamagedError(f"not {doing} {place}: {error}") from error

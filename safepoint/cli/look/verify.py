@@ -9,6 +9,7 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
+from safepoint.cli.look import elsewhere
 from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
@@ -20,14 +21,19 @@ from safepoint.restoring.verify import verify as read_sets
 @click.command()
 @terminal.directory
 @click.option("--set", "number", type=int, metavar="N", shell_complete=set_numbers, help="Only this set.")
+@elsewhere.level
 @terminal.as_json
-def verify(directory: str, number: int | None, as_json: bool) -> None:
+def verify(directory: str, number: int | None, level: str, as_json: bool) -> None:
     """Read all that is kept and compare it with its checksums.
 
     Nothing is changed, and a run may be at work. Of append files, which are in place, the beginning is read that
-    belongs to the set. Exit code 18 if a committed set is damaged on any rank.
+    belongs to the set. Exit code 18 if a committed set is damaged on any rank. With --level remote all bytes are read
+    that are at the other place; a set of which not all is there yet is incomplete, and not damaged.
     """
     seen = look(terminal.DISK, directory)
+    if level == "remote":
+        elsewhere.verify(seen, number, as_json=as_json)
+        return
     seen.raise_if_empty()
     sets = [seen.find(number)] if number is not None else list(seen.sets)
     found = read_all(seen, sets)

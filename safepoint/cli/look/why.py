@@ -11,6 +11,7 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
+from safepoint.cli.look import elsewhere
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import Overview, SetState
 from safepoint.cli.look.verify import read_all
@@ -52,13 +53,18 @@ class Forecast:
 @terminal.directory
 @click.option("--quick", is_flag=True, help="Do not read the checksums; believe names and sizes.")
 @click.option("--all", "every", is_flag=True, help=f"Every file, also if they are more than {MOST_FILES}.")
+@elsewhere.level
 @terminal.as_json
-def why(directory: str, quick: bool, every: bool, as_json: bool) -> None:
+def why(directory: str, quick: bool, every: bool, level: str, as_json: bool) -> None:
     """What restore would do now, and why, in plain sentences.
 
     Which set it would give back, why not a newer one, and what would happen to each listed file. Nothing is changed.
-    Assumed is a restart with as many ranks as the newest set has.
+    Assumed is a restart with as many ranks as the newest set has. With --level remote: which set `safepoint fetch`
+    would bring from the other place.
     """
+    if level == "remote":
+        elsewhere.why(look(terminal.DISK, directory), quick=quick, as_json=as_json)
+        return
     seen = look(terminal.DISK, directory, read=not quick)
     forecast = foresee(seen, quick=quick)
     forecast.error = forecast.error or seen.manifest_error
