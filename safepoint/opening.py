@@ -98,7 +98,10 @@ def level_of(verb: str, wait: Any, deepest: int) -> int:
     if wait != "remote":
         raise UsageError(f"{verb} waits for 'local' or 'remote', not {reprlib.repr(wait)}; nothing was changed")
     if deepest < REMOTE:
-        raise UsageError(f"{verb} is to wait for 'remote', and the manifest has no setting remote; nothing was changed")
+        raise UsageError(
+            f"{verb} is to wait for 'remote', and this run puts nothing elsewhere: its manifest has no setting remote, "
+            f"or drain = off, or its ranks do not coordinate; nothing was changed"
+        )
     return REMOTE
 
 

@@ -88,6 +88,8 @@ class Session(Placed):
                         self._with_a_drain(in_place),
                     )
                 )
+                if self._choices.saver is None:
+                    self._refuse_some()
                 blocking = Blocking(self._home, every=self._work.every)
                 self._listeners = (self._timing, self._scribe, blocking, *beside, told)
             self._timing.caught = Signals(caught)

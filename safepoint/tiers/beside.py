@@ -1,10 +1,12 @@
 """The drain that a run starts beside itself, and what the run learns of it.
 
-(1) It is a process of its own, in a session of its own, with no descriptor of the program's but the end of a pipe: what
-    is being put goes on when the program is killed, Ctrl-C does not reach it, and no launcher waits for it.
-(2) By the pipe the run asks for its newest set now. The end of the pipe is that of the session.
-(3) What it has put, and what hinders it, it says in `remote.json`. The run looks at that after a verb, once a second at
-    most. No `hide` waits for it, or fails because of it.
+(1) It is a process of its own, and no child of the program, in a session of its own, with no descriptor of the
+    program's but two pipes. So what is being put goes on when the program is killed, Ctrl-C does not reach it, and
+    neither a launcher nor a program that waits for its children waits for it.
+(2) By one pipe the run asks, "put TOKEN IDENTITY", and tells that the session has ended, "end". By the other the drain
+    tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN", with a text if the set is not there, and
+    "over TEXT" if it ends for good. That pipe is read after each verb. Who does not read misses lines, and no more.
+(3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once.
 """
 
 from __future__ import annotations
@@ -15,44 +17,121 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from safepoint.disk.disk import close_read_only
-from safepoint.disk.files import exists, read, stat_or_none
-from safepoint.disk.signals import look
+from safepoint.disk.files import exists, tail
+from safepoint.disk.signals import look, undisturbed
 from safepoint.errors import SaveError, UsageError
 from safepoint.listener import Listener, Outcome
 from safepoint.opening import Opening
 from safepoint.record import Item, Record
+from safepoint.root import Root
 from safepoint.tiers.names import identity
-from safepoint.tiers.note import Known, read_notes
+from safepoint.tiers.note import read_notes
 from safepoint.tiers.url import RANK, of_rank, place_of
 
-if TYPE_CHECKING:
-    import subprocess
-
 logger = logging.getLogger("safepoint")
-LOOK_EVERY, POLL, AGAIN = 1.0, 0.05, 2.0  # seconds: between two looks of a run at work, of one that waits, two requests
-ANEW = 60.0  # seconds between two starts of a drain that was killed
+POLL, AGAIN = 0.05, 2.0  # seconds: between two looks of who waits; between two requests
+ANEW = 60.0  # seconds between two starts of a drain that has ended before its time
+STALLED = 600.0  # seconds without a word, for who waits
 MOST_STEPS = 256  # sets whose step is kept in mind
 LAST = 2000  # bytes of what a drain has said at its end
-# The descriptors are closed by who starts it. The package last, since its directory may hold all that is installed.
-BEGIN = (
-    "import sys; sys.path.append(sys.argv.pop(1))\n"
-    "from safepoint.cli import main; sys.argv[0] = 'safepoint'; main()"
-)  # fmt: skip
+# A process that starts another one and ends. The package by its own path: what lies in the current directory, or is
+# installed beside, is none of ours.
+BEGIN = """\
+import os, sys
+if os.fork(): os._exit(0)
+import importlib.util
+top = sys.argv.pop(1)
+sys.path[:] = [path for path in sys.path if path]
+spec = importlib.util.spec_from_file_location("safepoint", top + "/__init__.py", submodule_search_locations=[top])
+sys.modules["safepoint"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+from safepoint.cli import main
+sys.argv[0] = "safepoint"
+main()
+"""
 NOT_ITS = ("SAFEPOINT_RUN", "SAFEPOINT_PROGRAM")  # by which processes of a program are known
 
 
+class Started:
+    """A drain at work, and our ends of the pipes."""
+
+    def __init__(self, root: Root, url: str) -> None:
+        """On error there is none. Killed inside: it ends with the program."""
+        import subprocess
+
+        if not sys.executable or not hasattr(os, "fork"):
+            raise OSError("this Python cannot start another one")
+        words = ["drain", "--follow", "--beside", "--pid", str(os.getpid()), "--to", url, "--", root.work]
+        command = [sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
+        environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
+        self.gone, self.moved = False, time.monotonic()
+        self._rest, self._root = b"", root
+        if exists(root.disk, root.drain_log):
+            root.disk.remove(root.drain_log)
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            pipes = []
+            for mine in (1, 0):
+                pipes.append(pipe := os.pipe())
+                ours.callback(close_read_only, os.close, pipe[mine])
+                theirs.callback(close_read_only, os.close, pipe[1 - mine])
+            (stdin, self._to), (self._from, stdout) = pipes
+            said = theirs.enter_context(root.disk.create(root.drain_log))
+            subprocess.run(command, stdin=stdin, stdout=stdout, stderr=said, env=environment, start_new_session=True,
+                           check=True)  # fmt: skip
+            for end in (self._to, self._from):
+                os.set_blocking(end, False)
+            self._close = ours.pop_all().close
+
+    def ask(self, wanted: str) -> str:
+        """For this set now; the token of the answer."""
+        token = str(time.time_ns())
+        self._say(f"put {token} {wanted}")
+        return token
+
+    def let_go(self) -> None:
+        """Its session has ended; or it has itself."""
+        if not self.gone:
+            self._say("end")
+        self.gone = True
+        self._close()
+
+    def _say(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # it has ended, which is seen
+            os.write(self._to, f"{line}\n".encode())
+
+    def lines(self) -> list[list[str]]:
+        """What it has said since; each in words, the last of which is a text. `gone`: it has ended."""
+        while not self.gone:
+            try:
+                data = os.read(self._from, 1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            self.gone, self._rest = not data, self._rest + data
+        *whole, self._rest = self._rest.split(b"\n")
+        if whole:
+            self.moved = time.monotonic()
+        return [line.decode(errors="replace").split(" ", 1) for line in whole]
+
+    def last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = tail(self._root.disk, self._root.drain_log, LAST).decode(errors="replace").split("\n")
+            return next((line.removeprefix("safepoint: ") for line in reversed(lines) if line.strip()), "")
+        return ""
+
+
 class Beside(Listener):
-    """Of one session. `mine`: it is this rank that starts the drain and knows of it; of ranks that share a directory it
-    is one."""
+    """Of one session. `mine`: it is this rank that starts the drain and hears of it; of ranks that share a directory it
+    is one. `on`: one is started, by this rank or another."""
 
     def __init__(self, home: Opening, *, agree: bool, once: bool = False) -> None:
         """`agree`: the ranks make their sets together. `once`: none is begun anew, as what this process has started
         since would be taken for a part of a program that it protects. Raises `UsageError`."""
         root = home.root
-        told, self._when = home.manifest.setting("remote"), home.manifest.setting("drain")
+        told, off = home.manifest.setting("remote"), home.manifest.setting("drain").off
         alone = root.saver is None and root.ranks > 1
         if alone and RANK not in told:
             raise UsageError(
@@ -61,30 +140,33 @@ class Beside(Listener):
             )
         self.url = place_of(of_rank(told, root.rank if alone else 0), root.work)
         self.mine = home.active and (root.saver is None or root.rank == home.lead)
-        self.on = not self._when.off and (agree or alone)  # a drain is started, by this rank or another
-        self.missed = ""  # why the result is not there
-        self.level = 0  # how far the last `hide` was to go, on all ranks
-        self._root, self._starts, self._once = root, self.mine and self.on, once
-        if self.mine and not (self.on or self._when.off):
+        self.on = not off and (agree or alone)
+        if self.mine and not (self.on or off):
             logger.warning("with coordinate=False the ranks have no common set: none is put to %s", self.url)
-        self._drain: subprocess.Popen[bytes] | None = None
-        self._pipe = -1  # our end of it
-        self._ended, self._started = "", 0.0  # why it will not go on; when it began
-        self._wanted, self._over = False, False  # there is, or may be, a set; the session has ended
-        self._known, self._seen, self._looked = Known(self.url), (0, 0, 0), 0.0
-        self._said = ""  # the trouble of which the log knows
+        self.level = 0  # how far the last `hide` was to go, on all ranks
+        self.missed = ""  # why the result is not there
+        self._root, self._once = root, once
+        self._drain: Started | None = None
+        self._wanted, self._over = False, not self.on  # there is, or may be, a set; nothing is to be put any more
+        self._fatal, self._why, self._trouble = "", "", ""  # why none will go on; why the last one ended; what was said
+        self._began = -ANEW
+        self._answers: dict[str, str] = {}
+        self._back = ""  # the set to which the program went back, as long as the drain does not know
+        self._there = ""  # the newest set that is at the place
         self._steps: dict[str, int | None] = {}  # by identity of a set
 
     # What the session announces.
 
     def adopted(self, number: int, record: Record | None) -> None:
-        self._starts = False  # a job script, in which no process stays
+        self._over = True  # a job script, in which no process stays
 
     def restored(self, outcome: Outcome) -> None:
         finished = outcome.point is not None and outcome.point.finished
         self._wanted = self._wanted or not finished
         if outcome.record:
             self._keep(outcome.record)
+            if outcome.asked:
+                self._back, self._there = _identity(outcome.record), ""
 
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
@@ -95,181 +177,123 @@ class Beside(Listener):
         self._keep(record)
 
     def finished(self, number: int, step: int | None) -> None:
-        if self._starts and (self.missed or step is None):
+        if self.mine and not self._over and (self.missed or step is None):
             why = self.missed or "it has no step: finish(step=…) puts it there"
             logger.warning("the result is in %s alone: %s", self._root.work, why)
 
     def closed(self) -> None:
         self._over = True
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """The session of this drain has ended; or it has itself."""
-        if self._pipe >= 0:
-            close_read_only(os.close, self._pipe)
-            self._pipe = -1
+        if self._drain:
+            self._drain.let_go()
 
     def after(self, *, ended: bool) -> None:
-        if self._starts and self._wanted and not self._over and self._drain is None and not self._ended:
-            self._start()
-        if self.mine and time.monotonic() >= self._looked + LOOK_EVERY:
-            self._look()
-            self._watch()
+        if self.mine and not self._over:
+            self._tend()
 
     # What the program asks.
 
     @property
     def remote_step(self) -> int | None:
         """The step of the newest set that is known to be at the place; None if that is not known."""
-        self._look()
-        known = [text for text in self._steps if text in self._known.sets]
-        return self._steps[known[-1]] if known else None
+        self.after(ended=False)
+        there = {self._there} if self.mine and self.on else {*read_notes(self._root).at(self.url).sets}
+        return next((step for name, step in reversed([*self._steps.items()]) if name in there), None)
 
-    def wait_for(self, record: Record | None, timeout: float | None) -> None:
-        """Return when this set, or a newer one, is at the place. Raises `SaveError`, if there is no timeout as soon as
-        the drain says what hinders it."""
+    def wait_for(self, record: Record | None, until: float | None) -> None:
+        """Return when this set is whole at the place, and the newest there. Raises `SaveError`, without `until`, a
+        moment of time.monotonic, as soon as something hinders it."""
         if not self.mine or record is None:
             return
-        until = None if timeout is None else time.monotonic() + timeout
-        if not self._starts:
-            self._wait_for_another(record, until)
-            return
-        self._wanted = True
-        drain, asked, when = None, 0, 0.0
+        if self._over:
+            raise self._not_there(record, "this run puts none there")
+        self._wanted, wanted = True, _identity(record)
+        drain, token, asked, refused = None, "", 0.0, ""
         while True:
-            self.after(ended=False)
-            self._watch()
-            answered = bool(asked) and self._known.answered == asked
-            if answered and self._has(record):
+            self._tend()
+            answer, now = self._answers.pop(token, None), time.monotonic()
+            if answer == "":
                 return
-            if self._ended or (answered and until is None):
-                raise self._not_there(record, self._ended or self._known.trouble)
-            if self._drain and self._drain.poll() is not None and until is None:
-                raise self._not_there(record, "the drain was killed, and another one begins in a minute")
-            if self._drain and (self._drain is not drain or (answered and time.monotonic() > when + AGAIN)):
-                drain, asked, when = self._drain, self._ask(), time.monotonic()
-            self._rest(record, until)
-
-    def _wait_for_another(self, record: Record, until: float | None) -> None:
-        """A drain that somebody else has started."""
-        next_look = 0.0
-        while not self._has(record):
-            if time.monotonic() >= next_look:
-                next_look = time.monotonic() + LOOK_EVERY
-                if self._nobody_drains() and not self._has(record):
-                    raise self._not_there(record, "no drain is at work here, and this run starts none")
-            self._rest(record, until)
-
-    def _nobody_drains(self) -> bool:
-        with contextlib.suppress(OSError):  # there may be no locks
-            if release := self._root.disk.lock(self._root.remote_lock):
-                release()
-                self._look()  # it may have ended just now
-                return True
-        return False
-
-    def _rest(self, record: Record, until: float | None) -> None:
-        look()
-        if until is not None and time.monotonic() >= until:
-            raise self._not_there(record, self._known.trouble or "the time is over, and it is being put still")
-        time.sleep(POLL)
-        self._look()
+            token, refused = ("", answer) if answer else (token, refused)
+            none = self._drain is None and now < self._began + ANEW
+            why = self._fatal or refused or (self._why if none else "")
+            if why and (until is None or self._fatal):
+                raise self._not_there(record, why)
+            if self._drain and (self._drain is not drain or (not token and now > asked + AGAIN)):
+                drain, token, asked = self._drain, self._drain.ask(wanted), now
+            if until is not None and now >= until:
+                raise self._not_there(record, why or self._trouble or "the time is over, and it is being put still")
+            if until is None and drain and now > max(drain.moved, asked) + STALLED:
+                raise self._not_there(record, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
+            look()
+            time.sleep(POLL)
 
     def _not_there(self, record: Record, why: str) -> SaveError:
-        return SaveError(f"{record.label} is not at {self.url}: {why or 'nobody says why'}; it is durable here")
-
-    def _has(self, record: Record) -> bool:
-        """As far as the note tells. A newer set is as good: older ones go there."""
-        newer = [text for text in self._known.sets if text[-16:] == record.history]
-        return max(newer, default="") >= identity(record.life, record.number, record.history)
+        return SaveError(f"{record.label} is not at {self.url}: {why}; it is durable here")
 
     # The process.
 
+    def _tend(self) -> None:
+        """Start it, hear what it says, and see whether it has ended."""
+        if self._drain is None and self._wanted and not self._fatal and time.monotonic() >= self._began + ANEW:
+            self._start()
+        if self._drain is None:
+            return
+        if self._back:
+            self._drain.ask(self._back)
+            self._back = ""
+        for word, *more in self._drain.lines():
+            self._hear(word, more[0] if more else "")
+        if self._drain.gone:
+            self._ended(self._drain)
+
     def _start(self) -> None:
-        import subprocess
+        self._began = time.monotonic()
+        with undisturbed():
+            try:
+                self._drain = Started(self._root, self.url)
+            except Exception as error:  # also of a Python that is ending: the program does not fail because of it
+                self._why = f"no drain could be started: {error}"
+                self._warn(f"{self._why}; nothing goes to {self.url} now")
 
-        class Apart(subprocess.Popen[bytes]):
-            """Nobody is warned that it goes on."""
+    def _hear(self, word: str, text: str) -> None:
+        if word == "there":
+            self._there = text
+        elif word == "answer":
+            token, _, why = text.partition(" ")
+            self._answers[token] = why
+        elif word == "trouble":
+            self._warn(f"{text}; the run goes on")
+        elif word == "fine":
+            if self._trouble:
+                logger.warning("sets go to %s again", self.url)
+            self._trouble = self._why = ""
+        elif word == "over":
+            self._fatal, self._trouble = text, ""
+            self._warn(f"nothing goes to {self.url} any more: {text}")
 
-            def __del__(self) -> None:
-                pass
+    def _ended(self, drain: Started) -> None:
+        """Before its time: another one begins, if it has not said that it ends for good."""
+        drain.let_go()
+        self._drain = None
+        self._why = self._fatal or drain.last_words() or "the drain was killed"
+        if self._once and not self._fatal:
+            self._hear("over", self._why)
+        elif not self._fatal:
+            self._warn(f"the drain to {self.url} has ended, and another one begins: {self._why}")
 
-        package = os.path.abspath(f"{__file__}/../../..")
-        words = ["drain", "--follow", "--beside", "--pid", str(os.getpid()), "--to", self.url, "--", self._root.work]
-        environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
-        root, self._started = self._root, time.monotonic()
-        try:
-            if exists(root.disk, root.drain_log):
-                root.disk.remove(root.drain_log)
-            with root.disk.create(root.drain_log) as said:
-                theirs, self._pipe = os.pipe()
-                try:
-                    self._drain = Apart(
-                        [sys.executable, "-c", BEGIN, package, *words], stdin=theirs, stdout=subprocess.DEVNULL,
-                        stderr=said, start_new_session=True, env=environment,
-                    )  # fmt: skip
-                finally:
-                    close_read_only(os.close, theirs)
-        except OSError as error:
-            self._let_go()
-            self._ended = f"no drain could be started: {error}"
-            logger.warning("%s: nothing goes to %s", self._ended, self.url)
-            return
-        _started[:] = [each for each in _started if each.poll() is None] + [self._drain]
-
-    def _ask(self) -> int:
-        """For the newest set now, under this number."""
-        number = time.time_ns()
-        with contextlib.suppress(OSError):  # it has ended, which is seen
-            if self._pipe >= 0:
-                os.write(self._pipe, b"%d\n" % number)
-        return number
-
-    def _watch(self) -> None:
-        """Say once that the drain has ended before its time; if it was killed another one begins."""
-        if self._drain is None or self._over or (code := self._drain.poll()) is None or self._ended:
-            return
-        self._let_go()
-        if code < 0 and not self._once:
-            if time.monotonic() > self._started + ANEW:
-                logger.warning("the drain to %s was killed: another one begins", self.url)
-                self._drain = None
-            return
-        self._ended = self._known.trouble or self._last_words() or f"the drain has ended with status {code}"
-        if self._said != self._ended:
-            self._said = self._ended
-            logger.warning("nothing goes to %s any more: %s", self.url, self._ended)
-
-    def _last_words(self) -> str:
-        with contextlib.suppress(OSError):
-            lines = read(self._root.disk, self._root.drain_log, LAST).decode(errors="replace").split("\n")
-            return next((line.removeprefix("safepoint: ") for line in reversed(lines) if line.strip()), "")
-        return ""
-
-    def _look(self) -> None:
-        """At the note, if it is another one than the last time."""
-        self._looked = time.monotonic()
-        try:
-            info = stat_or_none(self._root.disk, self._root.remote)
-        except OSError as error:  # the next look may see it
-            logger.debug("%s: %s", self._root.remote, error)
-            return
-        if not info or (seen := (info.st_ino, info.st_mtime_ns, info.st_size)) == self._seen:
-            return
-        self._seen, self._known = seen, read_notes(self._root).at(self.url)
-        trouble = self._known.trouble
-        if trouble and not self._said and self._starts:
-            logger.warning("%s; the run goes on", trouble)
-        elif self._said and not trouble and not self._ended:
-            logger.warning("sets go to %s again", self.url)
-        self._said = self._ended or trouble
+    def _warn(self, text: str) -> None:
+        """Once, until it is fine again."""
+        if not self._trouble:
+            logger.warning("%s", text)
+        self._trouble = text
 
     def _keep(self, record: Record) -> None:
+        """In the saver thread too."""
         while len(self._steps) >= MOST_STEPS:
             self._steps.pop(next(iter(self._steps)), None)
-        name = identity(record.life, record.number, record.history)
-        self._steps.pop(name, None)
-        self._steps[name] = record.step
+        self._steps.pop(_identity(record), None)
+        self._steps[_identity(record)] = record.step
 
 
-_started: list[Any] = []  # those that may be at work: nobody waits for them, and none is left as a zombie for long
+def _identity(record: Record) -> str:
+    return identity(record.life, record.number, record.history)

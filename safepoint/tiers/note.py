@@ -28,7 +28,7 @@ IDENTITY = re.compile(r"\d{5,7}-\d{8,12}-[0-3][0-9a-f]{15}")
 class Known(NamedTuple):
     """One place, as it was seen last. `fetched`: the newest set that was there when one was brought from it. `home`:
     the side directory that has claimed it: a copy has not. `coming`: a set whose parts are being put in place here.
-    `trouble`: why nothing goes there now. `answered`: the last request of the run that was heeded."""
+    `trouble`: why nothing goes there now."""
 
     url: str
     claim: str = ""  # ours
@@ -38,7 +38,6 @@ class Known(NamedTuple):
     home: str = ""
     coming: str = ""
     trouble: str = ""
-    answered: int = 0
 
     @property
     def mine(self) -> Claim | None:
@@ -89,7 +88,7 @@ def _checked(row: dict[str, Any]) -> Known:
 
 
 def tell(root: Root, url: str, **what: Any) -> None:
-    """What the run beside is to know, by the names of `Known`. Within `alone`."""
+    """What others are to know, by the names of `Known`. Within `alone`."""
     notes = read_notes(root)
     write_notes(root, notes.told(notes.at(url)._replace(**what)))
 

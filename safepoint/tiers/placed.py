@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from safepoint.collective import collective
-from safepoint.errors import SafepointError
+from safepoint.errors import SafepointError, UsageError
 from safepoint.listener import SavePoint
-from safepoint.opening import REMOTE, level_of
-from safepoint.ranks import low_high
+from safepoint.opening import LOCAL, REMOTE, level_of
+from safepoint.ranks import LARGEST, low_high
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.session import Verbs
@@ -30,9 +31,17 @@ class Placed(Verbs):
             return []
         from safepoint.tiers.beside import Beside
 
-        self._home.deepest = REMOTE
         self._beside = Beside(self._home, agree=self._peers is self._ranks, once=in_place)
+        self._home.deepest = REMOTE if self._beside.on else LOCAL
         return [self._beside]
+
+    def _refuse_some(self) -> None:
+        """Ranks with directories of their own have manifests of their own: they go together, or not at all."""
+        put = self._beside is not None and self._beside.on
+        if self._ranks.least(put, -put) == (0, -1):
+            _, names = self._ranks.name_some(not put)
+            text = f"the manifest of {names} has no setting remote, or drain = off: give it to all ranks alike"
+            self._ranks.fail_together(UsageError(text))
 
     @collective
     def hide(
@@ -63,19 +72,21 @@ class Placed(Verbs):
         """Return when everything hidden so far is durable, here ("local"), or at the place of the setting `remote`.
 
         Raises the `SaveError` of the set in flight if it failed; one that names the place if that does not have the
-        newest set after `timeout` seconds, or without a timeout as soon as something hinders it: then it is durable
-        here, and goes on being put. `UsageError` for "remote" without that setting.
-        Collective if the ranks coordinate: durable on all of them, as far as any rank asked for; the timeout that
-        counts is that of the rank that puts the sets, the saver's.
+        newest set `timeout` seconds after the call, or without a timeout as soon as something hinders it: then it is
+        durable here, and goes on being put. What is being stored here is waited for as long as it takes. `UsageError`
+        for "remote" without that setting, and for a timeout that is none. Handlers of signals run on return.
+        Collective if the ranks coordinate: durable on all of them, as far as any rank asked for; the shortest timeout
+        that was given counts.
         """
-        asked = self._peers.together(lambda: level_of("wait", level, self._home.deepest))
+        begun, ranks = time.monotonic(), self._peers
+        asked, patience = ranks.together(lambda: (level_of("wait", level, self._home.deepest), _patience(timeout)))
         Verbs.wait.__wrapped__(self)  # type: ignore[attr-defined]
         newest = low_high(self._committed.number if self._committed else 0, self._home.active)
-        deepest, least, most = self._peers.least(-asked, *newest)
+        deepest, least, most, shortest = ranks.least(-asked, *newest, patience)
         if least == -most:  # as in `hide`: a rank whose set has failed before has an older one
             self._agreed = max(self._agreed, least)
         if -deepest >= REMOTE:
-            self._wait_for_remote(timeout)
+            self._wait_for_remote(None if shortest == LARGEST else begun + shortest / 1e3)
 
     @collective
     def finish(self, step: SupportsIndex | None = None) -> None:
@@ -94,22 +105,26 @@ class Placed(Verbs):
         Verbs.finish.__wrapped__(self, step)  # type: ignore[attr-defined]
 
     def _put_result(self, step: SupportsIndex | None) -> None:
-        """As a last set: whoever fetches it elsewhere is at this step. What hinders it does not hinder `finish`."""
+        """As a last set, of copies: the files stay where they are, so what hinders it does not hinder `finish`. If
+        there is nothing new since the last set, that is the result."""
         _, there = self._ranks.together(lambda: self._before_finish(step))
-        moving = any(entry.kind == "move" for entry in self._home.manifest.entries)
+        moving, listed = any(entry.kind == "move" for entry in self._home.manifest.entries), self._home.manifest
         written = any(item.kind == "move" or not moving for item in there.items) or bool(there.opened)
         try:
             if self._peers.least(-written) != (0,):
+                self._home.manifest = listed.in_place()
                 Verbs.hide.__wrapped__(self, step, wait=True)  # type: ignore[attr-defined]
             self._wait_for_remote(None)
         except SafepointError as error:
-            if self._beside and self._beside.mine:
+            if self._beside:
                 self._beside.missed = str(error)
+        finally:
+            self._home.manifest = listed
 
-    def _wait_for_remote(self, timeout: float | None) -> None:
+    def _wait_for_remote(self, until: float | None) -> None:
         def work() -> None:
             if self._beside:
-                self._beside.wait_for(self._committed, timeout)
+                self._beside.wait_for(self._committed, until)
 
         self._peers.together(work)
 
@@ -124,3 +139,12 @@ class Placed(Verbs):
             with contextlib.suppress(Damaged, OSError):
                 local = read_record(self._root, self._agreed).step
         return {"local": local, "remote": self._beside.remote_step if self._beside else None}
+
+
+def _patience(timeout: float | None) -> int:
+    """Milliseconds. Raises `UsageError`."""
+    if timeout is None:
+        return LARGEST
+    if not isinstance(timeout, (int, float)) or not 0 <= timeout < 1e9:  # not a number is neither
+        raise UsageError(f"wait: timeout must be a number of seconds, not {timeout!r:.100}; nothing was changed")
+    return int(timeout * 1000)

@@ -171,6 +171,22 @@ class Sender:
         """What is there now. Raises as `send`."""
         self._remember(self._still_mine(claim))
 
+    def confirm(self, claim: Claim, wanted: str) -> bool:
+        """Whether the set of this identity is whole there now, and the newest: of ours what is newer is removed, as the
+        program has gone back; where others have newer ones it is to be put anew. Raises as `send`."""
+        listing = self._still_mine(claim)
+        name = max((name for name in listing.sets if name.identity == wanted), default=None)
+        newer = {other for other in listing.sets if name and other > name}
+        if name is None or self._remote.lacks(listing, name)[1] or any(other.id != claim.id for other in newer):
+            self._note(self.known._replace(sets=tuple(text for text in self.known.sets if text != wanted)))
+            return False
+        self._remote.place.secure([name.text])
+        self._remember(listing, name)
+        if newer:
+            self._remote.prune(listing, {*listing.sets} - newer)
+            self._remember(self._still_mine(claim), name)
+        return True
+
     def tell(self, **what: Any) -> None:
         """As `note.tell`."""
         self._note(self.known._replace(**what))
@@ -239,7 +255,7 @@ class Sender:
         """What is known to be there, and is."""
         there = {each.identity for each in listing.sets}
         sets = {*self.known.sets} & there | ({name.identity} if name else set())
-        self._note(self.known._replace(sets=tuple(sorted(sets)), time=time.time(), trouble=""))
+        self._note(self.known._replace(sets=tuple(sorted(sets)), time=time.time()))
 
     def _prune(self, listing: Listing, name: Name) -> list[Name]:
         """All that is older than the newest whole ones, as many as are to be kept. What is newer, and not ours,

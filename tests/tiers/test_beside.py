@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testbed.commands import answer, cli
@@ -25,14 +27,13 @@ from safepoint.tiers.url import place_of
 
 FAST = (
     "import safepoint.cli.act.follow as f, safepoint.cli.act.drain as d\n"
-    "f.PAUSE = f.LONGEST_PAUSE = d.HELD_PAUSE = 0.1\n"
+    "f.PAUSE = f.LONGEST_PAUSE = d.HELD_PAUSE = 0.1\nd.HELD_LONG = 2\n"
 )
 
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "BEGIN", beside.BEGIN.replace("; main()", f"\n{FAST}main()"))
-    monkeypatch.setattr(beside, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(beside, "BEGIN", beside.BEGIN.replace("\nmain()\n", f"\n{FAST}main()\n"))
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_the_newest_set_of_a_run_that_is_killed_goes_to_its_place(work: Path, tm
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, work, "0.05"])
     wait_for(lambda: (tmp_path / "place").is_dir() and at_place(tmp_path))
     (drain,) = drains(work)
-    assert os.getsid(drain) == drain != os.getsid(0)
+    assert os.getsid(drain) not in (os.getsid(0), os.getsid(program.pid))
     program.kill()
     program.wait()
     wait_for(lambda: not drains(work), 60)
@@ -147,33 +148,82 @@ def test_a_run_whose_manifest_names_no_place_refuses_to_wait_for_one(work: Path)
     (work / ".safepoint").write_text("u.dat\n")
     with Session(work) as session:
         (work / "u.dat").write_text("1")
-        with pytest.raises(UsageError, match="no setting remote"):
+        with pytest.raises(UsageError, match="no setting remote, or drain = off"):
             session.hide(1, wait="remote")
         assert (work / "u.dat").exists()
         with pytest.raises(UsageError, match="'local' or 'remote', not 'partner'"):
             session.hide(1, wait="partner")
         session.hide(1, wait="local")
-        with pytest.raises(UsageError, match="no setting remote"):
+        with pytest.raises(UsageError, match="no setting remote, or drain = off"):
             session.wait("remote")
         assert session.safe == {"local": 1, "remote": None}
         session.close()
     assert not (work / ".safepoint.d/drain.log").exists() and "safepoint.tiers.beside" in sys.modules
 
 
-def test_off_starts_none_and_a_wait_is_for_one_that_somebody_else_has_started(work: Path, tmp_path: Path) -> None:
+def test_off_starts_none_and_nobody_can_wait_for_it(work: Path) -> None:
     listed(work, "drain = off")
     with Session(work) as session:
         save(session, work, 1)
-        with pytest.raises(SaveError, match=r"set 1 \(step 1\) is not at .*place: no drain is at work here"):
+        with pytest.raises(UsageError, match="or drain = off"):
             session.wait("remote")
-        assert not drains(work)
-        command = [sys.executable, "-c", FAST + "from safepoint.cli import main; main()", "drain", work, "--follow"]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as drain:
-            wait_for(lambda: (tmp_path / "place").is_dir())
-            save(session, work, 2, wait="remote")
-            assert at_place(tmp_path) == [2] and session.safe["remote"] == 2
-            drain.kill()
+        session.finish(1)
+    assert not drains(work) and not (work / ".safepoint.d/drain.log").exists()
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1, "90s", float("inf")])
+def test_a_timeout_is_a_number_of_seconds(timeout: Any, work: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1)
+        with pytest.raises(UsageError, match="timeout must be a number of seconds"):
+            session.wait("remote", timeout=timeout)
         session.close()
+
+
+def test_a_place_that_goes_away_is_no_place_where_the_set_is(work: Path, tmp_path: Path) -> None:
+    """Though it was there, and the note says so."""
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        (tmp_path / "place").rename(tmp_path / "away")
+        with pytest.raises(SaveError, match=r"set 1 \(step 1\) is not at .*place"):
+            session.wait("remote")
+        (tmp_path / "away").rename(tmp_path / "place")
+        session.wait("remote", timeout=30)
+        session.close()
+
+
+def test_a_program_that_goes_back_has_nothing_newer_there(work: Path, tmp_path: Path) -> None:
+    """Else whoever fetches it is at a step from which it went back."""
+    listed(work, "keep = 5", "remote_keep = 5")
+    with Session(work) as session:
+        for step in (1, 2, 3):
+            save(session, work, step, wait="remote")
+        session.restore(step=1)
+        assert session.safe == {"local": 1, "remote": None}
+        session.wait("remote")
+        assert at_place(tmp_path) == [1] and session.safe == {"local": 1, "remote": 1}
+        save(session, work, 2, wait="remote")
+        assert at_place(tmp_path)[-1] == 1 and len(at_place(tmp_path)) == 2
+        session.restore(step=1)
+        wait_for(lambda: at_place(tmp_path) == [1])  # nobody needs to wait for it
+        session.close()
+
+
+def test_a_set_that_was_fetched_is_there_and_the_newest(work: Path, tmp_path: Path) -> None:
+    """An older one that was fetched, and gone on from, is put again: what was newer there is not of this run."""
+    listed(work, "keep = 5", "remote_keep = 5")
+    with Session(work) as session:
+        for step in (1, 2):
+            save(session, work, step, wait="remote")
+        session.close()
+    for number, name in ((2, "b"), (1, "c")):
+        assert cli("fetch", tmp_path / "place", tmp_path / name, "--set", number).exit_code == 0
+        with Session(tmp_path / name) as session:
+            session.restore()
+            session.wait("remote")
+            assert session.safe == {"local": number, "remote": number} and at_place(tmp_path)[0] == number
+            session.close()
+        wait_for(lambda: not drains(tmp_path), 60)
 
 
 @pytest.mark.parametrize(("setting", "there"), [("3 sets", [1, 4, 7]), ("newest", [1, 2, 3, 4, 5, 6, 7])])
@@ -319,7 +369,7 @@ def test_a_drain_that_is_killed_is_begun_anew(
             (drain,) = drains(work)
             os.kill(drain, signal.SIGKILL)
             wait_for(lambda drain=drain: drain not in drains(work))  # type: ignore[misc]
-        assert len(pipes()) <= before + 1
+        assert len(pipes()) <= before + 2
         session.close()
     assert at_place(tmp_path) == [4] and "another one begins" in warnings(caplog)[0]
 
@@ -388,6 +438,182 @@ def test_a_drain_by_hand_waits_until_that_of_the_run_has_put_the_set(work: Path,
         session.close()
 
 
+@pytest.mark.parametrize("to", ["place", "other"])
+def test_a_run_beside_whose_drain_another_one_follows_it_ends(to: str, work: Path, tmp_path: Path) -> None:
+    """At the same place that one puts the sets, also the result; and nobody waits for one at another place for ever."""
+    listed(work, "drain = off")
+    with Session(work) as session:
+        save(session, work, 1, wait=True)
+        session.close()
+    code = FAST + "from safepoint.cli import main; main()"
+    words = ["drain", work, "--to", tmp_path / to, "--follow", "--pid", os.getpid()]
+    with subprocess.Popen([sys.executable, "-c", code, *map(str, words)], stdout=subprocess.DEVNULL) as by_hand:
+        wait_for(lambda: note.read_notes(Root(str(work))).at(str(tmp_path / to)).sets)
+        listed(work)
+        with Session(work) as session:
+            session.restore()
+            save(session, work, 2)
+            if to == "place":
+                session.wait("remote")
+            else:
+                with pytest.raises(SaveError, match="another drain or fetch is at work"):
+                    session.wait("remote")
+            session.finish(3)
+        by_hand.kill()
+    assert (work / "u.dat").read_text() == "2 " * 1000
+
+
+FAILING = """
+import sys, pathlib, safepoint
+work = pathlib.Path(sys.argv[1])
+s = safepoint.init(work)
+s.restore()
+(work / "u.dat").write_text("1" * 1000)
+s.hide(1)
+sys.exit(1)
+"""
+
+
+def test_lives_that_fail_leave_no_crowd_of_drains(work: Path, tmp_path: Path) -> None:
+    """Each ends soon if another one is at it, or a run that has its own."""
+    (tmp_path / "place").write_text("")  # it is tried again for an hour
+    for _ in range(4):
+        done = subprocess.run([sys.executable, "-c", FAILING, work], capture_output=True, timeout=60)
+        assert done.returncode == 1, done
+    wait_for(lambda: len(drains(work)) <= 1, 30)
+    with Session(work) as session:
+        session.restore()
+        save(session, work, 9)
+        with pytest.raises(SaveError, match="cannot use this directory"):  # the drain of this run has taken over
+            session.wait("remote", timeout=20)
+        (tmp_path / "place").unlink()
+        session.wait("remote", timeout=60)
+        session.close()
+
+
+def test_a_child_that_the_program_has_forked_does_not_keep_it(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        if not (child := os.fork()):
+            time.sleep(60)
+            os._exit(0)
+        session.close()
+    wait_for(lambda: not drains(work), 20)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+WAITING = """
+import os, sys, pathlib, safepoint
+work = pathlib.Path(sys.argv[1])
+s = safepoint.init(work)
+(work / "u.dat").write_text("1" * 1000)
+s.hide(1, wait="remote")
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    s.close()
+"""
+
+
+def test_a_program_that_waits_for_all_of_its_children_does_not_wait_for_it(work: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WAITING, work], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b""), done
+
+
+def test_files_in_the_directory_of_the_run_are_no_part_of_it(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a program is started anything may lie, also what is called as a module."""
+    monkeypatch.chdir(work)
+    for name in ("random", "click", "safepoint", "signal"):
+        (work / f"{name}.py").write_text("raise SystemExit('that is none of ours')\n")
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        session.close()
+    assert at_place(tmp_path) == [1]
+
+
+@pytest.mark.parametrize("executable", [None, "", "no-python"])
+def test_a_python_that_cannot_start_another_one_saves_all_the_same(
+    executable: str | None, work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    with Session(work) as session:
+        save(session, work, 1)
+        with pytest.raises(SaveError, match="no drain could be started"):
+            session.wait("remote")
+        session.finish(2)
+    assert [each for each in warnings(caplog) if "no drain could be started" in each]
+    assert (work / "u.dat").read_text() == "1 " * 1000
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root, for file systems of its own")
+def test_a_place_that_is_full_is_trouble_until_it_is_not(
+    work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That it answers is not that a set is there."""
+    (tmp_path / "place").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", tmp_path / "place"], check=True)
+    try:
+        with Session(work) as session:
+            save(session, work, 1, wait="remote")
+            (work / "u.dat").write_bytes(os.urandom(2 << 20))
+            session.hide(2, wait=True)
+            with pytest.raises(SaveError, match="No space left"):
+                session.wait("remote")
+            for _ in range(10):
+                time.sleep(0.2)
+                session.sets()
+                session._beside.after(ended=False)  # type: ignore[union-attr]
+            assert len(warnings(caplog)) == 1 and "No space left" in warnings(caplog)[0], warnings(caplog)
+            assert "No space left" in answer("status", work)["remote"][0]["trouble"]
+            subprocess.run(["mount", "-o", "remount,size=9m", tmp_path / "place"], check=True)
+            session.wait("remote", timeout=30)
+            assert answer("status", work)["remote"][0]["trouble"] == "" and at_place(tmp_path) == [2]
+            session.close()
+        wait_for(lambda: not drains(work), 60)
+    finally:
+        subprocess.run(["umount", "-l", tmp_path / "place"], check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="needs root, for file systems of its own")
+def test_a_disk_that_has_no_room_for_a_last_set_has_room_for_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The result stays in place as long as it is not known to be elsewhere."""
+    (work := tmp_path / "w").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", work], check=True)
+    try:
+        listed(work)
+        with Session(work) as session:
+            (work / "u.dat").write_bytes(b"1" * 100)
+            session.hide(1, wait=True)
+            (work / "u.dat").write_bytes(result := os.urandom(1200 << 10))
+            session.finish(2)
+        assert (work / "u.dat").read_bytes() == result and session.finished
+        assert "alone: " in warnings(caplog)[-1] and "No space left" in warnings(caplog)[-1], warnings(caplog)
+        wait_for(lambda: not drains(work), 60)
+    finally:
+        subprocess.run(["umount", "-l", work], check=True)
+
+
+def test_ctrl_c_while_the_result_goes_there_leaves_it_in_place(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        (drain,) = drains(work)
+        os.kill(drain, signal.SIGSTOP)
+        (work / "u.dat").write_text("the result")
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            session.finish(2)
+        assert (work / "u.dat").read_text() == "the result" and not session.finished
+        os.kill(drain, signal.SIGCONT)
+        session.finish(2)
+    assert (work / "u.dat").read_text() == "the result" and at_place(tmp_path)
+
+
 def test_a_job_script_starts_none(work: Path) -> None:
     (work / "u.dat").write_text("1")
     assert cli("hide", work, "--step", 1).exit_code == 0
@@ -398,12 +624,16 @@ def test_what_is_not_there_for_it_is_said(
     work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Such as the package of a store, or that of the command line."""
-    monkeypatch.setattr(beside, "BEGIN", "import sys; print('No module named click', file=sys.stderr); sys.exit(1)")
+    monkeypatch.setattr(beside, "BEGIN", "import os, sys\nif os.fork(): os._exit(0)\nsys.exit('No module named click')")
     with Session(work) as session:
         save(session, work, 1)
         with pytest.raises(SaveError, match=r"is not at .*place: No module named click; it is durable here"):
             session.wait("remote")
-        assert [each for each in warnings(caplog) if "nothing goes to" in each and "No module named click" in each]
+        assert [
+            each
+            for each in warnings(caplog)
+            if "has ended, and another one begins" in each and "No module named click" in each
+        ]
         monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
         session.close()
     with Session(work) as session:
@@ -438,7 +668,7 @@ try:
     sys.exit("that was not refused")
 except safepoint.SafepointError as error:
     if how == "apart" and rank == 0:
-        assert "no drain is at work here" in str(error), error
+        assert "ranks do not coordinate" in str(error), error
     assert how == "apart" or "rank 1 of 2: wait waits for 'local' or 'remote', not 'partner'" in str(error), error
 try:
     save(2, wait="partner" if rank else "remote")

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.act.follow import EACH, Follower, Orders
+from safepoint.cli.act.follow import EACH, Follower
+from safepoint.cli.act.orders import Orders, Request
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
 from safepoint.cli.look.completion import set_numbers
 from safepoint.cli.look.elsewhere import root_of, url_of, within_errors
@@ -42,6 +43,7 @@ from safepoint.tiers.url import place_of, refuse_secrets
 
 DISK = terminal.DISK
 HELD_PAUSE = 0.5  # seconds between two looks whether another drain has ended
+HELD_LONG, HELD_SHORT = 60.0, 5.0  # seconds for which it may go on; and if it puts the same sets to the same place
 AGAIN = 5  # times that a set is replaced by a newer one while it is opened
 
 
@@ -94,8 +96,9 @@ def drain(
     refuse_secrets(place)
     until = None if within is None else time.monotonic() + within
     began = None if pid is None else kernel.began(pid)
-    job = Job(directory, number, until, Rate(rate or told["drain_rate"], partial(wait, until)), pid, began, anew)
     orders = Orders() if beside else None
+    rest = partial(wait, until, moves=orders.moves if orders else None)
+    job = Job(directory, number, until, Rate(rate or told["drain_rate"], rest), pid, began, anew, rest)
     try:
         if follow:
             _await_a_run(seen.root(0), job)
@@ -111,7 +114,7 @@ def drain(
                     return
                 chosen, sent = _once(within_errors(begin, url, "put to"), job, url)
                 _say(seen, url, chosen, sent, as_json=as_json)
-            else:
+            elif not orders:
                 _say(seen, url, newest(job)[0], None, as_json=as_json)
     except Late as error:
         raise SaveError(str(error)) from error
@@ -119,22 +122,49 @@ def drain(
 
 def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | None) -> bool:
     """Whether this process alone puts sets from here, until the end of `stack`: it waits for another one that does. Not
-    if that has put the newest set meanwhile. Raises `LockedError` if it works at another place."""
-    said = False
+    if that has put the newest set meanwhile, nor for long after the end of the run that has started this one: who is at
+    it puts the newest set. Raises `LockedError` if another works at another place."""
+    said, ended = False, 0.0
+    asked: Request | None = None
     while True:
         try:
             stack.enter_context(note.alone(root, "drain"))
-            return True
-        except LockedError:
+        except LockedError as error:
             places = note.read_notes(root).places
-            if not orders and places and places[0].url != url:
+            known = places[0] if places and places[0].url == url else None
+            if orders:
+                if orders.over or job.ended:
+                    ended = ended or time.monotonic()
+                    if orders.told_to_end or time.monotonic() > ended + (HELD_SHORT if known else HELD_LONG):
+                        return False
+                if (asked := orders.taken() or asked) and _told(orders, asked, known, str(error)):
+                    asked = None
+                orders.pause(HELD_PAUSE)
+                continue
+            if places and not known:
                 raise
-        if not orders and job.pid is None and (known := places[0] if places else None) and _is_at(known, job):
-            return False
-        if not said and not orders:
-            said = True
-            click.echo(f"safepoint: waiting for the drain that is at work in {root.work}", err=True)
-        wait(job.until, HELD_PAUSE)
+            if job.pid is None and known and _is_at(known, job):
+                return False
+            if not said:
+                said = True
+                click.echo(f"safepoint: waiting for the drain that is at work in {root.work}", err=True)
+            wait(job.until, HELD_PAUSE)
+        else:
+            if orders and asked:
+                orders.again(asked)
+            return True
+
+
+def _told(orders: Orders, asked: Request, known: Known | None, why: str) -> bool:
+    """Whether the run could be told of the set it asks for: the other drain has put it, or does not end."""
+    if known and asked.identity in known.sets:
+        orders.say("there", asked.identity)
+        orders.say("answer", asked.token)
+    elif time.monotonic() > asked.since + HELD_LONG:
+        orders.say("answer", asked.token, why)
+    else:
+        return False
+    return True
 
 
 def _is_at(known: Known, job: Job) -> bool:

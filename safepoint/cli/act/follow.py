@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.act.orders import Orders, Request
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
 from safepoint.cli.look.elsewhere import within_errors
 from safepoint.cli.look.overview import look
 from safepoint.cli.look.state import SetState
+from safepoint.disk.files import cause
 from safepoint.errors import (
     DamagedError,
     LockedError,
@@ -27,58 +25,17 @@ from safepoint.errors import (
 )  # fmt: skip
 from safepoint.root import Root
 from safepoint.tiers import note
-from safepoint.tiers.names import Claim
+from safepoint.tiers.names import Claim, identity
 from safepoint.tiers.part import Changed
-from safepoint.tiers.sending import Sender
+from safepoint.tiers.sending import Parts, Sender
 from safepoint.tiers.settings import When
 
 DISK = terminal.DISK
 PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two looks of --follow; after a place did not answer
 FENCED = 3  # looks at a claim that is another's, before it is believed
-NICE = 10
 EACH = When()
+UNSEEN = 60.0  # seconds that a set which the run has is looked for: other nodes may see it later
 AFTER = 3600.0  # seconds that --follow tries to reach a place after the program has ended
-
-
-class Orders:
-    """What the run says by the pipe, if it has started this drain beside itself: a line is a request for the newest
-    set, which is answered in the note; the end of the pipe is that of the session."""
-
-    def __init__(self) -> None:
-        self.over = self.told_to_end = False
-        self._asked, self._came = 0, threading.Event()
-        with contextlib.suppress(AttributeError, OSError):  # the solver goes first
-            os.nice(NICE)
-        for name in ("SIGINT", "SIGHUP"):  # they are meant for the program
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._end)
-        threading.Thread(target=self._read, name="safepoint-orders", daemon=True).start()
-
-    def _end(self, number: int, frame: object) -> None:
-        """A job is told so as a whole; the program may save once more. But nothing is tried again after its end."""
-        self.told_to_end = True
-
-    def _read(self) -> None:
-        rest = b""
-        # Not by `sys.stdin`: a thread that waits in there lets no interpreter end.
-        while data := os.read(0, 4096):
-            *lines, rest = (rest + data).split(b"\n")
-            if lines:
-                self._asked = int(lines[-1])
-                self._came.set()
-        self.over = True
-        self._came.set()
-
-    def pause(self, seconds: float) -> None:
-        """So long, or until there is something new."""
-        self._came.wait(seconds)
-        self._came.clear()
-
-    def taken(self) -> int:
-        """The last request, once; 0: there is none."""
-        asked, self._asked = self._asked, 0
-        return asked
 
 
 class Follower:
@@ -102,17 +59,19 @@ class Follower:
             self._run()
         except SafepointError as error:
             if self._orders:
-                self._tell(trouble=terminal.printable(str(error)))
+                self._tell_trouble(text := terminal.printable(str(error)))
+                self._orders.say("over", text)
             raise
 
     def _run(self) -> None:
-        pause, ended, fenced, asked = PAUSE, None, 0, 0
+        pause, ended, fenced = PAUSE, None, 0
+        asked: Request | None = None
         while True:
             if ended is None and (self._job.ended or (self._orders and self._orders.over)):
                 ended = time.monotonic()  # before the look: its last set is seen after
             asked = (self._orders and self._orders.taken()) or asked
             try:
-                went, error = self._turn(last=ended is not None or bool(asked))
+                went, error = self._turn(last=ended is not None or asked is not None)
                 fenced = 0
             except LockedError:  # of a claim that is taken back, perhaps
                 if (fenced := fenced + 1) > FENCED:
@@ -120,9 +79,8 @@ class Follower:
                 self._begun, went, error = None, False, None
             if went:
                 continue
-            if asked and not fenced:
-                self._tell(answered=asked, trouble=terminal.printable(str(error)) if error else "")
-                asked = 0
+            if asked and not fenced and self._answered(asked, error):
+                asked = None
             if ended is not None and error is None and not fenced:
                 self._say_what_is_not_there()
                 return
@@ -130,22 +88,58 @@ class Follower:
                 raise error  # nothing will change
             pause = min(2 * pause, LONGEST_PAUSE) if isinstance(error, SaveError) else PAUSE
             try:
-                self._orders.pause(pause) if self._orders else wait(self._job.until, pause)
+                self._pause(pause, ended=ended is not None)
             except Late as late:
                 if error or fenced:
                     raise Late(f"{self._url} does not have the newest set: the time is over; {error or ''}") from late
                 return
 
     def _gives_up(self, error: SafepointError, ended: float) -> bool:
-        told = self._orders is not None and self._orders.told_to_end
-        return told or not isinstance(error, SaveError) or time.monotonic() > ended + AFTER
+        if not isinstance(error, SaveError) or time.monotonic() > ended + AFTER:
+            return True
+        return self._orders is not None and (self._orders.told_to_end or self._is_next_at_work())
 
-    def _tell(self, **what: Any) -> None:
-        """The run, by the note."""
-        if self._begun:
-            self._begun[0].tell(**what)
-        else:
-            note.tell(self._root, self._url, **what)
+    def _is_next_at_work(self) -> bool:
+        """The next run has started a drain of its own, which waits for this one."""
+        return look(DISK, self._job.directory).running is not None
+
+    def _pause(self, seconds: float, *, ended: bool) -> None:
+        if not self._orders:
+            wait(self._job.until, seconds)
+            return
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and not self._orders.pause(min(left, PAUSE)):
+            if ended and self._is_next_at_work():
+                return
+
+    def _answered(self, asked: Request, error: SafepointError | None) -> bool:
+        """Tell the run whether its newest set is there: as the place itself says, and nothing of its own is newer, from
+        which it went back."""
+        assert self._orders
+        why = terminal.printable(str(error)) if error else ""
+        try:
+            if not error and self._begun:
+                sender, claim = self._begun
+                if within_errors(partial(sender.confirm, claim, asked.identity), self._url, "put to"):
+                    self._orders.say("there", asked.identity)
+                elif time.monotonic() < asked.since + UNSEEN:
+                    return False
+                else:
+                    why = "its parts cannot all be seen from where the drain is"
+        except LockedError:  # the next turn tells how it is meant
+            return False
+        except (SaveError, DamagedError, OSError) as failure:
+            self._begun, why = None, terminal.printable(str(failure))
+        self._orders.say("answer", asked.token, why)
+        return True
+
+    def _tell_trouble(self, why: str) -> None:
+        """To whoever asks for the state of the directory; empty: there is none any more."""
+        with contextlib.suppress(OSError):  # this disk may be full
+            if self._begun:
+                self._begun[0].tell(trouble=why)
+            elif why:
+                note.tell(self._root, self._url, trouble=why)
 
     def _is_time(self, number: int) -> bool:
         if self._put is None:
@@ -163,7 +157,7 @@ class Follower:
     def _turn(self, *, last: bool) -> tuple[bool, SafepointError | None]:
         """Whether a set was put; and, if the newest one is not there now, why. `last`: what the note says of the place
         is not enough."""
-        chosen = None
+        chosen, sent, begun = None, None, time.monotonic()
         try:
             self._begun = self._begun or within_errors(self._begin, self._url, "put to")
             sender, claim = self._begun
@@ -174,10 +168,8 @@ class Follower:
                 return False, self._failed[1]
             if last:
                 within_errors(partial(sender.refresh, claim), self._url, "put to")
-            if not sender.missing(parts):
-                return False, None
-            begun = time.monotonic()
-            sent = within_errors(partial(send, sender, claim, self._job, chosen, parts), self._url, "put to")
+            if sender.missing(parts):
+                sent = within_errors(partial(send, sender, claim, self._job, chosen, parts), self._url, "put to")
         except Changed:
             return True, None  # a newer one is there now
         except NothingSavedError as error:
@@ -185,23 +177,39 @@ class Follower:
         except (SaveError, DamagedError) as error:
             self._tell_why(chosen, error)
             return False, error
-        if self._away:
-            terminal.say(f"{self._url} answers again")
-        self._away, self._put = False, (chosen.number, begun)
+        except OSError as error:  # of this disk, for a moment perhaps
+            failure = SaveError(f"{error.filename or self._job.directory}: {cause(error)}", error.errno)
+            self._tell_why(chosen, failure)
+            return False, failure
+        self._fine(chosen, parts)
+        if sent is None:
+            return False, None
+        self._put = chosen.number, begun
         tell(chosen, sent, self._url, "")
         return True, None
+
+    def _fine(self, chosen: SetState, parts: Parts) -> None:
+        """The newest set is there."""
+        if self._away:
+            terminal.say(f"{self._url} answers again")
+        self._away = False
+        if self._orders:
+            self._tell_trouble("")
+            self._orders.say("fine")
+            record = next(iter(parts.values()))[1]
+            self._orders.say("there", identity(record.life, record.number, record.history))
 
     def _tell_why(self, chosen: SetState | None, error: SafepointError) -> None:
         text = terminal.printable(str(error))
         if chosen and isinstance(error, DamagedError):
             self._failed = chosen.number, error  # the next set may be whole
-            click.echo(f"safepoint: {text}", err=True)
-            if self._orders:
-                self._tell(trouble=text)
-            return
-        self._begun = None  # a claim may be lost, or another's by now
-        if not self._away:
+        else:
+            self._begun = None  # a claim may be lost, or another's by now
+            if self._away:
+                return
             self._away = True
-            click.echo(f"safepoint: {text}; it is tried again", err=True)
-            if self._orders:
-                self._tell(trouble=f"{text}; it is tried again")
+            text = f"{text}; it is tried again"
+        click.echo(f"safepoint: {text}", err=True)
+        if self._orders:
+            self._tell_trouble(text)
+            self._orders.say("trouble", text)

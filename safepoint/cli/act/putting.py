@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from safepoint.tiers.names import Claim
 from safepoint.tiers.sending import Parts, Rate, Sender, Sent
 
 DISK = terminal.DISK
+PART = 5.0  # seconds of a long wait
 
 
 class Late(Exception):
@@ -38,6 +40,7 @@ class Job(NamedTuple):
     pid: int | None
     began: int | None  # when the process of `pid` was started
     anew: bool
+    rest: Callable[[float], None]  # for so many seconds; 0: only see whether the time is over
 
     @property
     def ended(self) -> bool:
@@ -78,7 +81,7 @@ def to_commit(seen: Overview, number: int) -> str:
 
 def send(sender: Sender, claim: Claim, job: Job, chosen: SetState, parts: Parts) -> Sent:
     def tick(more: int) -> None:
-        wait(job.until, 0)
+        job.rest(0)
         advance(more)
 
     total = sum(file.stored_size for _, record in parts.values() for file in record.files)
@@ -94,8 +97,15 @@ def send(sender: Sender, claim: Claim, job: Job, chosen: SetState, parts: Parts)
             ) from error
 
 
-def wait(until: float | None, seconds: float) -> None:
-    """So long, but not past the end of the time that was given. Raises `Late`."""
+def wait(until: float | None, seconds: float, moves: Callable[[], None] | None = None) -> None:
+    """So long, but not past the end of the time that was given. Raises `Late`. `moves` is told now and then that it is
+    meant."""
+    while moves and seconds > PART:
+        moves()
+        time.sleep(PART)
+        seconds -= PART
+    if moves:
+        moves()
     if until is not None and time.monotonic() + seconds > until:
         time.sleep(max(0.0, until - time.monotonic()))
         raise Late("the set is not there whole: the time is over; a later drain goes on with the rest")

@@ -1,0 +1,91 @@
+"""What a drain that a run has started beside itself hears from it, and tells it: the other end of `tiers.beside`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import deque
+from typing import NamedTuple
+
+NICE = 10
+LONGEST_WORD = 2000  # characters of a line: it is written as a whole, or not at all
+MOVES_EVERY = 5.0  # seconds
+
+
+class Request(NamedTuple):
+    """The run asks for this set, its newest one, and for an answer under this token."""
+
+    token: str
+    identity: str
+    since: float  # time.monotonic
+
+
+class Orders:
+    """The two pipes, and the signals that a job as a whole gets."""
+
+    def __init__(self) -> None:
+        self.over = self.told_to_end = False
+        self._asked: deque[Request] = deque()
+        self._came, self._moved = threading.Event(), 0.0
+        self._reply = os.dup(1)
+        os.set_blocking(self._reply, False)  # the run may not read for long; it is told the next time
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, 1)
+        os.close(nothing)
+        with contextlib.suppress(OSError):  # the solver goes first
+            os.nice(NICE)
+        for number in (signal.SIGINT, signal.SIGHUP):  # they are meant for the program
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._end)
+        threading.Thread(target=self._read, name="safepoint-orders", daemon=True).start()
+
+    def _end(self, number: int, frame: object) -> None:
+        """A job is told so as a whole; the program may save once more. But nothing is tried again after its end."""
+        self.told_to_end = True
+        self._came.set()
+
+    def _read(self) -> None:
+        rest = b""
+        # Not by `sys.stdin`: a thread that waits in there lets no interpreter end.
+        while not self.over and (data := os.read(0, 4096)):
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                word, *more = line.decode().split()
+                if word == "put":
+                    self._asked.append(Request(more[0], more[1], time.monotonic()))
+                elif word == "end":  # the pipe itself may be open in a child that the program has forked
+                    self.over = True
+            self._came.set()
+        self.over = True
+        self._came.set()
+
+    def pause(self, seconds: float) -> bool:
+        """So long, or until there is something new: whether there is."""
+        came = self._came.wait(seconds)
+        self._came.clear()
+        return came
+
+    def taken(self) -> Request | None:
+        """The last request; those before it are answered with it."""
+        request = None
+        while self._asked:
+            request = self._asked.popleft()
+        return request
+
+    def again(self, request: Request) -> None:
+        """It is still to be answered."""
+        self._asked.appendleft(request)
+
+    def say(self, word: str, *more: str) -> None:
+        line = " ".join([word, *more]).split()
+        with contextlib.suppress(OSError):  # the run has ended, or does not listen
+            os.write(self._reply, f"{' '.join(line)[:LONGEST_WORD]}\n".encode(errors="replace"))
+
+    def moves(self) -> None:
+        """Bytes have gone, or wait for their turn by the rate: who waits for an answer may go on waiting."""
+        if time.monotonic() > self._moved + MOVES_EVERY:
+            self._moved = time.monotonic()
+            self.say("moves")
