@@ -1,6 +1,6 @@
 """What `safepoint drain` and `fetch` take, beside other tools that move the same bytes, in the same run.
 
-    python benchmarks/tiers.py [--rounds N] [--size MB] [--places s3 directory solver] [--quick]
+    python benchmarks/tiers.py [--rounds N] [--size MB] [--places s3 directory solver hide] [--quick]
 
 Each row has two ways, which take turns in the same place; the first round warms up. Figures are medians, then their
 ratio, and in brackets the smallest and the largest ratio of a round. A ratio above 1 says that ours is faster.
@@ -50,6 +50,7 @@ from safepoint.tiers.settings import rate as rate_of
 MANY = 64  # files
 RATE = "200M"
 SIDE = 2000  # points
+STEPS = 800  # in which files are hidden
 BUCKET = "bucket"
 
 # The command in a process, when a line of stdin says so. What it imports later in any case is imported before.
@@ -256,6 +257,38 @@ def solver(top: Path, size: int, rounds: int) -> None:
     shutil.rmtree(work)
 
 
+def hides(top: Path, rounds: int) -> None:
+    """Calls a second of one that does nothing else."""
+    rates: dict[str, list[float]] = {"with": [], "without": []}
+    put = 0
+    for turn in range(rounds + 1):
+        with contextlib.ExitStack() as stack:
+            works = {name: top / f"{name}-{turn}" for name in rates}
+            sessions = {}
+            for name, work in works.items():
+                work.mkdir()
+                place = f"remote = {top / f'place-{turn}'}\n" if name == "with" else ""
+                (work / ".safepoint").write_text(f"f-*.dat\n{place}")
+                sessions[name] = stack.enter_context(safepoint.Session(work))
+                sessions[name].restore()
+            took: dict[str, list[float]] = {name: [] for name in rates}
+            for step in range(STEPS):
+                for name in sorted(rates, reverse=step % 2 == 1):
+                    for number in range(3):
+                        fill(works[name] / f"f-{number}.dat", 64 << 10)
+                    begin = time.perf_counter()
+                    sessions[name].hide(step)
+                    took[name].append(time.perf_counter() - begin)
+                    time.sleep(0.004)
+            put += sessions["with"].safe["remote"] is not None
+            for session in sessions.values():
+                session.close()
+        for name in rates:
+            rates[name].append(1 / statistics.median(took[name]))
+    report("hide of 3 x 64 KB: with a drain : without", rates["with"], rates["without"], "1/s")
+    print(f"  in {put} of {rounds + 1} rounds the drain had put a set by the end")
+
+
 @contextlib.contextmanager
 def beside(command: list[str]) -> Iterator[subprocess.Popen[str] | None]:
     """Such a process at work, niced, and past its imports. Killed at the end, if it is not through."""
@@ -306,7 +339,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, help="default: 7")
     parser.add_argument("--size", type=int, metavar="MB", help="of a set; default: 512")
-    parser.add_argument("--places", nargs="+", choices=["s3", "directory", "solver"], metavar="PLACE", help="some only")
+    parser.add_argument(
+        "--places", nargs="+", choices=["s3", "directory", "solver", "hide"], metavar="PLACE", help="some only"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="2 rounds of 32 MB: whether it works; its figures say little"
     )
@@ -319,13 +354,15 @@ def main() -> None:
         f"{f'ours : theirs ({rounds} rounds)':58} {'ours':>8} {'theirs':>8} {'':8} {'ratio':>6} {'of a round':16} goal"
     )
     with here() as top:
-        for name in options.places or ["s3", "directory", "solver"]:
+        for name in options.places or ["s3", "directory", "solver", "hide"]:
             if name == "s3":
                 s3(top, size, rounds)
             elif name == "directory":
                 directory(top, size, rounds)
-            else:
+            elif name == "solver":
                 solver(top, 4 * size, rounds)
+            else:
+                hides(top, rounds)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
     neither a launcher nor a program that waits for its children waits for it.
 (2) By one pipe the run asks, "put TOKEN IDENTITY", and tells that the session has ended, "end". By the other the drain
     tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN", with a text if the set is not there, and
-    "over TEXT" if it ends for good. That pipe is read after each verb. Who does not read misses lines, and no more.
+    "over TEXT" if it ends for good. That pipe is read after verbs. Who does not read misses lines, and no more.
 (3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once.
 """
 
@@ -31,6 +31,7 @@ from safepoint.tiers.note import read_notes
 from safepoint.tiers.url import RANK, of_rank, place_of
 
 logger = logging.getLogger("safepoint")
+LOOK_EVERY = 0.5  # seconds in which a run at work does not ask its pipe: even that makes `hide` longer
 POLL, AGAIN = 0.05, 2.0  # seconds: between two looks of who waits; between two requests
 ANEW = 60.0  # seconds between two starts of a drain that has ended before its time
 STALLED = 600.0  # seconds without a word, for who waits
@@ -149,7 +150,7 @@ class Beside(Listener):
         self._drain: Started | None = None
         self._wanted, self._over = False, not self.on  # there is, or may be, a set; nothing is to be put any more
         self._fatal, self._why, self._trouble = "", "", ""  # why none will go on; why the last one ended; what was said
-        self._began = -ANEW
+        self._began, self._next = -ANEW, 0.0  # when it was started; when it is heard next
         self._answers: dict[str, str] = {}
         self._back = ""  # the set to which the program went back, as long as the drain does not know
         self._there = ""  # the newest set that is at the place
@@ -166,7 +167,7 @@ class Beside(Listener):
         if outcome.record:
             self._keep(outcome.record)
             if outcome.asked:
-                self._back, self._there = _identity(outcome.record), ""
+                self._back, self._there, self._next = _identity(outcome.record), "", 0.0
 
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
@@ -187,7 +188,7 @@ class Beside(Listener):
             self._drain.let_go()
 
     def after(self, *, ended: bool) -> None:
-        if self.mine and not self._over:
+        if self.mine and not self._over and (self._drain is None or time.monotonic() >= self._next):
             self._tend()
 
     # What the program asks.
@@ -195,7 +196,8 @@ class Beside(Listener):
     @property
     def remote_step(self) -> int | None:
         """The step of the newest set that is known to be at the place; None if that is not known."""
-        self.after(ended=False)
+        if self.mine and not self._over:
+            self._tend()
         there = {self._there} if self.mine and self.on else {*read_notes(self._root).at(self.url).sets}
         return next((step for name, step in reversed([*self._steps.items()]) if name in there), None)
 
@@ -234,6 +236,7 @@ class Beside(Listener):
 
     def _tend(self) -> None:
         """Start it, hear what it says, and see whether it has ended."""
+        self._next = time.monotonic() + LOOK_EVERY
         if self._drain is None and self._wanted and not self._fatal and time.monotonic() >= self._began + ANEW:
             self._start()
         if self._drain is None:

@@ -128,3 +128,23 @@ def test_the_report_of_a_solver_in_c(tmp_path: Path) -> None:
         ended(process)
     assert cli("report", tmp_path, "-o", tmp_path / "page.html").exit_code == 0
     assert "stops.c" in (tmp_path / "page.html").read_text() or (tmp_path / "page.html").stat().st_size > 5000
+
+
+def test_its_sets_go_to_another_place_also_after_a_kill(tmp_path: Path) -> None:
+    """The drain is started by its helper, and outlives both."""
+    (work := tmp_path / "w").mkdir()
+    with running(work, manifest="u.dat\nremote = ../place\n") as process:
+        end = time.monotonic() + PATIENCE
+        while not list((tmp_path).glob("place/set-*/rank-00000.json")):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        process.kill()
+    while True:
+        complete = [each for each in answer("status", work)["sets"] if each["state"] in ("complete", "completable")]
+        there = answer("fetch", tmp_path / "place", "--list")["sets"]
+        if complete[-1]["state"] == "complete" and there[0]["number"] == max(
+            each["number"] for each in complete if each["state"] == "complete"
+        ):
+            return
+        assert time.monotonic() < end, (complete, there)
+        time.sleep(0.2)

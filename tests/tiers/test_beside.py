@@ -33,6 +33,7 @@ FAST = (
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "LOOK_EVERY", 0.02)
     monkeypatch.setattr(beside, "BEGIN", beside.BEGIN.replace("\nmain()\n", f"\n{FAST}main()\n"))
 
 
