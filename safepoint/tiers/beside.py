@@ -3,9 +3,10 @@
 (1) It is a process of its own, and no child of the program, in a session of its own, with no descriptor of the
     program's but two pipes. So what is being put goes on when the program is killed, Ctrl-C does not reach it, and
     neither a launcher nor a program that waits for its children waits for it.
-(2) By one pipe the run asks, "put TOKEN IDENTITY", and tells that the session has ended, "end". By the other the drain
-    tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN", with a text if the set is not there, and
-    "over TEXT" if it ends for good. That pipe is read after verbs. Who does not read misses lines, and no more.
+(2) By one pipe the run asks, "put TOKEN IDENTITY", or "back", if it went back to that set, and tells that the session
+    has ended, "end". By the other the drain tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN
+    yes", or "no TEXT", and "over TEXT" if it ends for good. That pipe is read after verbs. Who does not read misses
+    lines, and no more.
 (3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once.
 """
 
@@ -15,6 +16,7 @@ import contextlib
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 
@@ -32,17 +34,17 @@ from safepoint.tiers.url import RANK, of_rank, place_of
 
 logger = logging.getLogger("safepoint")
 LOOK_EVERY = 0.5  # seconds in which a run at work does not ask its pipe: even that makes `hide` longer
-POLL, AGAIN = 0.05, 2.0  # seconds: between two looks of who waits; between two requests
+POLL, AGAIN, ONCE_MORE = 0.05, 2.0, 10.0  # seconds: between two looks of who waits, two requests, two of the same
+TOO_LONG = 30.0  # seconds that it may take to start it
 ANEW = 60.0  # seconds between two starts of a drain that has ended before its time
 STALLED = 600.0  # seconds without a word, for who waits
 MOST_STEPS = 256  # sets whose step is kept in mind
 LAST = 2000  # bytes of what a drain has said at its end
-# A process that starts another one and ends. The package by its own path: what lies in the current directory, or is
-# installed beside, is none of ours.
+# A process that becomes another one, which starts it and ends; and that. The package by its own path: what lies in the
+# current directory, or is installed beside, is none of ours.
+FIRST = "import os, sys\nif os.fork(): os._exit(0)\nos.execv(sys.argv[1], sys.argv[1:])"
 BEGIN = """\
-import os, sys
-if os.fork(): os._exit(0)
-import importlib.util
+import importlib.util, sys
 top = sys.argv.pop(1)
 sys.path[:] = [path for path in sys.path if path]
 spec = importlib.util.spec_from_file_location("safepoint", top + "/__init__.py", submodule_search_locations=[top])
@@ -65,7 +67,18 @@ class Started:
         if not sys.executable or not hasattr(os, "fork"):
             raise OSError("this Python cannot start another one")
         words = ["drain", "--follow", "--beside", "--pid", str(os.getpid()), "--to", url, "--", root.work]
-        command = [sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            FIRST,
+            sys.executable,
+            "-c",
+            BEGIN,
+            os.path.abspath(f"{__file__}/../.."),
+            *words,
+        ]
         environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
         self.gone, self.moved = False, time.monotonic()
         self._rest, self._root = b"", root
@@ -80,15 +93,15 @@ class Started:
             (stdin, self._to), (self._from, stdout) = pipes
             said = theirs.enter_context(root.disk.create(root.drain_log))
             subprocess.run(command, stdin=stdin, stdout=stdout, stderr=said, env=environment, start_new_session=True,
-                           check=True)  # fmt: skip
+                           check=True, timeout=TOO_LONG)  # fmt: skip
             for end in (self._to, self._from):
                 os.set_blocking(end, False)
             self._close = ours.pop_all().close
 
-    def ask(self, wanted: str) -> str:
-        """For this set now; the token of the answer."""
-        token = str(time.time_ns())
-        self._say(f"put {token} {wanted}")
+    def ask(self, wanted: str, token: str = "", *, back: bool = False) -> str:
+        """For this set now, once more if there is a token; the token of the answer."""
+        token = token or str(time.time_ns())
+        self._say(f"{'back' if back else 'put'} {token} {wanted}")
         return token
 
     def let_go(self) -> None:
@@ -113,8 +126,6 @@ class Started:
                 data = b""
             self.gone, self._rest = not data, self._rest + data
         *whole, self._rest = self._rest.split(b"\n")
-        if whole:
-            self.moved = time.monotonic()
         return [line.decode(errors="replace").split(" ", 1) for line in whole]
 
     def last_words(self) -> str:
@@ -154,7 +165,8 @@ class Beside(Listener):
         self._answers: dict[str, str] = {}
         self._back = ""  # the set to which the program went back, as long as the drain does not know
         self._there = ""  # the newest set that is at the place
-        self._steps: dict[str, int | None] = {}  # by identity of a set
+        self._steps: dict[str, tuple[int, int | None]] = {}  # by identity of a set, its key and its step
+        self._pid, self._lock = os.getpid(), threading.Lock()  # the lock is for what is heard
 
     # What the session announces.
 
@@ -165,9 +177,12 @@ class Beside(Listener):
         finished = outcome.point is not None and outcome.point.finished
         self._wanted = self._wanted or not finished
         if outcome.record:
+            for name, (key, _) in [*self._steps.items()]:
+                if key > outcome.record.key:  # these have gone here
+                    self._steps.pop(name, None)
             self._keep(outcome.record)
             if outcome.asked:
-                self._back, self._there, self._next = _identity(outcome.record), "", 0.0
+                self._back, self._next = _identity(outcome.record), 0.0
 
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
@@ -178,13 +193,12 @@ class Beside(Listener):
         self._keep(record)
 
     def finished(self, number: int, step: int | None) -> None:
-        if self.mine and not self._over and (self.missed or step is None):
-            why = self.missed or "it has no step: finish(step=…) puts it there"
-            logger.warning("the result is in %s alone: %s", self._root.work, why)
+        if self.mine and not self._over and self.missed:
+            logger.warning("the result is in %s alone: %s", self._root.work, self.missed)
 
     def closed(self) -> None:
         self._over = True
-        if self._drain:
+        if self._drain and self._pid == os.getpid():
             self._drain.let_go()
 
     def after(self, *, ended: bool) -> None:
@@ -199,7 +213,7 @@ class Beside(Listener):
         if self.mine and not self._over:
             self._tend()
         there = {self._there} if self.mine and self.on else {*read_notes(self._root).at(self.url).sets}
-        return next((step for name, step in reversed([*self._steps.items()]) if name in there), None)
+        return next((step for name, (_, step) in reversed([*self._steps.items()]) if name in there), None)
 
     def wait_for(self, record: Record | None, until: float | None) -> None:
         """Return when this set is whole at the place, and the newest there. Raises `SaveError`, without `until`, a
@@ -209,7 +223,7 @@ class Beside(Listener):
         if self._over:
             raise self._not_there(record, "this run puts none there")
         self._wanted, wanted = True, _identity(record)
-        drain, token, asked, refused = None, "", 0.0, ""
+        drain, token, asked, moved, refused = None, "", 0.0, 0.0, ""
         while True:
             self._tend()
             answer, now = self._answers.pop(token, None), time.monotonic()
@@ -220,11 +234,13 @@ class Beside(Listener):
             why = self._fatal or refused or (self._why if none else "")
             if why and (until is None or self._fatal):
                 raise self._not_there(record, why)
-            if self._drain and (self._drain is not drain or (not token and now > asked + AGAIN)):
-                drain, token, asked = self._drain, self._drain.ask(wanted), now
+            if self._drain and self._drain is not drain:
+                drain, token, asked, moved = self._drain, self._drain.ask(wanted), now, now
+            elif self._drain and now > asked + (ONCE_MORE if token else AGAIN):  # an answer may be lost
+                token, asked = self._drain.ask(wanted, token), now
             if until is not None and now >= until:
                 raise self._not_there(record, why or self._trouble or "the time is over, and it is being put still")
-            if until is None and drain and now > max(drain.moved, asked) + STALLED:
+            if until is None and drain and now > max(drain.moved, moved) + STALLED:
                 raise self._not_there(record, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
             look()
             time.sleep(POLL)
@@ -235,14 +251,23 @@ class Beside(Listener):
     # The process.
 
     def _tend(self) -> None:
-        """Start it, hear what it says, and see whether it has ended."""
-        self._next = time.monotonic() + LOOK_EVERY
+        """Start it, hear what it says, and see whether it has ended. Not in a forked child, whose it is not, nor while
+        another thread does so."""
+        if self._pid != os.getpid() or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._next = time.monotonic() + LOOK_EVERY
+            self._look()
+        finally:
+            self._lock.release()
+
+    def _look(self) -> None:
         if self._drain is None and self._wanted and not self._fatal and time.monotonic() >= self._began + ANEW:
             self._start()
         if self._drain is None:
             return
         if self._back:
-            self._drain.ask(self._back)
+            self._drain.ask(self._back, back=True)
             self._back = ""
         for word, *more in self._drain.lines():
             self._hear(word, more[0] if more else "")
@@ -262,8 +287,11 @@ class Beside(Listener):
         if word == "there":
             self._there = text
         elif word == "answer":
-            token, _, why = text.partition(" ")
-            self._answers[token] = why
+            token, _, said = text.partition(" ")
+            self._answers[token] = said.removeprefix("no ") if said != "yes" else ""
+            self._moved()
+        elif word == "moves":
+            self._moved()
         elif word == "trouble":
             self._warn(f"{text}; the run goes on")
         elif word == "fine":
@@ -271,8 +299,12 @@ class Beside(Listener):
                 logger.warning("sets go to %s again", self.url)
             self._trouble = self._why = ""
         elif word == "over":
-            self._fatal, self._trouble = text, ""
+            self._fatal, self._trouble, self._there = text, "", ""
             self._warn(f"nothing goes to {self.url} any more: {text}")
+
+    def _moved(self) -> None:
+        if self._drain:
+            self._drain.moved = time.monotonic()
 
     def _ended(self, drain: Started) -> None:
         """Before its time: another one begins, if it has not said that it ends for good."""
@@ -295,7 +327,7 @@ class Beside(Listener):
         while len(self._steps) >= MOST_STEPS:
             self._steps.pop(next(iter(self._steps)), None)
         self._steps.pop(_identity(record), None)
-        self._steps[_identity(record)] = record.step
+        self._steps[_identity(record)] = record.key, record.step
 
 
 def _identity(record: Record) -> str:

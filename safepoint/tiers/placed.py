@@ -94,12 +94,12 @@ class Placed(Verbs):
 
         If they were hidden and not written again (optional ones may be), the last set is put back first, and without
         `step` its step is that of the result; else they are a later state, without `step` with none. With the setting
-        `remote`, and a step, they go there as a last set before; if that cannot be it is said in the log.
+        `remote` the result goes there before, if it has a step; if that cannot be it is said in the log.
         On return the files are durable, the sets are gone, and a later `restore` leaves the files alone. On error files
         and sets are as they were. Killed inside: `restore` gives the last set, or says that the run is finished.
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
-        wanted = self._beside is not None and self._beside.on and step is not None
+        wanted = self._beside is not None and self._beside.on
         if self._ranks.least(-wanted) != (0,):
             self._put_result(step)
         Verbs.finish.__wrapped__(self, step)  # type: ignore[attr-defined]
@@ -107,19 +107,26 @@ class Placed(Verbs):
     def _put_result(self, step: SupportsIndex | None) -> None:
         """As a last set, of copies: the files stay where they are, so what hinders it does not hinder `finish`. If
         there is nothing new since the last set, that is the result."""
-        _, there = self._ranks.together(lambda: self._before_finish(step))
+        at, there = self._ranks.together(lambda: self._before_finish(step))
         moving, listed = any(entry.kind == "move" for entry in self._home.manifest.entries), self._home.manifest
         written = any(item.kind == "move" or not moving for item in there.items) or bool(there.opened)
+        self._missed("")
         try:
+            if self._peers.least(-written, -(at is not None)) == (-1, 0):
+                self._missed("it has no step: finish(step=…) puts it there")
+                return
             if self._peers.least(-written) != (0,):
                 self._home.manifest = listed.in_place()
                 Verbs.hide.__wrapped__(self, step, wait=True)  # type: ignore[attr-defined]
             self._wait_for_remote(None)
         except SafepointError as error:
-            if self._beside:
-                self._beside.missed = str(error)
+            self._missed(str(error))
         finally:
             self._home.manifest = listed
+
+    def _missed(self, why: str) -> None:
+        if self._beside:
+            self._beside.missed = why
 
     def _wait_for_remote(self, until: float | None) -> None:
         def work() -> None:

@@ -171,21 +171,26 @@ class Sender:
         """What is there now. Raises as `send`."""
         self._remember(self._still_mine(claim))
 
-    def confirm(self, claim: Claim, wanted: str) -> bool:
-        """Whether the set of this identity is whole there now, and the newest: of ours what is newer is removed, as the
-        program has gone back; where others have newer ones it is to be put anew. Raises as `send`."""
+    def confirm(self, claim: Claim, wanted: str, *, back: bool) -> str | None:
+        """Empty if the set of this identity is whole there now, and the newest; else why not; None: it is to be put
+        anew. `back`: the program went back to it, so what is newer of ours is removed. Raises as `send`."""
         listing = self._still_mine(claim)
         name = max((name for name in listing.sets if name.identity == wanted), default=None)
-        newer = {other for other in listing.sets if name and other > name}
+        newer = [other for other in listing.sets if name and other > name]
         if name is None or self._remote.lacks(listing, name)[1] or any(other.id != claim.id for other in newer):
             self._note(self.known._replace(sets=tuple(text for text in self.known.sets if text != wanted)))
-            return False
+            return None
         self._remote.place.secure([name.text])
         self._remember(listing, name)
-        if newer:
-            self._remote.prune(listing, {*listing.sets} - newer)
+        if back and newer:
+            self._remote.prune(listing, {*listing.sets} - {*newer})
             self._remember(self._still_mine(claim), name)
-        return True
+        elif whole := next((other for other in newer if not self._remote.lacks(listing, other)[1]), None):
+            return (
+                f"set {whole.number} is there, and newer than what was restored here: fetch it, or go back with "
+                f"restore(set={name.number})"
+            )
+        return ""
 
     def tell(self, **what: Any) -> None:
         """As `note.tell`."""

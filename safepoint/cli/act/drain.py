@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -137,8 +138,11 @@ def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | Non
                     ended = ended or time.monotonic()
                     if orders.told_to_end or time.monotonic() > ended + (HELD_SHORT if known else HELD_LONG):
                         return False
-                if (asked := orders.taken() or asked) and _told(orders, asked, known, str(error)):
-                    asked = None
+                # Not by the note of that drain: the place may have changed since, and the run gone back.
+                asked = orders.taken() or asked
+                if asked and time.monotonic() > asked.since + HELD_LONG:
+                    orders.answer(asked, str(error))
+                    asked = asked._replace(since=math.inf)  # it is still to be put, and the run may have gone back
                 orders.pause(HELD_PAUSE)
                 continue
             if places and not known:
@@ -151,20 +155,8 @@ def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | Non
             wait(job.until, HELD_PAUSE)
         else:
             if orders and asked:
-                orders.again(asked)
+                orders.again(asked._replace(since=time.monotonic()))
             return True
-
-
-def _told(orders: Orders, asked: Request, known: Known | None, why: str) -> bool:
-    """Whether the run could be told of the set it asks for: the other drain has put it, or does not end."""
-    if known and asked.identity in known.sets:
-        orders.say("there", asked.identity)
-        orders.say("answer", asked.token)
-    elif time.monotonic() > asked.since + HELD_LONG:
-        orders.say("answer", asked.token, why)
-    else:
-        return False
-    return True
 
 
 def _is_at(known: Known, job: Job) -> bool:

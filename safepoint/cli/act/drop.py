@@ -68,12 +68,15 @@ def _drop_there(seen: Overview, number: int, *, force: bool, yes: bool, as_json:
     root = elsewhere.root_of(seen)
     with note.alone(root, "drop"):
         there = elsewhere.look_there(seen)
-        chosen, known = there.find(number), note.read_notes(root).at(there.url)
+        known = note.read_notes(root).at(there.url)
+        chosen = there.find(number, known.mine.id if known.mine else "")
         name, claims = elsewhere.label_of(chosen), there.listing.claims
         ours = known.home in ("", note.home(root)) and claims[-1:] == ((known.mine,) if known.mine else ())
         if claims and not ours and not force:
             raise LockedError(f"{name} is not removed: {there.url} has sets of another run (--force removes it)")
-        others = [each for each in there.sets() if each.name != chosen.name and not each.why]
+        # Not those of another run, which has nothing to do with this one.
+        mine = (chosen.name.id, known.seen.id if known.seen else "")
+        others = [e for e in there.sets() if e.name != chosen.name and not e.why and e.name.id in mine]
         left = next((each for each in others if force or _is_whole_there(there, each)), None)
         if left is None and not chosen.why and not force:
             raise UsageError(f"{name} is not removed: no whole set would be left there (--force removes it)")

@@ -59,7 +59,7 @@ class Follower:
             self._run()
         except SafepointError as error:
             if self._orders:
-                self._tell_trouble(text := terminal.printable(str(error)))
+                self._tell_trouble(text := _text(error))
                 self._orders.say("over", text)
             raise
 
@@ -113,25 +113,33 @@ class Follower:
                 return
 
     def _answered(self, asked: Request, error: SafepointError | None) -> bool:
-        """Tell the run whether its newest set is there: as the place itself says, and nothing of its own is newer, from
-        which it went back."""
+        """Tell the run whether its newest set is there, and the newest one, as the place itself says."""
         assert self._orders
-        why = terminal.printable(str(error)) if error else ""
+        why: str | None = _text(error) if error else ""
         try:
             if not error and self._begun:
                 sender, claim = self._begun
-                if within_errors(partial(sender.confirm, claim, asked.identity), self._url, "put to"):
+                why = self._not_newest(asked)
+                if why == "":
+                    call = partial(sender.confirm, claim, asked.identity, back=asked.back)
+                    why = within_errors(call, self._url, "put to")
+                if why == "":
                     self._orders.say("there", asked.identity)
-                elif time.monotonic() < asked.since + UNSEEN:
-                    return False
-                else:
-                    why = "its parts cannot all be seen from where the drain is"
         except LockedError:  # the next turn tells how it is meant
             return False
-        except (SaveError, DamagedError, OSError) as failure:
-            self._begun, why = None, terminal.printable(str(failure))
-        self._orders.say("answer", asked.token, why)
+        except (SafepointError, OSError) as failure:
+            self._begun, why = None, _text(failure)
+        if why is None and time.monotonic() < asked.since + UNSEEN:
+            return False
+        self._orders.answer(asked, "its parts cannot all be seen from where the drain is" if why is None else why)
         return True
+
+    def _not_newest(self, asked: Request) -> str | None:
+        """A request may be an old one, which nobody waits for any more. None: the set cannot be seen here yet."""
+        record = next(iter(newest(self._job)[1].values()))[1]
+        if (there := identity(record.life, record.number, record.history)) == asked.identity:
+            return ""
+        return f"{record.label} is newer" if _order(there) > _order(asked.identity) else None
 
     def _tell_trouble(self, why: str) -> None:
         """To whoever asks for the state of the directory; empty: there is none any more."""
@@ -200,7 +208,7 @@ class Follower:
             self._orders.say("there", identity(record.life, record.number, record.history))
 
     def _tell_why(self, chosen: SetState | None, error: SafepointError) -> None:
-        text = terminal.printable(str(error))
+        text = _text(error)
         if chosen and isinstance(error, DamagedError):
             self._failed = chosen.number, error  # the next set may be whole
         else:
@@ -213,3 +221,12 @@ class Follower:
         if self._orders:
             self._tell_trouble(text)
             self._orders.say("trouble", text)
+
+
+def _text(error: BaseException) -> str:
+    return terminal.printable(str(error) or type(error).__name__)
+
+
+def _order(text: str) -> tuple[int, int]:
+    life, number, _ = text.split("-")
+    return int(life), int(number)

@@ -16,11 +16,13 @@ MOVES_EVERY = 5.0  # seconds
 
 
 class Request(NamedTuple):
-    """The run asks for this set, its newest one, and for an answer under this token."""
+    """The run asks for this set, its newest one, and for an answer under this token. `back`: it went back to that one,
+    and what is newer there is to go."""
 
     token: str
     identity: str
     since: float  # time.monotonic
+    back: bool = False
 
 
 class Orders:
@@ -49,18 +51,22 @@ class Orders:
 
     def _read(self) -> None:
         rest = b""
-        # Not by `sys.stdin`: a thread that waits in there lets no interpreter end.
-        while not self.over and (data := os.read(0, 4096)):
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                word, *more = line.decode().split()
-                if word == "put":
-                    self._asked.append(Request(more[0], more[1], time.monotonic()))
-                elif word == "end":  # the pipe itself may be open in a child that the program has forked
-                    self.over = True
+        try:
+            # Not by `sys.stdin`: a thread that waits in there lets no interpreter end.
+            while not self.over and (data := os.read(0, 4096)):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._hear(*line.decode().split())
+                self._came.set()
+        finally:  # whatever happened, nobody says anything any more
+            self.over = True
             self._came.set()
-        self.over = True
-        self._came.set()
+
+    def _hear(self, word: str, *more: str) -> None:
+        if word in ("put", "back"):
+            self._asked.append(Request(more[0], more[1], time.monotonic(), word == "back"))
+        elif word == "end":  # the pipe itself may be open in a child that the program has forked
+            self.over = True
 
     def pause(self, seconds: float) -> bool:
         """So long, or until there is something new: whether there is."""
@@ -70,9 +76,12 @@ class Orders:
 
     def taken(self) -> Request | None:
         """The last request; those before it are answered with it."""
-        request = None
+        request: Request | None = None
         while self._asked:
-            request = self._asked.popleft()
+            later = self._asked.popleft()
+            if request and request.identity == later.identity:
+                later = later._replace(since=request.since, back=request.back or later.back)
+            request = later
         return request
 
     def again(self, request: Request) -> None:
@@ -83,6 +92,10 @@ class Orders:
         line = " ".join([word, *more]).split()
         with contextlib.suppress(OSError):  # the run has ended, or does not listen
             os.write(self._reply, f"{' '.join(line)[:LONGEST_WORD]}\n".encode(errors="replace"))
+
+    def answer(self, request: Request, why: str) -> None:
+        """Empty: the set is there."""
+        self.say("answer", request.token, f"no {why}" if why else "yes")
 
     def moves(self) -> None:
         """Bytes have gone, or wait for their turn by the rate: who waits for an answer may go on waiting."""

@@ -43,12 +43,12 @@ class There(NamedTuple):
             raise NothingSavedError(f"there is no set at {self.url}")
         return found
 
-    def find(self, number: int) -> Found:
-        """The newest with this number."""
+    def find(self, number: int, claim: str = "") -> Found:
+        """The newest with this number; of several first one of those that were put under this claim's id."""
         there = self.sets()
-        for each in there:
-            if each.name.number == number:
-                return each
+        found = [each for each in there if each.name.number == number]
+        if found:
+            return next((each for each in found if each.name.id == claim), found[0])
         listed = ", ".join(str(each.name.number) for each in there)
         raise NothingSavedError(f"there is no set {number} at {self.url}; there are: {listed}")
 
