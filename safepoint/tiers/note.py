@@ -116,7 +116,10 @@ def alone(root: Root, doing: str) -> Iterator[None]:
         logger.warning("no kernel locks in %s: another drain at the same time would not be noticed", root.work)
         release = contextlib.ExitStack().close
     if release is None:
-        raise LockedError(f"another drain or fetch is at work in {root.work}; {doing} did nothing")
+        who = ", ".join(kernel.holders(root.remote_lock))
+        raise LockedError(
+            f"another drain or fetch is at work in {root.work}{f' ({who})' if who else ''}; {doing} did nothing"
+        )
     try:
         yield
     finally:

@@ -238,7 +238,10 @@ class Store(Place):
                     file.fsync()
             fs.mv(new, path)
 
-        self._tried(f"put {name}", call)
+        try:
+            self._tried(f"put {name}", call)
+        except FileNotFoundError as error:  # there is no such bucket
+            raise self._failed(f"put {name}", error) from None
 
     def get(self, name: str, size: int) -> bytes:
         def call(fs: Any, top: str) -> bytes:

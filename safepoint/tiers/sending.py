@@ -136,7 +136,7 @@ class Sender:
     def _emptied(self) -> Unreachable:
         return Unreachable(
             f"{self._url} has nothing any more of what was put there: is it not mounted? If it was emptied on purpose, "
-            f"--take-over"
+            f"`safepoint drain --take-over`"
         )
 
     def _refuse_others(self, listing: Listing, mine: Claim | None = None) -> None:
@@ -148,8 +148,8 @@ class Sender:
         if seen is None:
             who = _described(self._remote, [c for c in listing.claims if c != mine])
             raise LockedError(
-                f"{self._url} has sets of another directory{who}: give each run a place of its own, or --take-over to "
-                f"put newer sets there; nothing was changed"
+                f"{self._url} has sets of another directory{who}: give each run a place of its own, or `safepoint "
+                f"drain --take-over` to put newer sets there; nothing was changed"
             )
         newer = [name for name in others if name > seen and not self._remote.lacks(listing, name)[1]]
         if newer:
@@ -157,14 +157,14 @@ class Sender:
             raise LockedError(
                 f"{self._url} has set {newer[0].number}, which came after set {seen.number} was fetched from "
                 f"there{who}: that run goes on; end one of the two, and fetch again, or "
-                f"--take-over; nothing was changed"
+                f"`safepoint drain --take-over`; nothing was changed"
             )
 
     def _taken_over(self, claim: Claim) -> LockedError:
         who = _described(self._remote, [claim])
         return LockedError(
             f"another run has taken over {self._url}{who}: what is saved here does not count there any more; end one "
-            f"of the two, or --take-over"
+            f"of the two, or `safepoint drain --take-over`"
         )
 
     def refresh(self, claim: Claim) -> None:

@@ -832,3 +832,54 @@ def test_the_run_and_the_drain_mean_the_same_place(work: Path, tmp_path: Path) -
         session.close()
     (known,) = note.read_notes(Root(str(work))).places
     assert known.url == place_of("../place", str(work)) == str(tmp_path / "place")
+
+
+def test_a_drain_by_hand_says_what_hinders_the_one_that_is_at_work(work: Path, tmp_path: Path) -> None:
+    """And does not wait behind it for an hour; nor does one that is to put the set elsewhere, which names it."""
+    (tmp_path / "place").write_text("")
+    done = subprocess.run([sys.executable, "-c", FAILING, work], capture_output=True, timeout=60)
+    assert done.returncode == 1
+    wait_for(lambda: note.read_notes(Root(str(work))).at(str(tmp_path / "place")).trouble)
+    (drain,) = drains(work)
+    done = cli("drain", work)
+    assert done.exit_code == 16 and f"process {drain}" in done.output, done.output
+    assert "cannot use this directory" in done.output
+    done = cli("drain", work, "--to", tmp_path / "other")
+    assert done.exit_code == 13 and f"process {drain}" in done.output, done.output
+    os.kill(drain, signal.SIGTERM)
+    wait_for(lambda: not drains(work))
+    assert cli("drain", work, "--to", tmp_path / "other").exit_code == 0
+    said = (work / ".safepoint.d/drain.log").read_text()
+    assert said.startswith(f"safepoint: {time.strftime('%Y-')}"), said
+
+
+def test_after_a_finished_run_there_is_nothing_to_put_and_no_drain(work: Path, tmp_path: Path) -> None:
+    """Though the place could not be reached: it is not claimed an hour later for nothing."""
+    (tmp_path / "place").write_text("")
+    with Session(work) as session:
+        save(session, work, 1)
+        session.finish(2)
+    wait_for(lambda: not drains(work), 20)
+    done = cli("drain", work)
+    assert done.exit_code == 20 and "was finished" in done.output, done.output
+    (tmp_path / "place").unlink()
+    shutil.rmtree(work / ".safepoint.d")
+    with Session(work) as session:
+        save(session, work, 1)
+        session.finish(1)
+    assert "remote:    set 1 is at" in cli("status", work).output
+    done = cli("drain", work)  # as the last line of a job script
+    assert done.exit_code == 0 and "its result is at" in done.output, done.output
+
+
+def test_a_fetch_says_if_the_manifest_names_another_place_from_there(work: Path, tmp_path: Path) -> None:
+    with Session(work) as session:
+        save(session, work, 1, wait="remote")
+        session.close()
+    done = cli("fetch", tmp_path / "place", tmp_path / "b")
+    assert done.exit_code == 0 and "puts sets to" not in done.output, done.output
+    done = cli("fetch", tmp_path / "place", tmp_path / "not/there")
+    assert done.exit_code == 10 and f"{tmp_path / 'not'} is not there: make it first" in done.output, done.output
+    (tmp_path / "deep").mkdir()
+    done = cli("fetch", tmp_path / "place", tmp_path / "deep/c")
+    assert done.exit_code == 0 and f"puts sets to {tmp_path / 'deep/place'}" in done.output, done.output

@@ -31,6 +31,7 @@ from safepoint.errors import (
 from safepoint.pace.times import duration
 from safepoint.patterns import NAME
 from safepoint.program import SETTINGS
+from safepoint.record import key, mark_key
 from safepoint.root import Root
 from safepoint.tiers import note
 from safepoint.tiers.names import Claim, identity
@@ -84,10 +85,7 @@ def drain(
     look. Works beside a run, takes no lock of it, and changes nothing here. Killed, it goes on with what is missing
     there. It ends with 0 if the newest complete set is at the place.
     """
-    if follow and (number is not None or as_json):
-        raise click.UsageError("--follow takes whatever is newest, and tells it as it comes")
-    if pid is not None and not follow:
-        raise click.UsageError("--pid goes with --follow")
+    _refuse_together(follow, number is not None or as_json, pid is not None)
     seen = look(DISK, directory)
     if seen.manifest_error and (to is None or exists(DISK, os.path.join(seen.work, NAME))):
         raise seen.manifest_error
@@ -104,6 +102,9 @@ def drain(
         if follow:
             _await_a_run(seen.root(0), job)
             seen = look(DISK, directory)
+        elif _is_result_there(seen, place):
+            terminal.say(f"the run in {seen.work} was finished, and its result is at {place} as its last set")
+            return
         else:
             seen.raise_if_empty()
         url = place_of(place, os.getcwd()) if orders else url_of(seen, place, os.getcwd() if to else seen.work)
@@ -119,6 +120,13 @@ def drain(
                 _say(seen, url, newest(job)[0], None, as_json=as_json)
     except Late as error:
         raise SaveError(str(error)) from error
+
+
+def _refuse_together(follow: bool, one: bool, pid: bool) -> None:
+    if follow and one:
+        raise click.UsageError("--follow takes whatever is newest, and tells it as it comes")
+    if pid and not follow:
+        raise click.UsageError("--pid goes with --follow")
 
 
 def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | None) -> bool:
@@ -149,6 +157,8 @@ def _held(stack: ExitStack, root: Root, job: Job, url: str, orders: Orders | Non
                 raise
             if job.pid is None and known and _is_at(known, job):
                 return False
+            if job.pid is None and known and known.trouble:
+                raise SaveError(f"not put to {url}, and {error}: {known.trouble}") from error
             if not said:
                 said = True
                 click.echo(f"safepoint: waiting for the drain that is at work in {root.work}", err=True)
@@ -178,6 +188,15 @@ def _say(seen: Overview, url: str, chosen: SetState, sent: Sent | None, *, as_js
         tell(chosen, sent, url, newer)
     else:
         terminal.say(f"{chosen.label} is at {url}: the drain that is at work here has put it{newer}")
+
+
+def _is_result_there(seen: Overview, place: str) -> bool:
+    """As far as was seen when it was put, before the run was finished."""
+    if not (seen.side and seen.mark and seen.finished):
+        return False
+    known = note.read_notes(seen.root(0)).at(url_of(seen, place, seen.work))
+    found = [text.split("-") for text in known.sets]
+    return any(key(int(life), int(number)) == mark_key(seen.mark) for life, number, _ in found)
 
 
 def _await_a_run(root: Root, job: Job) -> None:

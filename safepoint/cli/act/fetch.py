@@ -128,6 +128,8 @@ def _fetch(remote: Remote, url: str, work: str, number: int | None, step: int | 
 
 def _bring(remote: Remote, url: str, work: str, found: Found, as_json: bool, held: ExitStack) -> Found | None:
     if not exists(DISK, work):
+        if not exists(DISK, above := os.path.dirname(work)):
+            raise UsageError(f"{above} is not there: make it first; nothing was changed")
         DISK.mkdir(work)
     one = make_ready(work, DISK)
     check_format(one)
@@ -150,7 +152,7 @@ def _bring(remote: Remote, url: str, work: str, found: Found, as_json: bool, hel
     job = Fetch(remote, found, roots, lacking)
     with terminal.progress(f"fetching set {found.name.number}", sum(p.size for p in lacking.values())) as advance:
         job.run(advance, url)
-    _bring_manifest(work, parts)
+    _bring_manifest(work, parts, url)
     if as_json:
         terminal.put({"place": url, "directory": work, "set": found.name.number, "step": found.step,
                       "size": found.size, "here": here == set(roots)})  # fmt: skip
@@ -182,16 +184,19 @@ def _has(root: Root, found: Found) -> bool:
     return False
 
 
-def _bring_manifest(work: str, parts: dict[int, Any]) -> None:
+def _bring_manifest(work: str, parts: dict[int, Any], url: str) -> None:
     """That of the run, where there is none."""
     text = next((part.manifest for part in parts.values() if part.manifest), "")
     path = os.path.join(work, NAME)
     if not text or exists(DISK, path):
         return
     try:
-        manifest.parse(text, path, SETTINGS)
+        told = manifest.parse(text, path, SETTINGS).settings["remote"]
     except ManifestError as error:
         text = terminal.printable(str(error))
         click.echo(f"safepoint: the manifest that came along is not written: {text}", err=True)
         return
     write_durably(DISK, path, text.encode("utf-8", "surrogateescape"))
+    if told and RANK not in told and (there := place_of(told, work)) != url:
+        text = terminal.printable(f"the manifest that came along puts sets to {there}, and this one came from {url}")
+        click.echo(f"safepoint: {text}: change its line remote if that is not meant", err=True)

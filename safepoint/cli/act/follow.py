@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.act.orders import Orders, Request
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
@@ -167,9 +168,9 @@ class Follower:
         is not enough."""
         chosen, sent, begun = None, None, time.monotonic()
         try:
+            chosen, parts = newest(self._job)  # before the place is claimed: there may be nothing to put
             self._begun = self._begun or within_errors(self._begin, self._url, "put to")
             sender, claim = self._begun
-            chosen, parts = newest(self._job)
             if not last and not self._is_time(chosen.number):
                 return False, None
             if self._failed and self._failed[0] == chosen.number:
@@ -199,13 +200,18 @@ class Follower:
     def _fine(self, chosen: SetState, parts: Parts) -> None:
         """The newest set is there."""
         if self._away:
-            terminal.say(f"{self._url} answers again")
+            self._log(f"{self._url} answers again")
         self._away = False
         if self._orders:
             self._tell_trouble("")
             self._orders.say("fine")
             record = next(iter(parts.values()))[1]
             self._orders.say("there", identity(record.life, record.number, record.history))
+
+    def _log(self, text: str) -> None:
+        """Beside a run with the time, as nobody reads it at once."""
+        when = f"{words.moment(time.time())} " if self._orders else ""
+        click.echo(f"safepoint: {when}{text}", err=True)
 
     def _tell_why(self, chosen: SetState | None, error: SafepointError) -> None:
         text = _text(error)
@@ -217,7 +223,7 @@ class Follower:
                 return
             self._away = True
             text = f"{text}; it is tried again"
-        click.echo(f"safepoint: {text}", err=True)
+        self._log(text)
         if self._orders:
             self._tell_trouble(text)
             self._orders.say("trouble", text)

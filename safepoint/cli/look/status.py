@@ -89,7 +89,7 @@ def _head(seen: Overview) -> list[tuple[str, str]]:
     head.append(("restart", restart(seen)))
     if kind := in_memory(seen):
         head.append(("safe from", f"kills alone: a power cut empties {kind}"))
-    head += [("remote", known.trouble) for known in elsewhere(seen) if known.trouble]
+    head += [("remote", known.trouble or _newest_at(known)) for known in elsewhere(seen)]
     if why := due(seen):
         head.append(("due", f"set {why['set']}: {why['due']}"))
     if counts := hidden(seen):
@@ -197,6 +197,13 @@ def _table(seen: Overview) -> None:
 def elsewhere(seen: Overview) -> tuple[Known, ...]:
     """The other places of its sets, as they were seen last."""
     return read_notes(seen.root(0)).places if seen.side else ()
+
+
+def _newest_at(known: Known) -> str:
+    """A set that is there may be gone here: those that are left have a column."""
+    numbers = [int(text.split("-")[1]) for text in known.sets]
+    there = f"set {max(numbers)} is at" if numbers else "nothing is known to be at"
+    return f"{there} {known.url}, seen {words.age(known.time)}" if known.time else f"{there} {known.url}"
 
 
 def places(seen: Overview) -> dict[int, list[str]]:
