@@ -67,18 +67,8 @@ class Started:
         if not sys.executable or not hasattr(os, "fork"):
             raise OSError("this Python cannot start another one")
         words = ["drain", "--follow", "--beside", "--pid", str(os.getpid()), "--to", url, "--", root.work]
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            FIRST,
-            sys.executable,
-            "-c",
-            BEGIN,
-            os.path.abspath(f"{__file__}/../.."),
-            *words,
-        ]
+        first = [sys.executable, "-I", "-S", "-c", FIRST]  # without site-packages, so in a few milliseconds
+        command = [*first, sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
         environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
         self.gone, self.moved = False, time.monotonic()
         self._rest, self._root = b"", root

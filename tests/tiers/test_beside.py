@@ -483,6 +483,20 @@ def test_signals_of_a_terminal_and_of_a_scheduler_do_not_end_it(work: Path, tmp_
     assert at_place(tmp_path) == [2]
 
 
+def test_it_tries_again_after_the_end_of_the_run(work: Path, tmp_path: Path) -> None:
+    """A session that is about to end is not the next run, which would have a drain of its own."""
+    (tmp_path / "place").write_text("")
+    with Session(work) as session:
+        save(session, work, 1)
+        wait_for(lambda: "cannot use" in str(note.read_notes(Root(str(work)))))
+        session.close()
+    time.sleep(1)
+    assert len(drains(work)) == 1
+    (tmp_path / "place").unlink()
+    wait_for(lambda: not drains(work), 60)
+    assert at_place(tmp_path) == [1]
+
+
 def test_told_to_end_it_tries_nothing_again_after_the_end_of_the_run(work: Path, tmp_path: Path) -> None:
     (tmp_path / "place").write_text("")
     with Session(work) as session:

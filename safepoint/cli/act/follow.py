@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import click
 
@@ -53,6 +54,7 @@ class Follower:
         self._failed: tuple[int, DamagedError] | None = None  # a set that cannot be put
         self._away = False
         self._put: tuple[int, float] | None = None  # the last one, and when that was begun
+        self._owner = _owner(job) if orders else None
 
     def run(self) -> None:
         """Until the newest set of a program that has ended is there, or the time is over."""
@@ -101,8 +103,10 @@ class Follower:
         return self._orders is not None and (self._orders.told_to_end or self._is_next_at_work())
 
     def _is_next_at_work(self) -> bool:
-        """The next run has started a drain of its own, which waits for this one."""
-        return look(DISK, self._job.directory).running is not None
+        """The next run has started a drain of its own, which waits for this one. Not the run of this one, which may be
+        about to end."""
+        owner = _owner(self._job)
+        return owner is not None and owner != self._owner
 
     def _pause(self, seconds: float, *, ended: bool) -> None:
         if not self._orders:
@@ -117,6 +121,8 @@ class Follower:
         """Tell the run whether its newest set is there, and the newest one, as the place itself says."""
         assert self._orders
         why: str | None = _text(error) if error else ""
+        if isinstance(error, NothingSavedError):  # a set of this run: other nodes see it later
+            why = None
         try:
             if not error and self._begun:
                 sender, claim = self._begun
@@ -128,6 +134,8 @@ class Follower:
                     self._orders.say("there", asked.identity)
         except LockedError:  # the next turn tells how it is meant
             return False
+        except NothingSavedError:
+            why = None
         except (SafepointError, OSError) as failure:
             self._begun, why = None, _text(failure)
         if why is None and time.monotonic() < asked.since + UNSEEN:
@@ -227,6 +235,12 @@ class Follower:
         if self._orders:
             self._tell_trouble(text)
             self._orders.say("trouble", text)
+
+
+def _owner(job: Job) -> dict[str, Any] | None:
+    """Who is at work there."""
+    running = look(DISK, job.directory).running
+    return running.owner if running else None
 
 
 def _text(error: BaseException) -> str:
