@@ -883,7 +883,10 @@ def test_after_a_finished_run_there_is_nothing_to_put_and_no_drain(work: Path, t
         session.finish(1)
     assert "remote:    set 1 is at" in cli("status", work).output
     done = cli("drain", work)  # as the last line of a job script
-    assert done.exit_code == 0 and "its result is at" in done.output, done.output
+    assert done.exit_code == 0 and f"its result is at {tmp_path / 'place'}" in done.output, done.output
+    said = answer("drain", work)
+    assert (said["set"], said["step"], said["sent"], said["place"]) == (1, 1, 0, str(tmp_path / "place"))
+    assert cli("drain", work, "--to", tmp_path / "other").exit_code == 20
 
 
 def test_a_fetch_says_if_the_manifest_names_another_place_from_there(work: Path, tmp_path: Path) -> None:

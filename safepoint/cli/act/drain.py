@@ -102,12 +102,11 @@ def drain(
         if follow:
             _await_a_run(seen.root(0), job)
             seen = look(DISK, directory)
-        elif _is_result_there(seen, place):
-            terminal.say(f"the run in {seen.work} was finished, and its result is at {place} as its last set")
-            return
-        else:
-            seen.raise_if_empty()
         url = place_of(place, os.getcwd()) if orders else url_of(seen, place, os.getcwd() if to else seen.work)
+        if not follow:
+            if number is None and _says_that_the_result_is_there(seen, url, as_json=as_json):
+                return
+            seen.raise_if_empty()
         with ExitStack() as stack:
             if _held(stack, root := root_of(seen), job, url, orders):
                 begin = partial(_sender, root, url, take_over, told["remote_keep"])
@@ -190,13 +189,19 @@ def _say(seen: Overview, url: str, chosen: SetState, sent: Sent | None, *, as_js
         terminal.say(f"{chosen.label} is at {url}: the drain that is at work here has put it{newer}")
 
 
-def _is_result_there(seen: Overview, place: str) -> bool:
+def _says_that_the_result_is_there(seen: Overview, url: str, *, as_json: bool) -> bool:
     """As far as was seen when it was put, before the run was finished."""
     if not (seen.side and seen.mark and seen.finished):
         return False
-    known = note.read_notes(seen.root(0)).at(url_of(seen, place, seen.work))
-    found = [text.split("-") for text in known.sets]
-    return any(key(int(life), int(number)) == mark_key(seen.mark) for life, number, _ in found)
+    found = [text.split("-") for text in note.read_notes(seen.root(0)).at(url).sets]
+    if not any(key(int(life), int(number)) == mark_key(seen.mark) for life, number, _ in found):
+        return False
+    if as_json:
+        terminal.put({"directory": seen.work, "place": url, "set": seen.mark["number"], "step": seen.mark["step"],
+                      "size": None, "sent": 0, "removed": []})  # fmt: skip
+    else:
+        terminal.say(f"the run in {seen.work} was finished, and its result is at {url} as its last set")
+    return True
 
 
 def _await_a_run(root: Root, job: Job) -> None:
