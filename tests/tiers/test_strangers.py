@@ -130,6 +130,14 @@ def test_a_file_system_that_is_not_mounted_is_not_filled(a: Path, place: Path) -
     assert cli("drain", a, "--take-over").exit_code == 0 and there(place) == [3]
 
 
+def test_a_place_that_was_there_is_not_made_anew(a: Path, place: Path) -> None:
+    cli("drain", a)
+    place.rename(place.with_name("away"))
+    done = cli("drain", a)
+    assert done.exit_code == 16 and "is it not mounted?" in done.output and not place.exists(), done.output
+    assert cli("drain", a, "--take-over").exit_code == 0 and there(place) == [2]
+
+
 @pytest.mark.leaves_damage
 def test_a_set_that_is_damaged_at_the_place_is_passed_over_aloud(a: Path, place: Path, tmp_path: Path) -> None:
     (a / ".safepoint").write_text(f"{MANIFEST}remote = {place}\ndrain = off\nremote_keep = 2\n")

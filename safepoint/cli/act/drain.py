@@ -37,7 +37,7 @@ from safepoint.tiers import note
 from safepoint.tiers.names import Claim, identity
 from safepoint.tiers.note import Known
 from safepoint.tiers.part import Changed
-from safepoint.tiers.place import place_at
+from safepoint.tiers.place import Unreachable, place_at
 from safepoint.tiers.remote import Remote
 from safepoint.tiers.sending import Rate, Sender, Sent
 from safepoint.tiers.settings import rate as rate_of
@@ -213,7 +213,13 @@ def _await_a_run(root: Root, job: Job) -> None:
 def _sender(root: Root, url: str, take_over: bool, keep: int) -> tuple[Sender, Claim]:
     # Where something was put before, and there is no directory now, none is made: it may be a mount point.
     make = take_over or not note.read_notes(root).at(url).sets
-    sender = Sender(root, Remote(place_at(url, DISK, root.work, make=make)), url, take_over=take_over, keep=keep)
+    try:
+        place = place_at(url, DISK, root.work, make=make)
+    except Unreachable as error:
+        if make:
+            raise
+        raise Unreachable(f"{error} (sets were put there before, so none is made: is it not mounted?)") from error
+    sender = Sender(root, Remote(place), url, take_over=take_over, keep=keep)
     return sender, sender.claim()
 
 
