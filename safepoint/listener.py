@@ -60,6 +60,16 @@ class Listener:
         """`hide` was called, and will look for files for a set with this number. What this raises, and it alone may,
         is a failure of this rank: nothing is taken on any."""
 
+    def brings(self) -> tuple[int, ...]:
+        """What this rank brings to the agreement of `hide`: integers, as many on all ranks, and of one listener only.
+        With ranks that do not agree on every set it is that of this rank alone."""
+        return ()
+
+    def agreed(self, number: int, least: Sequence[int], wait: int, *, at_once: bool) -> None:
+        """Of each of these the minimum over all ranks; the set of this number is taken on all of them, and they wait
+        until it is safe as far as `wait`. `at_once`: its storing begins now, on all; else a newer one may take its
+        place. Not called if there is nothing to take, or it failed."""
+
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]
     ) -> None:  # fmt: skip

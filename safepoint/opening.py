@@ -13,7 +13,7 @@ import logging
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
 from safepoint import manifest
@@ -86,23 +86,24 @@ def whole(name: str, value: SupportsIndex) -> int:
     raise UsageError(f"{name} must be an integer, not {wrong}; nothing was changed")
 
 
-LOCAL, REMOTE = 1, 3  # how far a set is safe: from a power cut here; from the loss of this machine. 2 would be between
+LOCAL, PARTNER, REMOTE = 1, 2, 3  # how far a set is safe: from a power cut; the loss of a node; of all nodes
+LEVELS = {"local": LOCAL, "partner": PARTNER, "remote": REMOTE}
 
 
-def level_of(verb: str, wait: Any, deepest: int) -> int:
-    """Until when a caller wants to wait: True, "local" or "remote"; 0: it does not. Raises `UsageError`."""
+def level_of(verb: str, wait: Any, known: Collection[int]) -> int:
+    """Until when a caller wants to wait: True, or a level; 0: it does not. `known`: the levels that this run has.
+    Raises `UsageError`."""
     if not isinstance(wait, str):
         return LOCAL if wait else 0
-    if wait == "local":
-        return LOCAL
-    if wait != "remote":
-        raise UsageError(f"{verb} waits for 'local' or 'remote', not {reprlib.repr(wait)}; nothing was changed")
-    if deepest < REMOTE:
+    if wait not in LEVELS:
+        names = "'local', 'partner' or 'remote'"
+        raise UsageError(f"{verb} waits for {names}, not {reprlib.repr(wait)}; nothing was changed")
+    if LEVELS[wait] not in known:
         raise UsageError(
-            f"{verb} is to wait for 'remote', and this run puts nothing elsewhere: its manifest has no setting remote, "
-            f"or drain = off, or its ranks do not coordinate; nothing was changed"
+            f"{verb} is to wait for {wait!r}, and this run puts nothing there: its manifest has no setting {wait}, or "
+            f"drain = off, or its ranks do not coordinate; nothing was changed"
         )
-    return REMOTE
+    return LEVELS[wait]
 
 
 def check_same(ranks: Serial | Ranks, verb: str, **options: Any) -> None:
@@ -138,7 +139,7 @@ class Opening:
         self.lead = 0 if saver is None else saver  # the rank that reads and writes what is there once for all
         self.page_cache = PageCache("", "", None)  # where the root is
         self.number = 0  # the newest that a set or a finish mark has had
-        self.deepest = LOCAL  # until when a caller may wait
+        self.levels: Collection[int] = (LOCAL,)  # until when a caller may wait
         self.past = False  # there is something to restore
         self.first_start = True  # no earlier start could have left torn first files
         self.release: Callable[[], object] = lambda: None  # gives the lock back; where there are no locks, nothing
@@ -148,7 +149,7 @@ class Opening:
             seen: Any = ranks.together(lambda: self._enter(directory, saver, on_error) if first else None)
             if saver is not None:
                 seen = ranks.share(seen, saver)
-            ranks.together(lambda: self._join(directory, saver, keep, seen, on_error))
+            self._join_all(directory, saver, keep, seen, on_error)
             ranks.together(self._look)
             # The baseline last, when nothing else can fail on any rank: a start that failed must not have been one.
             ranks.together(lambda: self._note(on_error))
@@ -214,6 +215,10 @@ class Opening:
             )
         return ""
 
+    def _join_all(self, *seen: Any) -> None:
+        """Collective."""
+        self.ranks.together(lambda: self._join(*seen))
+
     def _join(
         self, directory: str | os.PathLike[str], saver: int | None, keep: Keep | None, seen: tuple[str, int, str, int],
         on_error: contextlib.ExitStack,
@@ -252,7 +257,8 @@ class Opening:
             self.first_start = not exists(disk, root.baseline)
             self.past = bool(self._numbers or mark or not self.first_start)
             # The log begins after the baseline, which goes for a set. The sets of a finished run have gone too.
-            if not self.past and exists(disk, root.log) and not exists(disk, root.finished):
+            gone = not self.past and exists(disk, root.log) and not exists(disk, root.nodes)
+            if gone and not exists(disk, root.finished):
                 logger.warning("no set is left in %s, though an earlier run had some: this is a first start", root.path)
 
     def _note(self, on_error: contextlib.ExitStack) -> None:

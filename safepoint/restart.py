@@ -77,7 +77,7 @@ class Restart:
         found, foreign = peers.together(self._survey)
         found, history = peers.together(lambda: self._settle(found, foreign))
         found = self._only_asked(found)
-        choice = choose.choose([self._party(found, history)], peers, partial(choose.staged, self._memory, progress))
+        choice = choose.choose([self._party(found, history)], peers, partial(self._trial, progress))
         passed = [": ".join(why) for why in choice.passed.values()]
         if choice.lost or (self._asked and choice.number is None):
             listed = "\n  ".join(passed)
@@ -150,6 +150,10 @@ class Restart:
             return survey.read_taken(self._home.root, candidate.number).step
         except (Damaged, OSError):
             return None
+
+    def _trial(self, progress: Progress | None, parts: choose.Parts) -> dict[int, str]:
+        """As `choose` wants it. Local."""
+        return choose.staged(self._memory, progress, parts)
 
     def _party(self, found: list[survey.Candidate], history: bool) -> choose.Party:
         """What this rank brings to the choice. `stage/` that was there says that a restore was killed: it stays."""

@@ -40,6 +40,7 @@ NAMES = (
 
 
 REMOTE = ("remote.json", "remote.lock", "drain.log")  # beside the roots, of whoever puts sets to another place
+NODES, HELD = "nodes.json", "held"  # of a run whose sets are on disks of nodes; sets that are copies of other nodes'
 
 
 class Root:
@@ -57,12 +58,22 @@ class Root:
         self.finished = os.path.join(self.side, "finished.json")
         self.halt = os.path.join(self.side, "halt.json")
         self.remote, self.remote_lock, self.drain_log = (os.path.join(self.side, name) for name in REMOTE)
-        self.path = os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}")
+        self.nodes = os.path.join(self.side, NODES)
+        self._lie_in(os.path.join(self.side, f"rank-{0 if self.saver is None else self.rank:05d}"))
         self.apart = os.path.join(self.side, f"log-{self.rank:05d}.jsonl")  # of a rank that has nothing to save
+
+    def _lie_in(self, path: str) -> None:
+        self.path = path
         self.lock, self.owner, self.baseline, self.log, self.stage, self.discarded, *others = (
             os.path.join(self.path, name) for name in NAMES
         )
         self.attempts, self.lost, self.probe, self.fetched = others
+
+    def held(self, rank: int) -> Root:
+        """Copies of the sets of another rank, that this node keeps for it."""
+        other = self.of(rank)
+        other._lie_in(os.path.join(self.side, HELD, f"rank-{rank:05d}"))
+        return other
 
     def of(self, rank: int) -> Root:
         """The root of another rank of the same program."""
@@ -174,7 +185,8 @@ class Root:
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
-    known = {name + new for name in ("FORMAT", "finished.json", "halt.json", *REMOTE) for new in ("", ".new")}
+    ours = "FORMAT", "finished.json", "halt.json", NODES, HELD, *REMOTE
+    known = {name + new for name in ours for new in ("", ".new")}
     refuse_link(disk, side := os.path.join(work, SIDE))
     names = listdir(disk, side)
     matches = {name: _ROOT.fullmatch(name) for name in names}

@@ -20,7 +20,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, SupportsIndex
 
@@ -48,6 +48,7 @@ from safepoint.restoring.stage import Progress
 from safepoint.root import Root, State
 from safepoint.saving import back, commit, find, memory, prune, take
 from safepoint.saving.background import Background
+from safepoint.saving.ready import Ready
 from safepoint.settings import Setting
 
 __version__ = "0.2.0"
@@ -55,21 +56,11 @@ logger = logging.getLogger("safepoint")
 FINISHED = "finish() was called"  # the end of a session after which there are no others to agree with
 
 
-class Ready:
-    """What this rank brings to the agreement of `hide`."""
-
-    there = find.Found()
-    step: int | None = None
-    extra: dict[str, Any] | None = None
-    asked = wait = 0  # until when the caller wants to wait, and all ranks do
-    busy = False  # the saver is at work
-    taken: Taken | None = None
-    time = 0.0  # the same on all ranks, after the agreement
-    failure: BaseException | None = None
-
-
 class Verbs:
     """One program at work in one directory: `restore`, `hide`, `wait`, `finish`, `close`, and who agrees on them."""
+
+    _opens: type[Opening] = Opening  # how it begins, and restarts: other places for its sets have others of these
+    _restarts: Callable[..., Restart] = Restart
 
     def __init__(
         self, directory: str | os.PathLike[str], ranks: Serial | Ranks, disk: Disk, options: dict[str, Any],
@@ -80,7 +71,7 @@ class Verbs:
         check_same(ranks, "init", **choices._asdict())
         self._pid, self._choices = os.getpid(), choices
         self._peers = Serial() if choices.coordinate is False else ranks  # who agree on every set
-        self._home = Opening(disk, ranks, directory, choices.saver, choices.keep, settings)
+        self._home = self._opens(disk, ranks, directory, choices.saver, choices.keep, settings)
         if in_place:
             self._home.manifest = self._home.manifest.in_place()
         setting = self._home.manifest.setting
@@ -126,7 +117,8 @@ class Verbs:
         check_same(self._peers, "restore", asked=asked)
         mark = ranks.share(ranks.together(self._before_restore), home.lead)
         self._sets.forget(mark["number"] if mark else 0)
-        restart = Restart(home, self._peers, self._memory, self._sets, mark, asked, background=self._choices.background)
+        options = {"background": self._choices.background}
+        restart = self._restarts(home, self._peers, self._memory, self._sets, mark, asked, **options)
         run = functools.partial(restart.run, progress)
         try:
             outcome = run() if self._peers is ranks else ranks.together(run)
@@ -160,7 +152,8 @@ class Verbs:
         with root.reporting(RestoreError, "cannot restore", "the listed files are untouched"):
             mark = survey.finish_mark(root)
             if mark:
-                root.disk.sync_dir(root.side)  # the life that wrote it may have died before this; then the sets go
+                # The life that wrote it may have died before this; then the sets go.
+                root.disk.sync_dir(os.path.dirname(root.finished))
             return mark
 
     def adopt(self) -> SavePoint | None:
@@ -221,7 +214,7 @@ class Verbs:
         if self._peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
-            ready.asked, ready.step = level_of("hide", wait, self._home.deepest), self._as_step("hide", step)
+            ready.asked, ready.step = level_of("hide", wait, self._home.levels), self._as_step("hide", step)
             ready.extra = checked_extra(extra)
             self._check("hide")
             self._work.make_room()
@@ -307,9 +300,10 @@ class Verbs:
         newest = low_high(self._committed.number if self._committed else 0, self._home.active)
         flags = -(failure is not None), -ready.wait, -ready.busy, -there.present, -bool(there.missing)
         now = round((ready.taken.time if ready.taken else time.time()) * 1e6)
-        failed, wait, busy, present, lacking, low, high, least, most, one, other, when = peers.least(
+        brought = [value for listener in self._listeners for value in listener.brings()]
+        failed, wait, busy, present, lacking, low, high, least, most, one, other, when, *told = peers.least(
             *flags, *low_high(step_key(ready.step), failure is None), *newest,
-            *low_high(extra_key(ready.extra), failure is None), now,
+            *low_high(extra_key(ready.extra), failure is None), now, *brought,
         )  # fmt: skip
         ready.time = when / 1e6
         if ready.taken:  # the same on all ranks, as what stays of the sets may depend on it
@@ -334,6 +328,8 @@ class Verbs:
             self._agreed = max(self._agreed, least)
         if present:
             self._remarks.something()
+            for listener in self._listeners if told else ():
+                listener.agreed(number, told, -wait, at_once=bool(wait) or not busy)
         else:
             self._remarks.nothing(self._committed, adopted=self._adopted)
         return bool(present), -wait, bool(busy)

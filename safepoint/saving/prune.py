@@ -31,6 +31,9 @@ class Sets:
         self.failures: dict[int, BaseException | int] = {}
         self.facts: dict[int, Fact | None] = {}
         self.pruned: list[int] = []  # since somebody took note of it
+        # These stay: other nodes have copies of them, and may have none of newer ones. Without the parts that are here,
+        # the copies of a lost node's would be of no set.
+        self.held: frozenset[int] = frozenset()
         self.ended = 0
         # Of those that were given up, whose directories are empty now and of use to the next set: to make new ones may
         # take as long as the disk takes to write its log (XFS). `own`: these too, and what is still being emptied.
@@ -141,7 +144,8 @@ def prune(
         mine = [number for number in sets.committed if number > sets.ended]
         ended = [number for number in sets.committed if number <= sets.ended] if keep.newest < EVERY else []
         known = *ended, *keep.superfluous(mine, sets.fact(root)), *sets.others, *sets.left
-        old = [number for number in known if number < agreed and sets.may_go(number, record.number)]
+        going = [number for number in known if number < agreed and number not in sets.held]
+        old = [number for number in going if sets.may_go(number, record.number)]
         drop(root, old)
         sets.pruned += [number for number in sets.committed if number in old]
         told = all(sets.may_go(number, record.number) for number in sets.failures)
