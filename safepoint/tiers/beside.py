@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from safepoint.disk.disk import close_read_only
 from safepoint.disk.files import exists, tail
@@ -60,13 +60,12 @@ NOT_ITS = ("SAFEPOINT_RUN", "SAFEPOINT_PROGRAM")  # by which processes of a prog
 class Started:
     """A drain at work, and our ends of the pipes."""
 
-    def __init__(self, root: Root, url: str) -> None:
-        """On error there is none. Killed inside: it ends with the program."""
+    def __init__(self, root: Root, words: Sequence[str]) -> None:
+        """`words`: its command line. On error there is none. Killed inside: it ends with the program."""
         import subprocess
 
         if not sys.executable or not hasattr(os, "fork"):
             raise OSError("this Python cannot start another one")
-        words = ["drain", "--follow", "--beside", "--pid", str(os.getpid()), "--to", url, "--", root.work]
         first = [sys.executable, "-I", "-S", "-c", FIRST]  # without site-packages, so in a few milliseconds
         command = [*first, sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
         environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
@@ -91,17 +90,17 @@ class Started:
     def ask(self, wanted: str, token: str = "", *, back: bool = False) -> str:
         """For this set now, once more if there is a token; the token of the answer."""
         token = token or str(time.time_ns())
-        self._say(f"{'back' if back else 'put'} {token} {wanted}")
+        self.say(f"{'back' if back else 'put'} {token} {wanted}")
         return token
 
     def let_go(self) -> None:
         """Its session has ended; or it has itself."""
         if not self.gone:
-            self._say("end")
+            self.say("end")
         self.gone = True
         self._close()
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
         with contextlib.suppress(OSError):  # it has ended, which is seen
             os.write(self._to, f"{line}\n".encode())
 
@@ -158,6 +157,13 @@ class Beside(Listener):
         self._steps: dict[str, tuple[int, int | None]] = {}  # by identity of a set, its key and its step
         self._pid, self._lock = os.getpid(), threading.Lock()  # the lock is for what is heard
 
+    _begins_no_more = False
+
+    @property
+    def _sees(self) -> bool:
+        """Whether it is this rank's drain that knows what is whole at the place."""
+        return self.mine
+
     # What the session announces.
 
     def adopted(self, number: int, record: Record | None) -> None:
@@ -202,17 +208,21 @@ class Beside(Listener):
         """The step of the newest set that is known to be at the place; None if that is not known."""
         if self.mine and not self._over:
             self._tend()
-        there = {self._there} if self.mine and self.on else {*read_notes(self._root).at(self.url).sets}
+        there = {self._there} if self._sees and self.on else {*read_notes(self._root).at(self.url).sets}
         return next((step for name, (_, step) in reversed([*self._steps.items()]) if name in there), None)
 
     def wait_for(self, record: Record | None, until: float | None) -> None:
         """Return when this set is whole at the place, and the newest there. Raises `SaveError`, without `until`, a
         moment of time.monotonic, as soon as something hinders it."""
-        if not self.mine or record is None:
-            return
+        if self.mine and record is not None:
+            for _ in self.until_there(_identity(record), record.label, until):
+                time.sleep(POLL)
+
+    def until_there(self, wanted: str, label: str, until: float | None) -> Iterator[None]:
+        """As `wait_for`, in steps: ends when it is there."""
         if self._over:
-            raise self._not_there(record, "this run puts none there")
-        self._wanted, wanted = True, _identity(record)
+            raise self._not_there(label, "this run puts none there")
+        self._wanted = True
         drain, token, asked, moved, refused = None, "", 0.0, 0.0, ""
         while True:
             self._tend()
@@ -223,20 +233,20 @@ class Beside(Listener):
             none = self._drain is None and now < self._began + ANEW
             why = self._fatal or refused or (self._why if none else "")
             if why and (until is None or self._fatal):
-                raise self._not_there(record, why)
+                raise self._not_there(label, why)
             if self._drain and self._drain is not drain:
                 drain, token, asked, moved = self._drain, self._drain.ask(wanted), now, now
             elif self._drain and now > asked + (ONCE_MORE if token else AGAIN):  # an answer may be lost
                 token, asked = self._drain.ask(wanted, token), now
             if until is not None and now >= until:
-                raise self._not_there(record, why or self._trouble or "the time is over, and it is being put still")
+                raise self._not_there(label, why or self._trouble or "the time is over, and it is being put still")
             if until is None and drain and now > max(drain.moved, moved) + STALLED:
-                raise self._not_there(record, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
+                raise self._not_there(label, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
             look()
-            time.sleep(POLL)
+            yield
 
-    def _not_there(self, record: Record, why: str) -> SaveError:
-        return SaveError(f"{record.label} is not at {self.url}: {why}; it is durable here")
+    def _not_there(self, label: str, why: str) -> SaveError:
+        return SaveError(f"{label} is not at {self.url}: {why}; it is durable here")
 
     # The process.
 
@@ -252,7 +262,7 @@ class Beside(Listener):
             self._lock.release()
 
     def _look(self) -> None:
-        if self._drain is None and self._wanted and not self._fatal and time.monotonic() >= self._began + ANEW:
+        if self._drain is None and self._wanted and not self._begins_no_more and time.monotonic() >= self._began + ANEW:
             self._start()
         if self._drain is None:
             return
@@ -268,10 +278,14 @@ class Beside(Listener):
         self._began = time.monotonic()
         with undisturbed():
             try:
-                self._drain = Started(self._root, self.url)
+                self._drain = Started(self._root, self._words())
             except Exception as error:  # also of a Python that is ending: the program does not fail because of it
                 self._why = f"no drain could be started: {error}"
                 self._warn(f"{self._why}; nothing goes to {self.url} now")
+
+    def _words(self) -> list[str]:
+        pid = str(os.getpid())
+        return ["drain", "--follow", "--beside", "--pid", pid, "--to", self.url, "--", self._root.work]
 
     def _hear(self, word: str, text: str) -> None:
         if word == "there":
@@ -289,7 +303,7 @@ class Beside(Listener):
                 logger.warning("sets go to %s again", self.url)
             self._trouble = self._why = ""
         elif word == "over":
-            self._fatal, self._trouble, self._there = text, "", ""
+            self._fatal, self._trouble, self._there, self._begins_no_more = text, "", "", True
             self._warn(f"nothing goes to {self.url} any more: {text}")
 
     def _moved(self) -> None:

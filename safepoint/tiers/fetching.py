@@ -24,6 +24,7 @@ from safepoint.errors import NothingSavedError, SaveError
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged, read_out
 from safepoint.root import Root, refuse_link
+from safepoint.saving import prune
 from safepoint.sealed import FORMAT, write_durably
 from safepoint.tiers import note
 from safepoint.tiers.names import Name
@@ -106,12 +107,12 @@ class Fetch:
         except BaseException:
             for root in self._lacking.values():
                 with contextlib.suppress(OSError):
-                    _clear(root)
+                    clear(root)
             raise
         self._flush()
         self._note(url, arrived=True)
         for root in self._lacking.values():
-            _clear(root)
+            clear(root)
 
     def _flush(self) -> None:
         """Also of those that have it: a fetch may have been killed between its rename and this."""
@@ -136,16 +137,8 @@ class Fetch:
             note.write_notes(one, notes.told(told))
 
     def _bring(self, root: Root, part: Index, got: Callable[[int], None]) -> None:
-        _clear(root)
-        disk, scratch, record = root.disk, _scratch(root), part.record
-        disk.mkdir(root.fetched)
-        disk.mkdir(scratch.set(record.number))
         pieces = self._remote.pieces(self._found.name, part, got)
-        written = unpack(scratch, record, part.bundle, part.content, pieces)
-        _check(scratch, record)
-        tops = [top for top, _, _ in os.walk(root.fetched)]
-        # All of it before it has the name of a set: a committed one is taken to be durable.
-        sync(disk, written, tops)
+        bring(root, part.record, part.bundle, part.content, pieces)
 
     def _put_in_place(self, url: str) -> None:
         one = next(iter(self._lacking.values()))
@@ -157,23 +150,57 @@ class Fetch:
             write_durably(disk, one.format, f"safepoint {FORMAT}\n".encode())
         self._note(url, arrived=False)
         for root in self._lacking.values():
-            disk.rename(_scratch(root).set(name.number), root.set(name.number))
+            disk.rename(scratch(root).set(name.number), root.set(name.number))
 
 
-def _scratch(root: Root) -> Root:
-    """The same names below `fetched/`."""
-    scratch = Root(root.work, root.rank, root.ranks, root.saver, root.disk)
-    scratch.path = root.fetched
-    return scratch
+def scratch(root: Root) -> Root:
+    """The same sets below `fetched/`."""
+    other = Root(root.work, root.rank, root.ranks, root.saver, root.disk)
+    other.path = root.fetched
+    return other
 
 
-def _clear(root: Root) -> None:
+def clear(root: Root) -> None:
     if exists(root.disk, root.fetched):
         remove_tree(root.disk, root.fetched)
 
 
-def _check(root: Root, record: Record) -> None:
-    """All that was written, as a restart would read it. Raises `Damaged`."""
+def bring(
+    root: Root, record: Record, bundle: int, content: bytes, blocks: Iterable[bytes | bytearray | memoryview]
+) -> None:
+    """Write a part below `fetched/`: on return it is whole, and durable, and no set yet. On error nothing is there.
+    Raises `Damaged` if it is not what its record says."""
+    clear(root)
+    disk, aside = root.disk, scratch(root)
+    try:
+        disk.mkdir(root.fetched)
+        disk.mkdir(aside.set(record.number))
+        written, proven = unpack(aside, record, bundle, content, blocks)
+        check(aside, record, proven)
+        # All of it before it has the name of a set: a committed one is taken to be durable.
+        sync(disk, written, [top for top, _, _ in os.walk(root.fetched)])
+    except BaseException:
+        with contextlib.suppress(OSError):
+            clear(root)
+        raise
+
+
+def put_in_place(root: Root, number: int) -> None:
+    """Make a set of what was brought, in the place of one of this number, which is damaged, or of another history. On
+    return it survives a power cut. Killed inside: the old or the new, but for a file system that cannot exchange two
+    names."""
+    disk, new = root.disk, scratch(root).set(number)
+    if not exists(disk, root.set(number)):
+        disk.rename(new, root.set(number))
+    elif not disk.exchange(new, root.set(number)):
+        prune.drop(root, [number])
+        disk.rename(new, root.set(number))
+    disk.sync_dir(root.path)  # the new one has its name for good before the old one goes
+    clear(root)
+
+
+def check(root: Root, record: Record, proven: Collection[str] = ()) -> None:
+    """What lies there, but these paths, as a restart would read it. Raises `Damaged`."""
     number = record.number
 
     def one(index: int) -> None:
@@ -181,7 +208,9 @@ def _check(root: Root, record: Record) -> None:
         path = root.prefix(number, file.path) if file.kind == "append" else root.where(number, file)
         read_out(root.disk, path, file)
 
-    root.disk.helpers.each(one, [at for at, file in enumerate(record.files) if file.has_bytes])
+    root.disk.helpers.each(
+        one, [at for at, file in enumerate(record.files) if file.has_bytes and file.path not in proven]
+    )
 
 
 def chosen(found: Iterable[Found], number: int | None, step: int | None, url: str) -> Found:

@@ -129,6 +129,13 @@ class Part:
         if held:
             yield piece[:held]
 
+    def blocks(self) -> Iterator[memoryview]:
+        """The same stream, as it comes: each block is what it is until the next one is asked for."""
+        room = memoryview(bytearray(BLOCK))
+        for readinto in self._sources():
+            while count := readinto(room):
+                yield room[:count]
+
     def _sources(self) -> Iterator[Callable[[memoryview], int]]:
         """What fills a buffer with the next bytes, as many as it likes, and with none at its end."""
         for member, source in self._files:
@@ -190,18 +197,18 @@ def _held(stack: contextlib.ExitStack, file: BinaryIO) -> BinaryIO:
 class _Stream:
     """Blocks, read as a file."""
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
+    def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
         self._blocks, self._held = iter(blocks), memoryview(b"")
 
-    def read(self, most: int) -> bytes:
-        """As many bytes, or fewer at the end of a block; none at the end of all."""
+    def read(self, most: int) -> memoryview:
+        """As many bytes, or fewer at the end of a block; none at the end of all. Good until the next read."""
         while not self._held:
             try:
                 self._held = memoryview(next(self._blocks))
             except StopIteration:
-                return b""
+                return memoryview(b"")
         block, self._held = self._held[:most], self._held[most:]
-        return bytes(block)
+        return block
 
     def exactly(self, size: int) -> bytes:
         found = bytearray()
@@ -218,12 +225,15 @@ def parsed(content: bytes) -> Record:
         raise Damaged(f"its record: {error}") from error
 
 
-def unpack(root: Root, record: Record, bundle: int, content: bytes, blocks: Iterable[bytes]) -> list[str]:
-    """Write a part into the set's directory below `root`, which is there and empty; the files, none of them durable.
+def unpack(
+    root: Root, record: Record, bundle: int, content: bytes, blocks: Iterable[bytes | bytearray | memoryview]
+) -> tuple[list[str], set[str]]:
+    """Write a part into the set's directory below `root`, which is there and empty; the files, none of them durable,
+    and those paths of the record whose bytes were compared with its checksums on the way.
 
     The record comes last. Raises `Damaged` if the stream is not that of this record; nothing is written outside.
     """
-    disk, stream, top, written = root.disk, _Stream(blocks), root.set(record.number), []
+    disk, stream, top, written, proven = root.disk, _Stream(blocks), root.set(record.number), list[str](), set[str]()
     for member in members(record, bundle, content):
         if stream.exactly(len(member.head)) != member.head:
             raise Damaged(f"its stream does not have {member.path} where it should be")
@@ -235,22 +245,30 @@ def unpack(root: Root, record: Record, bundle: int, content: bytes, blocks: Iter
                     raise Damaged("the record in its stream is another one than beside it")
                 write_all(sink, content)
             else:
-                _write(stream, sink, member)
+                _write(root, stream, sink, member)
         if member.file:
+            proven |= {member.file.path} if member.file.kept == "raw" else set()
             disk.set_mode_and_time(path, member.file.mode & 0o7777 | 0o400, member.file.mtime_ns)
         written.append(path)
         stream.exactly(-member.size % TAR_BLOCK)
     if stream.exactly(len(END) + 1) != END:
         raise Damaged("its stream goes on after its end")
-    return written
+    return written, proven
 
 
-def _write(stream: _Stream, sink: Any, member: Member) -> None:
-    left = member.size
+def _write(root: Root, stream: _Stream, sink: Any, member: Member) -> None:
+    """Raises `Damaged` if these are not the bytes of its checksum, as far as that is of bytes as they are kept."""
+    left, digest, flushed = member.size, xxhash.xxh3_128(), 0
     while left:
         look()
         block = stream.read(min(left, BLOCK))
         if not block:
             raise Damaged(f"its stream ends within {member.path}")
+        digest.update(block)
         write_all(sink, block)
         left -= len(block)
+        if member.size - left >= flushed + PIECE:  # the disk works while the rest comes
+            flushed = member.size - left
+            root.disk.start_writeback(sink, flushed)
+    if member.file and member.file.kept == "raw" and digest.hexdigest() != member.file.checksum:
+        raise Damaged(f"the checksum of {member.file.path} differs")

@@ -215,33 +215,28 @@ class Sender:
         if set(needed(first)) - set(parts):
             raise UsageError(f"{first.label} is not complete here")
         # Before a byte goes: a file system may not be mounted any more, and then this would fill the one beneath.
-        listing, went = self._still_mine(claim), 0
+        listing = self._still_mine(claim)
         self._remember(listing)
-        refuse_strange(record for _, record in parts.values())
-        name, size = named(claim, first), 0
-        with contextlib.ExitStack() as opened:
-            _allow_many_files()
-            every = [Part(root, record.number, opened) for root, record in parts.values()]
-            # All of one set: a record that was read before may be of another one by now.
-            if {(p.record.key, p.record.history) for p in every} != {(first.key, first.history)}:
-                raise Changed(f"{first.label} was replaced")
-            there = listing.ranks(name)
-            for part in every:
-                size += part.length
-                if not anew and part.record.rank in there and self._is_whole(listing, name, part):
-                    tick(part.length)
-                    continue
-                went += self._remote.put(listing, claim, part, manifest, tick, rate.may_go, anew=anew)[1]
-        after = self._still_mine(claim)
-        if why := self._remote.lacks(after, name)[1]:
-            reasons = "; ".join(f"rank {rank}: {text}" for rank, text in why.items())
-            raise Unreachable(f"{self._url} does not have {first.label} whole, though all of it was put: {reasons}")
+        name, size, went = put_parts(self._remote, listing, claim, parts, rate, tick, manifest, anew=anew)
+        after, why = self.lacks(name, claim)
+        if why:
+            raise Unreachable(f"{self._url} does not have {first.label} whole, though all of it was put: {why}")
+        return Sent(name, size, went, self.complete(name, claim, after))
+
+    def lacks(self, name: Name, claim: Claim) -> tuple[Listing, str]:
+        """What is there, and why this set is not whole there; empty if it is. Raises as `send`."""
+        listing = self._still_mine(claim)
+        why = self._remote.lacks(listing, name)[1]
+        return listing, "; ".join(f"rank {rank}: {text}" for rank, text in why.items())
+
+    def complete(self, name: Name, claim: Claim, after: Listing) -> list[Name]:
+        """A set that is whole there is told, and makes older ones superfluous: these. Raises as `send`."""
         self._remote.place.secure([name.text])  # before it is told, or a set before it goes
         self._remember(after, name)
         removed = self._prune(after, name)
         # The last of all calls: what came between the first look and this one may be a claim.
         self._remember(self._still_mine(claim))
-        return Sent(name, size, went, removed)
+        return removed
 
     def _still_mine(self, claim: Claim) -> Listing:
         listing = self._remote.look()
@@ -250,11 +245,6 @@ class Sender:
         if listing.claims[-1] != claim:
             raise self._taken_over(listing.claims[-1])
         return listing
-
-    def _is_whole(self, listing: Listing, name: Name, part: Part) -> bool:
-        with contextlib.suppress(Damaged, Vanished):
-            return self._remote.index(listing, name, part.record.rank).content == part.content
-        return False
 
     def _remember(self, listing: Listing, name: Name | None = None) -> None:
         """What is known to be there, and is."""
@@ -278,6 +268,37 @@ class Sender:
 
     def _who(self) -> dict[str, object]:
         return {"host": kernel.host(), "directory": self._root.work, "time": time.time()}
+
+
+def put_parts(
+    remote: Remote, listing: Listing, claim: Claim, parts: Parts, rate: Rate, tick: Callable[[int], None],
+    manifest: str = "", *, anew: bool = False,
+) -> tuple[Name, int, int]:  # fmt: skip
+    """These parts of one set: on return they are there. The name of the set, how many bytes they have, and how many
+    went. Raises `Changed`, `Damaged`, `UsageError`, `Unreachable`."""
+    first = next(iter(parts.values()))[1]
+    refuse_strange(record for _, record in parts.values())
+    name, size, went = named(claim, first), 0, 0
+    with contextlib.ExitStack() as opened:
+        _allow_many_files()
+        every = [Part(root, record.number, opened) for root, record in parts.values()]
+        # All of one set: a record that was read before may be of another one by now.
+        if {(p.record.key, p.record.history) for p in every} != {(first.key, first.history)}:
+            raise Changed(f"{first.label} was replaced")
+        there = listing.ranks(name)
+        for part in every:
+            size += part.length
+            if not anew and part.record.rank in there and _is_whole(remote, listing, name, part):
+                tick(part.length)
+                continue
+            went += remote.put(listing, claim, part, manifest, tick, rate.may_go, anew=anew)[1]
+    return name, size, went
+
+
+def _is_whole(remote: Remote, listing: Listing, name: Name, part: Part) -> bool:
+    with contextlib.suppress(Damaged, Vanished):
+        return remote.index(listing, name, part.record.rank).content == part.content
+    return False
 
 
 def refuse_strange(records: Iterable[Record]) -> None:

@@ -84,6 +84,10 @@ class Orders:
             request = later
         return request
 
+    def waiting(self) -> str | None:
+        """Which set the newest request is about that was not yet taken."""
+        return self._asked[-1].identity if self._asked else None
+
     def again(self, request: Request) -> None:
         """It is still to be answered."""
         self._asked.appendleft(request)

@@ -87,7 +87,7 @@ def send(sender: Sender, claim: Claim, job: Job, chosen: SetState, parts: Parts)
     total = sum(file.stored_size for _, record in parts.values() for file in record.files)
     with terminal.progress(f"putting {chosen.label}", total) as advance:
         try:
-            return sender.send(parts, claim, job.rate, tick, _manifest(job.directory), anew=job.anew)
+            return sender.send(parts, claim, job.rate, tick, manifest_text(job.directory), anew=job.anew)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -112,7 +112,7 @@ def wait(until: float | None, seconds: float, moves: Callable[[], None] | None =
     time.sleep(seconds)
 
 
-def _manifest(directory: str) -> str:
+def manifest_text(directory: str) -> str:
     """The text that goes along, if it is one, without its comments: what is no part of it may be a secret."""
     with suppress(ManifestError):
         parsed = manifest.parse(text := manifest.read(directory), settings=SETTINGS)
