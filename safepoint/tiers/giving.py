@@ -1,0 +1,227 @@
+"""What a node does for the others: it gives what it has, and holds copies of their parts. See `transfer`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from safepoint.disk import kernel
+from safepoint.disk.files import cause, read
+from safepoint.errors import SafepointError
+from safepoint.restoring.read import Damaged
+from safepoint.root import Root
+from safepoint.sealed import LAST
+from safepoint.tiers.held import flush, has, hold, keys_of
+from safepoint.tiers.nearby import held_ranks
+from safepoint.tiers.part import LARGEST_RECORD, Changed, Part
+from safepoint.tiers.place import Unreachable, Vanished
+from safepoint.tiers.remote import Index
+from safepoint.tiers.transfer import Channel, Peer, Refused, digest, whole
+
+AGAIN = 1.0  # seconds between two tries to listen
+logger = logging.getLogger("safepoint")
+AT_ONCE, STRANGERS = 64, 256  # requests that are answered at a time, others wait; and connections that have not greeted
+
+
+class Shelf(Protocol):
+    """The remote place, as the server of a node gives what is there: so no process of a program loads its packages."""
+
+    def sets(self) -> list[str]:
+        """The names of those of this run, newest first. Raises `Unreachable`."""
+
+    def index(self, name: str, rank: int) -> Index:
+        """Raises `Damaged`, `Vanished`, `Unreachable`."""
+
+    def pieces(self, name: str, part: Index) -> Iterator[bytes]:
+        """Raises the same."""
+
+
+class Server:
+    """Listens on one address, in threads of their own."""
+
+    def __init__(self, root: Root, secret: bytes, host: str, port: int = 0, shelf: Shelf | None = None) -> None:
+        """`root`: any of W. `shelf`: the remote place. Raises `OSError`."""
+        self._root, self._secret, self._shelf, self.host = root, secret, shelf, host
+        self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(STRANGERS)
+        self._admitted = 0  # bytes of copies that are under way
+        self._lock = threading.Lock()
+        self.busy = 0  # copies that are being taken in
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+            self._socket.listen(STRANGERS)
+        except BaseException:
+            self._socket.close()
+            raise
+        self.port: int = self._socket.getsockname()[1]
+        self._me = Peer(host, self.port, secret)
+        self._newest = {rank: max(keys_of(root.held(rank)).values(), default=0) for rank in held_ranks(root)}
+        self.kept = 0  # the key of the newest set that is on two nodes everywhere; 0: none is known to be
+        threading.Thread(target=self._accept, name="safepoint-node", daemon=True).start()
+
+    def floor(self, rank: int) -> int:
+        """The copy with this key stays, and those before: one is the newest that was on two nodes everywhere."""
+        return self.kept or self._newest.get(rank, 0)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                if self._socket.fileno() < 0:
+                    return
+                threading.Event().wait(0.1)  # no descriptors, say
+                continue
+            if not self._strangers.acquire(blocking=False):
+                connection.close()  # who is one of ours comes again
+                continue
+            threading.Thread(target=self._serve, args=(connection,), name="safepoint-node", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            with connection:
+                try:
+                    channel = Channel(connection)
+                    channel.welcome(self._me)
+                finally:
+                    self._strangers.release()
+                with self._free:
+                    self._answer(channel, channel.hear())
+        except (OSError, Refused) as error:
+            logger.debug("a connection ended: %s", error)
+
+    def _answer(self, channel: Channel, request: dict[str, Any]) -> None:
+        known = {"record": self._give_record, "part": self._give_part, "hold": self._hold, "look": self._look}
+        do = known.get(str(request.get("do")))
+        if do is None:
+            raise Refused("it asks for what nobody does here")
+        try:
+            do(channel, request)
+        except (FileNotFoundError, Changed, Vanished) as error:
+            channel.say(error=f"it is not there ({error})", gone=True)
+        except Damaged as error:
+            channel.say(error=str(error), gone=True)
+        except (Unreachable, SafepointError) as error:
+            channel.say(error=str(error))
+        except OSError as error:
+            if error.filename is None:  # of the connection
+                raise
+            channel.say(error=f"{self._root.shown(error.filename)}: {cause(error)}")
+        else:
+            return
+        channel.leave()
+
+    def _look(self, channel: Channel, request: dict[str, Any]) -> None:
+        channel.say(sets=self._shelf.sets() if self._shelf else [])
+
+    def _rank(self, request: dict[str, Any]) -> int:
+        return whole(request, "rank", 0, self._root.ranks - 1)
+
+    def _of(self, request: dict[str, Any]) -> tuple[Root, int]:
+        rank, number = self._rank(request), whole(request, "number", 0, LAST)
+        return self._root.held(rank) if request.get("where") == "held" else self._root.of(rank), number
+
+    def _give_record(self, channel: Channel, request: dict[str, Any]) -> None:
+        if request.get("where") == "remote" and self._shelf:
+            data = self._shelf.index(str(request.get("name")), self._rank(request)).content
+        else:
+            root, number = self._of(request)
+            data = read(root.disk, root.record(number), LARGEST_RECORD)
+        channel.say(record=digest(data))
+        channel.give([data])
+
+    def _give_part(self, channel: Channel, request: dict[str, Any]) -> None:
+        with contextlib.ExitStack() as stack:
+            part: Part | Index
+            pieces: Iterable[bytes | bytearray | memoryview]
+            if request.get("where") == "remote" and self._shelf:
+                name = str(request.get("name"))
+                part = self._shelf.index(name, self._rank(request))
+                length, pieces = part.size, self._shelf.pieces(name, part)
+            else:
+                part = Part(*self._of(request), stack)
+                length, pieces = part.length, part.blocks()
+            channel.say(bundle=part.bundle, length=length, record=digest(part.content))
+            channel.give([part.content])
+            try:
+                channel.give(pieces)
+            except (Damaged, Changed, Vanished, Unreachable) as error:  # the other side sees that it ends early
+                raise ConnectionAbortedError(str(error)) from error
+
+    def _hold(self, channel: Channel, request: dict[str, Any]) -> None:
+        rank = self._rank(request)
+        bundle, size = whole(request, "bundle", 0, 1 << 62), whole(request, "content", 1, LARGEST_RECORD)
+        length, free = whole(request, "length", 0, 1 << 62), kernel.room(self._root.side)
+        with self._lock:
+            needs = self._admitted + 2 * length  # as much is left for the next set of this node
+            if needs > free:
+                channel.say(error=f"a copy of {length} bytes has no room: {free:.0f} are free, and {needs} are needed")
+                return
+            self._admitted += length
+            self.busy += 1
+        held = self._root.held(rank)
+        try:
+            if number := has(held, str(request.get("record"))):
+                flush(held)  # who has taken it in may have died before
+                channel.say(have=number)
+                return
+            channel.say()
+            content = b"".join(channel.take(size))
+            if request.get("record") != digest(content):
+                raise Damaged("its record is not what it vouches for")
+            hold(held, bundle, content, channel.take(length), lambda: self.floor(rank))
+            channel.say()
+        finally:
+            with self._lock:
+                self._admitted -= length
+                self.busy -= 1
+
+
+class Listening:
+    """The server of this node. What began anew takes the port that the others know, when it can be had."""
+
+    def __init__(self, tell: Callable[[str], object], make: Callable[[], Server]) -> None:
+        """`tell`: what hinders it."""
+        self._tell, self._make, self._over = tell, make, threading.Event()
+        self._server: Server | None = None
+
+    def begin(self, *, again: bool) -> Server | None:
+        """Now, or, `again`, as soon as it can. Else raises `OSError`."""
+        try:
+            self._server = self._make()
+        except OSError as error:
+            if not again:
+                raise
+            self._tell(f"this node cannot be asked, nor hold copies: {error.strerror or error}; it is tried again")
+            threading.Thread(target=self._retry, daemon=True).start()
+        return self._server
+
+    def _retry(self) -> None:
+        while self._server is None and not self._over.wait(AGAIN):
+            with contextlib.suppress(OSError):
+                self._server = self._make()
+
+    def keep(self, key: int) -> None:
+        """The set with this key is on two nodes everywhere."""
+        if self._server:
+            self._server.kept = key
+
+    @property
+    def busy(self) -> bool:
+        return self._server is not None and self._server.busy > 0
+
+    def end(self) -> None:
+        self._over.set()
+        if self._server:
+            self._server.close()
