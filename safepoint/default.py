@@ -96,9 +96,10 @@ def hide(
     """Move the listed files into safekeeping as one set, labelled `step`.
 
     The files must be closed, and belong together. On return they are out of the way and safe from the death of the
-    program; a thread stores them. With `wait` they are safe from power loss too, with `wait="remote"` from the loss of
-    this machine: the set is at the place of the setting `remote`. `extra`: a few JSON values, such as
-    `{"loss": 0.3}`, that `restore` and `sets` give back. Returns None if none of the files exists. Collective.
+    program; a thread stores them. With `wait` they are safe from power loss too, with `wait="partner"` from the loss of
+    one node (the setting `partner`), with `wait="remote"` from that of all: the set is at the place of the setting
+    `remote`. `extra`: a few JSON values, such as `{"loss": 0.3}`, that `restore` and `sets` give back. Returns None if
+    none of the files exists. Collective.
 
     Raises:
         SaveError: the set was not taken, or the set before could not be stored. Where the files are is said. Or the set
@@ -113,12 +114,13 @@ def hide(
 def wait(level: str = "local", timeout: float | None = None) -> None:
     """Return when everything hidden so far is durable: it survives a power cut. Collective.
 
-    With level "remote": when the newest set is at the place of the setting `remote`.
+    With level "partner": when the newest set is on the disks of two nodes. With "remote": when it is at the place of
+    the setting `remote`.
 
     Raises:
-        SaveError: a set could not be stored. Where its files are is said. Or it is not at the remote place after
-            `timeout` seconds, or, without one, as soon as something hinders that: then it is durable here.
-        UsageError: "remote" without that setting.
+        SaveError: a set could not be stored. Where its files are is said. Or it is not there after `timeout` seconds,
+            or, without one, as soon as something hinders that: then it is durable here.
+        UsageError: "partner" or "remote" without that setting.
     """
     _session("wait").wait(level, timeout)
 

@@ -88,8 +88,7 @@ class Session(Placed):
                         self._with_a_drain(in_place),
                     )
                 )
-                if self._choices.saver is None:
-                    self._refuse_some()
+                self._meet()
                 blocking = Blocking(self._home, every=self._work.every)
                 self._listeners = (self._timing, self._scribe, blocking, *beside, told)
             self._timing.caught = Signals(caught)

@@ -47,7 +47,7 @@ ROOMS = {
     "job": ("hide", "halt", "finish", "init", "run", "build-c", "config"),
     "judge": ("report", "crash-test", "compare"),
 }
-ROOM = {name: room for room, names in ROOMS.items() for name in names}
+ROOM = {name: room for room, names in ROOMS.items() for name in names} | {"tend": "act"}  # which is not for people
 SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was
 INTERRUPTED = 130  # 128 + SIGINT, as shells count it
 COMPLETION = """\
@@ -66,7 +66,7 @@ class Group(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in ROOM:
             return None
         name = cmd_name.replace("-", "_")
         command = getattr(importlib.import_module(f"safepoint.cli.{ROOM[cmd_name]}.{name}"), name)

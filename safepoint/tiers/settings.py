@@ -53,7 +53,22 @@ def when(text: str) -> When:
         raise ValueError("takes newest, off, a number of sets, or a time, such as 10 sets or 15min") from None
 
 
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError("takes on, or off")
+    return text == "on"
+
+
+def _directory(text: str) -> str:
+    if not text.startswith(("/", "$", "~")):
+        raise ValueError("takes a directory that each node has, such as $TMPDIR or /local/scratch")
+    return text
+
+
 SETTINGS: dict[str, Setting] = {
+    "local": (_directory, None),  # a directory of each node: there the program writes, and its sets are
+    "partner": (_switch, False),  # whether each node's sets are on the disk of another node too
+    "domain": (str, None),  # nodes of one are no partners: they may be lost together
     "remote": (_remote, None),  # where sets go beside the run: a directory, s3://…, ssh://…
     "drain": (when, When()),  # when the run puts them there
     "remote_keep": (_kept, 1),  # how many complete sets stay there

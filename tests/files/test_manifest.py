@@ -362,8 +362,8 @@ def test_rank_and_size_name_the_files_of_each_rank(
 
 
 KNOWN = (
-    "bundle_from, copy_append_below, copy_open_below, drain, drain_rate, edges, every, keep, ledger, mtbf, "
-    "pack_threads, remote, remote_keep, store"
+    "bundle_from, copy_append_below, copy_open_below, domain, drain, drain_rate, edges, every, keep, ledger, local, "
+    "mtbf, pack_threads, partner, remote, remote_keep, store"
 )
 # Faults.
 

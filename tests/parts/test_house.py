@@ -25,7 +25,7 @@ MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACK
 TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
-    f"tiers/{name}" for name in ("__init__", "settings", "url", "placed", "beside", "note", "names")
+    f"tiers/{name}" for name in ("__init__", "settings", "url", "placed", "beside", "note", "names", "local")
 }
 TOOLS = (
     "cli",

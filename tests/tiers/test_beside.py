@@ -157,8 +157,8 @@ def test_a_run_whose_manifest_names_no_place_refuses_to_wait_for_one(work: Path)
         with pytest.raises(UsageError, match="no setting remote, or drain = off"):
             session.hide(1, wait="remote")
         assert (work / "u.dat").exists()
-        with pytest.raises(UsageError, match="'local' or 'remote', not 'partner'"):
-            session.hide(1, wait="partner")
+        with pytest.raises(UsageError, match="'local', 'partner' or 'remote', not 'there'"):
+            session.hide(1, wait="there")
         session.hide(1, wait="local")
         with pytest.raises(UsageError, match="no setting remote, or drain = off"):
             session.wait("remote")
@@ -781,7 +781,7 @@ try:
 except safepoint.SafepointError as error:
     if how == "apart" and rank == 0:
         assert "ranks do not coordinate" in str(error), error
-    assert how == "apart" or "rank 1 of 2: wait waits for 'local' or 'remote', not 'partner'" in str(error), error
+    assert how == "apart" or "rank 1 of 2: wait is to wait for 'partner', and this run puts" in str(error), error
 try:
     save(2, wait="partner" if rank else "remote")
     sys.exit("that was not refused")

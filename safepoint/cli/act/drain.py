@@ -14,6 +14,7 @@ import click
 
 from safepoint.cli import terminal
 from safepoint.cli.act.follow import EACH, Follower
+from safepoint.cli.act.node import drain_node
 from safepoint.cli.act.orders import Orders, Request
 from safepoint.cli.act.putting import Job, Late, newest, send, tell, to_commit, wait
 from safepoint.cli.look.completion import set_numbers
@@ -90,13 +91,13 @@ def drain(
     if seen.manifest_error and (to is None or exists(DISK, os.path.join(seen.work, NAME))):
         raise seen.manifest_error
     told = seen.manifest.settings if seen.manifest else {name: default for name, (_, default) in SETTINGS.items()}
-    if (place := to or told["remote"]) is None:
-        raise UsageError("no place: give --to URL, or the setting `remote` in the manifest; nothing was changed")
-    refuse_secrets(place)
+    place = _place(to or told["remote"])
     until = None if within is None else time.monotonic() + within
-    began = None if pid is None else kernel.began(pid)
+    if _of_nodes(seen, place, rate, until, [follow, anew, as_json, number], beside=to is None):
+        return
     orders = Orders() if beside else None
     rest = partial(wait, until, moves=orders.moves if orders else None)
+    began = pid and kernel.began(pid)
     job = Job(directory, number, until, Rate(rate or told["drain_rate"], rest), pid, began, anew, rest)
     try:
         if follow:
@@ -119,6 +120,28 @@ def drain(
                 _say(seen, url, newest(job)[0], None, as_json=as_json)
     except Late as error:
         raise SaveError(str(error)) from error
+
+
+def _of_nodes(
+    seen: Overview, place: str, rate: int | None, until: float | None, others: list[object], *, beside: bool
+) -> bool:
+    """Whether this run has the setting `local`. Then what this node has is put."""
+    if seen.manifest is None or seen.manifest.settings["local"] is None:
+        return False
+    if any(other not in (False, None) for other in others):
+        raise UsageError("of a run with the setting local drain takes --to, --rate and --within; nothing was done")
+    start, told = Root(seen.work, disk=DISK), seen.manifest.settings
+    url = place_of(place, seen.work if beside else os.getcwd())
+    most, keep = Rate(rate or told["drain_rate"]), told["remote_keep"]
+    within_errors(partial(drain_node, start, told["local"], url, keep, most, until), url, "put to")
+    return True
+
+
+def _place(told: str | None) -> str:
+    if told is None:
+        raise UsageError("no place: give --to URL, or the setting `remote` in the manifest; nothing was changed")
+    refuse_secrets(told)
+    return told
 
 
 def _refuse_together(follow: bool, one: bool, pid: bool) -> None:

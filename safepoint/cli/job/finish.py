@@ -9,6 +9,7 @@ import click
 from safepoint.cli import terminal
 from safepoint.program import Session
 from safepoint.run.heirs import heirs_in
+from safepoint.tiers.local import refuse_commands
 
 
 @click.command()
@@ -23,6 +24,7 @@ def finish(directory: str, step: int | None, as_json: bool) -> None:
     If they were hidden and not written again, the last set is put back first. The sets are removed, and a later restore
     leaves the files alone.
     """
+    refuse_commands(directory)
     with closing(Session(directory)) as session:
         heirs_in(session._root.work)
         session.adopt()

@@ -10,6 +10,7 @@ from safepoint import words
 from safepoint.cli import terminal
 from safepoint.program import Session
 from safepoint.run.heirs import heirs_in
+from safepoint.tiers.local import refuse_commands
 
 
 @click.command()
@@ -23,6 +24,7 @@ def hide(directory: str, step: int | None, as_json: bool) -> None:
     are listed move away, and on return the set survives a power cut. At the beginning of the script, once, `safepoint
     restore` gives back the last set. Serial programs only.
     """
+    refuse_commands(directory)
     with closing(Session(directory)) as session:
         heirs_in(session._root.work)
         session.adopt()

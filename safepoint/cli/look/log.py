@@ -26,7 +26,7 @@ def log(directory: str, last: int | None, as_json: bool) -> None:
 
     They are written for people: recovery never reads them, and a line that a power cut tore is left out.
     """
-    seen = look(terminal.DISK, directory)
+    seen = look(terminal.DISK, directory, part=True)
     if not seen.side:
         raise NothingSavedError(f"nothing has happened here: {seen.work} has no {SIDE}")
     lines = [{"rank": rank.rank, **line} for rank in seen.ranks for line in events(terminal.DISK, rank.root.log)]

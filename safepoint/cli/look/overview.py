@@ -16,7 +16,7 @@ from safepoint import manifest, words
 from safepoint.cli.look.state import Leftover, Overview, Part, Rank, SetState
 from safepoint.disk import Disk, PageCache, kernel
 from safepoint.disk.files import exists, listdir, stat_or_none
-from safepoint.errors import DamagedError, ManifestError
+from safepoint.errors import DamagedError, ManifestError, UsageError
 from safepoint.manifest import Manifest
 from safepoint.opening import check_format, vanished
 from safepoint.owner import read_owner
@@ -27,16 +27,20 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.settle import prove
 from safepoint.restoring.survey import Candidate, finish_mark, read_taken, refuse_links, survey
 from safepoint.root import Root, State, roots
+from safepoint.tiers.marker import Marker, read_marker
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
 Result = TypeVar("Result")
 
 
-def look(disk: Disk, directory: str, *, read: bool = False, mine: bool = False) -> Overview:
+def look(
+    disk: Disk, directory: str, *, read: bool = False, mine: bool = False, part: bool = False
+) -> Overview:  # fmt: skip
     """What `directory` keeps. `read`: also the checksums of sets that only these can prove whole. `mine`: its locks are
-    held by the caller, so no run is at work.
+    held by the caller, so no run is at work. `part`: it may be what one node has of a run.
 
-    Raises `FormatError` for a side directory of a newer safepoint, and `OSError` where reading is not allowed.
+    Raises `FormatError` for a side directory of a newer safepoint, `UsageError` for a part that is not meant, and
+    `OSError` where reading is not allowed.
     """
     work = os.path.realpath(directory)
     listed, wrong = None, None
@@ -47,7 +51,10 @@ def look(disk: Disk, directory: str, *, read: bool = False, mine: bool = False) 
     seen = Root(work)
     if not exists(disk, seen.side):
         return Overview(work, listed, wrong, False)
-    return _again(lambda: _look(disk, seen, listed, wrong, read, mine))
+    found = _again(lambda: _look(disk, seen, listed, wrong, read, mine))
+    if found.nodes and found.nodes.start and not part:
+        raise UsageError(f"{found.on_nodes}: use the command there, or `safepoint status` here; nothing was changed")
+    return found
 
 
 def _again(look: Callable[[], Result]) -> Result:
@@ -86,7 +93,14 @@ def _look(
     newest = next((what for s in sets if s.state != "ended" for what in s.descriptions), None)
     sets = [_judged(s, newest) for s in sets]
     extra = [r.rank for r in ranks if newest and newest.saver is not None and r.rank >= newest.ranks and r.parts]
-    return Overview(seen.work, listed, wrong, True, mark, mark_error, ranks, tuple(sets), tuple(unknown), tuple(extra))
+    return Overview(seen.work, listed, wrong, True, mark, mark_error, ranks, tuple(sets), tuple(unknown), tuple(extra),
+                    _nodes(seen))  # fmt: skip
+
+
+def _nodes(root: Root) -> Marker | None:
+    if not exists(root.disk, root.nodes):
+        return None
+    return read_marker(root)
 
 
 def _rank(root: Root, held: bool | None, finished: int, read: bool) -> Rank:

@@ -39,7 +39,7 @@ def show(number: str | None, directory: str, checksums: bool, as_json: bool) -> 
         number = None
         if not os.path.isdir(directory):
             raise UsageError(f"{directory} is neither the number of a set nor a directory")
-    seen = look(terminal.DISK, directory)
+    seen = look(terminal.DISK, directory, part=True)
     seen.raise_if_empty()
     chosen = seen.find(seen.sets[0].number if number is None else int(number))
     rows = [_described(seen.root(rank, chosen), chosen.number, file) for rank, file in chosen.files]

@@ -19,6 +19,9 @@ from safepoint.record import Record, StoredFile, Taken, label
 from safepoint.restoring.choose import Party
 from safepoint.restoring.survey import Candidate
 from safepoint.root import Root
+from safepoint.tiers.marker import Marker
+
+MOST_NODES = 4  # that are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +159,20 @@ class Overview:
     sets: tuple[SetState, ...] = ()
     unknown: tuple[str, ...] = ()
     extra: tuple[int, ...] = field(default=())  # ranks with sets that a restart as assumed does not have
+    nodes: Marker | None = None  # of a run with the setting `local`: its sets are, or were, on other disks
+
+    @property
+    def on_nodes(self) -> str:
+        """Where else one must look: its sets are on disks of nodes, or this is one of these. Empty: all is here."""
+        if self.nodes is None:
+            return ""
+        if self.nodes.start:
+            return f"this is what one node has of the run in {self.nodes.start}"
+        if self.sets or not self.nodes.saved:
+            return ""
+        at = [f"{node.directory} on {node.host} (ranks {words.ranks(node.ranks)})" for node in self.nodes.nodes]
+        more = f", and {len(at) - MOST_NODES} more" if len(at) > MOST_NODES else ""
+        return f"the sets of {self.work} are on disks of its nodes: {', '.join(at[:MOST_NODES])}{more}"
 
     @property
     def takes(self) -> SetState | None:
@@ -271,6 +288,8 @@ class Overview:
             raise NothingSavedError(
                 f"no set is left: the run in {self.work} was finished, its files in place are the result"
             )
+        if not self.sets and self.on_nodes:
+            raise NothingSavedError(f"{self.on_nodes}; use the command there, or with --level remote where it has that")
         if not self.sets:
             raise NothingSavedError(f"nothing is saved here: {self.work} has no set yet")
 

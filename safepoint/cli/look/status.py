@@ -45,7 +45,7 @@ def status(directory: str, as_json: bool) -> None:
     Looks at names and sizes only, takes no lock, and may be asked while a run is at work, or in a copy of its
     directory. `verify` reads the contents too, `why` gives the reasons.
     """
-    seen = look(terminal.DISK, directory)
+    seen = look(terminal.DISK, directory, part=True)
     verdict = judge(seen)
     if as_json:
         terminal.put(content(seen, verdict))
@@ -64,11 +64,13 @@ def status(directory: str, as_json: bool) -> None:
 
 def judge(seen: Overview) -> SafepointError | None:
     """What stands in the way of a restart; None: nothing does."""
+    if seen.nodes and seen.nodes.start:  # a part, which has no manifest
+        return None
     if seen.manifest_error:
         return seen.manifest_error
     if seen.mark_error:
         return DamagedError(seen.mark_error)
-    if seen.finished or seen.takes:
+    if seen.finished or seen.takes or seen.on_nodes:
         return None
     try:
         seen.raise_if_empty()
@@ -159,7 +161,10 @@ def restart(seen: Overview) -> str:
     if seen.mark_error:
         return "fails"
     if seen.finished:
-        return "leaves the files in place alone: they are the result"
+        result = "leaves the files in place alone: they are the result"
+        return result if seen.nodes is None else "says that the run is finished: the result is at the remote place"
+    if seen.on_nodes:
+        return f"looks at the disks of all nodes, and at the remote place; {seen.on_nodes}"
     if seen.takes:
         return f"takes {seen.takes.label}"
     if seen.begun:

@@ -89,6 +89,10 @@ def foresee(seen: Overview, *, quick: bool) -> Forecast:
     """What `restore` would do. As in `choose`: the newest set of which every rank can give its part."""
     if seen.mark_error:
         return Forecast("error", "Restore fails.", error=DamagedError(seen.mark_error))
+    if seen.on_nodes and not seen.finished:
+        text = "Restore looks at the disks of all nodes that the program is started on, and at the remote place"
+        where = f"{seen.on_nodes[0].upper()}{seen.on_nodes[1:]}."
+        return Forecast("on nodes", f"{text} (`safepoint why --level remote`). {where}")
     if outside := _outside(seen):
         return Forecast("error", "Restore fails.", error=outside)
     passed: list[tuple[SetState, str]] = []

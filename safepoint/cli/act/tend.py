@@ -1,0 +1,347 @@
+"""`safepoint tend`: what a run with the setting `local` starts beside itself on each node. Not for people."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import click
+
+from safepoint import words
+from safepoint.cli import terminal
+from safepoint.cli.act.orders import Orders
+from safepoint.cli.act.putting import manifest_text
+from safepoint.disk import kernel
+from safepoint.disk.files import exists
+from safepoint.errors import SafepointError
+from safepoint.manifest import load
+from safepoint.program import SETTINGS
+from safepoint.record import key
+from safepoint.root import Root, roots
+from safepoint.tiers import note
+from safepoint.tiers.copying import FATAL, LOST, RETRIED, AtRemote, Superseded, Wanted, copy, trouble
+from safepoint.tiers.giving import Listening, Server
+from safepoint.tiers.held import drop_older
+from safepoint.tiers.marker import read_marker
+from safepoint.tiers.nearby import held_ranks
+from safepoint.tiers.place import place_at
+from safepoint.tiers.sending import Rate
+from safepoint.tiers.transfer import Peer, listening_address
+
+DISK = terminal.DISK
+PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
+AFTER = 3600.0  # seconds that sets are put after the program has ended
+LINGER = 5.0  # and for which other nodes are heard, which may be copying
+OTHERS = 600.0  # that the parts of others are waited for
+TICK, LOOK_EVERY = 0.2, 2.0
+
+
+class NodeOrders(Orders):
+    """Beside what a drain hears: which partner, what to copy, what is needed no more."""
+
+    def __init__(self) -> None:
+        self.secret = threading.Event()
+        self.key = b""
+        self.partner: tuple[str, int] | None = None
+        self.to_copy = self.keep = ""
+        self.life = self.forget = 0
+        self.repeat = False
+        self.kept: Callable[[int], object] = lambda key: None  # is told what stays, before another word is heard
+        self.came = threading.Condition()
+        super().__init__()
+
+    def _hear(self, word: str, *more: str) -> None:
+        with self.came:
+            if word == "secret":
+                self.key = bytes.fromhex(more[0])
+                self.secret.set()
+            elif word == "partner":
+                self.partner = more[0], int(more[1])
+            elif word == "copy":
+                self.repeat = more[0] == self.to_copy
+                self.to_copy = more[0]
+            elif word == "keep":
+                self.keep = more[0]
+                life, number = tuple(map(int, self.keep.split("-")[:2]))
+                self.kept(key(life, number))
+            elif word == "life":
+                self.life = int(more[0])
+            elif word == "forget":
+                self.forget = int(more[0])
+            else:
+                super()._hear(word, *more)
+            self.came.notify_all()
+
+
+class Tender:
+    """One node of one run."""
+
+    def __init__(self, orders: NodeOrders, start: Root, one: Root, roots: dict[int, Root], life: int) -> None:
+        """`one`: any root of W; `roots`: those of the ranks that run here."""
+        self._orders, self._start, self._one, self._roots, self._life = orders, start, one, roots, life
+        self._ended = self._looked = 0.0
+        self._next_life = False
+        self._copied = self._gone = self._dropped = ""
+        self._copier = threading.Thread(target=self._guarded, args=(self._copy_all,), name="safepoint-copy")
+        self._copier.daemon = True
+
+    def run(self, listening: Listening, place: AtRemote) -> None:
+        """Until the program has ended, and what it and other nodes had asked for is done. The next life has a process
+        of its own, which listens elsewhere."""
+        self._orders.kept = listening.keep
+        self._copier.start()
+        self._put_all(place)
+        self._copier.join()
+        until = time.monotonic() + LINGER
+        while listening.busy or time.monotonic() < until:
+            time.sleep(TICK)
+        listening.end()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # a thread that dies in silence would copy nothing any more
+            self._orders.say("over", f"the process beside the run failed: {type(error).__name__}: {error}")
+            raise
+
+    @property
+    def _over(self) -> bool:
+        """The program has ended, or the next one is at work."""
+        if self._orders.over and not self._ended:
+            self._ended = time.monotonic()
+        return bool(self._ended)
+
+    @property
+    def _superseded(self) -> bool:
+        """The next life has begun, and has a process of its own."""
+        if self._ended and not self._next_life and time.monotonic() > self._looked + LOOK_EVERY:
+            self._looked = time.monotonic()
+            with contextlib.suppress(SafepointError, OSError):
+                marker = read_marker(self._start)
+                self._next_life = marker is not None and marker.life > max(self._life, self._orders.life)
+        return self._next_life
+
+    @property
+    def _late(self) -> bool:
+        return bool(self._ended) and (time.monotonic() > self._ended + AFTER or self._superseded)
+
+    @property
+    def _gives_up(self) -> bool:
+        """After a job was told to end nothing is tried again."""
+        return bool(self._ended) and (self._late or self._orders.told_to_end)
+
+    # To the partner.
+
+    def _copy_all(self) -> None:
+        pause = PAUSE
+        while True:
+            with self._orders.came:
+                self._orders.came.wait_for(self._new, TICK)
+                wanted, partner, over = self._orders.to_copy, self._orders.partner, self._over
+            with contextlib.suppress(OSError):  # it is space
+                self._clean(over)
+            if self._orders.repeat:  # what was said was not heard, or it is to be tried again
+                self._orders.repeat, self._gone = False, ""
+                if wanted == self._copied:
+                    self._orders.say("copied", wanted)
+            if not wanted or wanted in (self._copied, self._gone) or partner is None:
+                if over:
+                    return
+                continue
+            why = self._copy(Peer(*partner, self._orders.key), wanted)
+            if why is None:
+                pause = PAUSE
+                continue
+            if self._over:  # the partner ends too
+                return
+            self._orders.say("uncopied", why)
+            with self._orders.came:
+                self._orders.came.wait_for(lambda wanted=wanted: self._orders.to_copy != wanted, pause)  # type: ignore[misc]
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _new(self) -> bool:
+        orders = self._orders
+        return orders.to_copy not in (self._copied, self._gone) or orders.over or orders.repeat
+
+    def _copy(self, partner: Peer, identity: str) -> str | None:
+        """Why not; None: it is there, or is not wanted any more."""
+        until = [0.0]
+
+        def still() -> bool:
+            if self._over:  # what is committed goes; what is not will not be
+                until[0] = until[0] or time.monotonic() + LINGER
+            return self._orders.to_copy == identity and not (until[0] and time.monotonic() > until[0])
+
+        try:
+            copy(self._roots, partner, Wanted(identity, still), self._moves)
+        except Superseded:
+            self._gone = identity if self._over else self._gone
+        except LOST:
+            self._gone = identity
+            self._orders.say("lost", identity)
+        except RETRIED as error:
+            return trouble(error)
+        else:
+            self._copied = identity
+            self._orders.say("copied", identity)
+        return None
+
+    def _moves(self, count: int) -> None:
+        self._orders.moves()
+
+    def _clean(self, over: bool) -> None:
+        """Copies, and sets of ranks that ran here before, that are older than what is to be kept. After the end of the
+        program only if it is finished: the next life may go back to what is older."""
+        keep, forget = self._orders.keep, self._orders.forget
+        if over and not forget:
+            return
+        if (forget or keep) and f"{keep} {forget}" != self._dropped:
+            self._dropped = f"{keep} {forget}"
+            life, number = tuple(map(int, keep.split("-")[:2])) if keep else (0, 0)
+            floor = key(forget + 1, 0) if forget else key(life, number)  # what the next life puts there stays
+            root = self._one
+            for other in roots(DISK, root.work)[0]:
+                if other.rank not in self._roots:
+                    drop_older(root.of(other.rank), floor)
+            for rank in held_ranks(root):
+                drop_older(root.held(rank), floor)
+
+    # To the remote place.
+
+    def _put_all(self, place: AtRemote) -> None:
+        orders, pause, told = self._orders, PAUSE, False
+        asked = None
+        while True:
+            over = self._over
+            asked = orders.taken() or asked
+            if asked is None:
+                if over and self._put_last(place):
+                    return
+                orders.pause(PAUSE)
+                continue
+            request = asked
+            still = partial(self._is_wanted, request.identity)
+            try:
+                place.put(self._roots, Wanted(request.identity, still), self._moves, back=request.back)
+            except Superseded:
+                asked = None if self._over else asked
+                continue
+            except FATAL as error:
+                orders.say("over", str(error))
+                orders.answer(request, str(error))
+                return
+            except LOST as error:
+                orders.say("lost", request.identity)
+                orders.answer(request, str(error))
+                asked = None
+            except (*RETRIED, SafepointError) as error:
+                place.forget()
+                if not told:
+                    self._log(f"{error}; it is tried again")
+                    orders.say("trouble", trouble(error))
+                    told = True
+                orders.answer(request, trouble(error))
+                if self._gives_up:
+                    return
+                orders.pause(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                if told:
+                    orders.say("fine")
+                told, pause, asked = False, PAUSE, None
+                orders.say("there", request.identity)
+                orders.answer(request, "")
+
+    def _put_last(self, place: AtRemote) -> bool:
+        """The newest set that all nodes have, now that the program has ended. Whether there is no more to do."""
+        until = time.monotonic() + OTHERS
+        try:
+            mine = list(self._roots.values())
+            place.put_last(
+                mine, lambda: not self._late and time.monotonic() < until, self._while_no_next_life
+            )  # fmt: skip
+        except (Superseded, *FATAL):
+            return True
+        except LOST as error:
+            self._log(trouble(error))
+            return True
+        except (*RETRIED, SafepointError) as error:
+            place.forget()
+            self._log(f"{error}; it is tried again")
+            return self._gives_up
+        return True
+
+    def _while_no_next_life(self, count: int) -> None:
+        self._moves(count)
+        if self._superseded:
+            raise Superseded
+
+    def _is_wanted(self, identity: str) -> bool:
+        """Until another one is; after the end of the program as long as its parts can be expected."""
+        if self._late or (self._ended and time.monotonic() > self._ended + LINGER and not self._all_here(identity)):
+            return False
+        waiting = self._orders.waiting()
+        return waiting is None or waiting == identity
+
+    def _all_here(self, identity: str) -> bool:
+        number = int(identity.split("-")[1])
+        return all(exists(DISK, root.record(number)) for root in self._roots.values())
+
+    def _log(self, text: str) -> None:
+        click.echo(f"safepoint: {words.moment(time.time())} {text}", err=True)
+
+
+@click.command(hidden=True)
+@click.option("--pid", type=int, required=True)
+@click.option("--of", "size", type=int, required=True)
+@click.option("--saver", type=int, required=True)
+@click.option("--ranks", required=True)
+@click.option("--life", type=int, required=True)
+@click.option("--to", required=True)
+@click.option("--port", type=int, required=True)
+@click.option("--lead", is_flag=True)
+@click.option("--one-host", is_flag=True)
+@click.argument("start")
+@click.argument("work")
+def tend(
+    pid: int, size: int, saver: int, ranks: str, life: int, to: str, port: int, lead: bool, one_host: bool,
+    start: str, work: str,
+) -> None:  # fmt: skip
+    """Beside a run whose files are on disks of its nodes: give and hold parts of sets, and put them elsewhere."""
+    orders = NodeOrders()
+    began = kernel.began(pid)
+    while not orders.secret.wait(TICK):
+        if orders.over or kernel.began(pid) != began:
+            return
+    settings = load(start, SETTINGS).settings
+    one = Root(work, 0, size, saver, DISK)
+    mine = {rank: one.of(rank) for rank in map(int, ranks.split(",")) if exists(DISK, one.of(rank).path)}
+    home = Root(start, 0, size, saver, DISK)
+    fresh = lead and not note.read_notes(home).at(to).sets
+    place = AtRemote(
+        home, to, lambda: place_at(to, DISK, start, make=fresh), Rate(settings["drain_rate"]),
+        lambda: manifest_text(start), lead=lead, keep=settings["remote_keep"],
+    )  # fmt: skip
+    make = partial(Server, one, orders.key, listening_address(one_host=one_host), port, place)
+    listening = Listening(partial(orders.say, "trouble"), make)
+    try:
+        server = listening.begin(again=port > 0)
+    except OSError as error:
+        orders.say("over", f"cannot listen: {error.strerror or error}")
+        return
+    if server:
+        orders.say("ready", server.host, str(server.port))
+    threading.Thread(target=_watch, args=(orders, pid, began), daemon=True).start()
+    Tender(orders, home, one, mine, life).run(listening, place)
+
+
+def _watch(orders: NodeOrders, pid: int, began: int | None) -> None:
+    """The pipe may be open in a child of the program, when it has ended."""
+    while kernel.began(pid) == began and not orders.over:
+        time.sleep(1)
+    with orders.came:
+        orders.over = True
+        orders.came.notify_all()
