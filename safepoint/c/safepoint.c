@@ -65,7 +65,7 @@
 #endif
 
 #ifndef SAFEPOINT_PROTOCOL
-#define SAFEPOINT_PROTOCOL 1
+#define SAFEPOINT_PROTOCOL 2
 #endif
 #define SIGNALS 65
 #define WORDS 4096
@@ -119,6 +119,7 @@ static struct {
     struct stat socket;  /* to know it from another file that has its number */
     char *buffer;
     size_t room;
+    char directory[4096 + 1]; /* where the files are */
 } here = {.fd = -1, .comm = {.size = 1}};
 
 static volatile sig_atomic_t came[SIGNALS];
@@ -136,6 +137,11 @@ static int fails(int code, const char *format, ...)
 const char *safepoint_error(void)
 {
     return here.error;
+}
+
+const char *safepoint_directory(void)
+{
+    return here.directory;
 }
 
 /* Of the other files of this library. */
@@ -707,6 +713,7 @@ static int begin(const char *directory, const char *options)
     struct answer answer;
     struct part place, words;
     int code = start_helper();
+    here.directory[0] = 0;
     place.bytes = directory ? directory : ".";
     place.size = strlen((const char *)place.bytes);
     words.bytes = options ? options : "";
@@ -728,6 +735,7 @@ static int begin(const char *directory, const char *options)
         return code;
     }
     here.watched = answer.flag;
+    snprintf(here.directory, sizeof here.directory, "%s", here.buffer + sizeof answer);
     if (answer.signals)
         catch_signals(answer.signals);
     here.state = OPEN;

@@ -15,7 +15,7 @@ module safepoint
         safepoint_overwritten = 19, safepoint_nothing = 20, safepoint_no_helper = 30
 
     public :: safepoint_init, safepoint_restore, safepoint_hide, safepoint_wait, safepoint_due, safepoint_should_stop, &
-        safepoint_stop, safepoint_finish, safepoint_close, safepoint_error, safepoint_finished
+        safepoint_stop, safepoint_finish, safepoint_close, safepoint_error, safepoint_finished, safepoint_directory
 
     interface safepoint_restore
         module procedure restore32, restore64
@@ -73,6 +73,9 @@ module safepoint
             import :: c_int
         end function
         type(c_ptr) function c_error() bind(c, name="safepoint_error")
+            import :: c_ptr
+        end function
+        type(c_ptr) function c_directory() bind(c, name="safepoint_directory")
             import :: c_ptr
         end function
         integer(c_size_t) function c_strlen(text) bind(c, name="strlen")
@@ -237,10 +240,20 @@ contains
     ! The text of the last call that failed.
     function safepoint_error() result(text)
         character(:), allocatable :: text
-        type(c_ptr) :: words
+        text = text_of(c_error())
+    end function
+
+    ! Where the listed files are.
+    function safepoint_directory() result(text)
+        character(:), allocatable :: text
+        text = text_of(c_directory())
+    end function
+
+    function text_of(words) result(text)
+        type(c_ptr), intent(in) :: words
+        character(:), allocatable :: text
         character(kind=c_char), pointer :: letters(:)
         integer(c_size_t) :: length, at
-        words = c_error()
         length = c_strlen(words)
         call c_f_pointer(words, letters, [length])
         allocate (character(length) :: text)

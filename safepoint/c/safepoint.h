@@ -40,6 +40,10 @@ enum { SAFEPOINT_FIRST_START = 0, SAFEPOINT_RESTORED = 1, SAFEPOINT_FINISHED = 2
  * safepoint.init of Python: "keep=3 stop_after='11h 50min' signals=USR1". With ranks: safepoint_mpi.h. */
 int safepoint_init(const char *directory, const char *options);
 
+/* Where the listed files are: the directory that safepoint_init was given, or with the setting `local` of the manifest one
+ * on a disk of this node. "" before safepoint_init; valid until the next. */
+const char *safepoint_directory(void);
+
 /* Put the last complete set back into place. `found`: one of the three above; `step`: of that set, else
  * SAFEPOINT_NO_STEP. Collective. Either may be NULL. */
 int safepoint_restore(int *found, long long *step);

@@ -13,7 +13,7 @@ import struct
 from array import array
 from typing import Any, NamedTuple
 
-VERSION = 1
+VERSION = 2
 NO_STEP = -(2**63)
 CALL, REDUCE, BROADCAST, ARRIVE, IN_FLIGHT = range(5)
 INIT, RESTORE, HIDE, WAIT, DUE, SHOULD_STOP, STOP, FINISH, CLOSE, LEAVE, WATCH = range(1, 12)

@@ -212,7 +212,8 @@ class Server:
         self._session._listeners = (*self._session._listeners, self._streams)
         self._session._timing.caught = self._noted
         watched = self._session._scribe.ledger.level >= MODIFY
-        return Answer(flag=watched, signals=sum(1 << (number - 1) for number in numbers))
+        signals = sum(1 << (number - 1) for number in numbers)
+        return Answer(flag=watched, signals=signals, text=self._session._root.work)
 
     def _watch(self, step: int, words: bytes, values: memoryview) -> None:
         name, _, kind = words.partition(b"\0")
