@@ -114,7 +114,7 @@ KEYS = {
     },
     "why": {
         "directory": ABSOLUTE,
-        "outcome": "restored, finished, first start, initial files, or error",
+        "outcome": "restored, finished, first start, initial files, on nodes, or error",
         "text": "the same in a sentence",
         "set": "its number, or null",
         "step": "or null",

