@@ -13,8 +13,8 @@ s3         one file, and 64 files of the same size in all, to a server on this m
            whole command, so the connection and the claim too.
 directory  `drain` and `fetch` on one file system against `cp` and fsync of each file and of its directory; the first
            `restore` after the fetch against `cp` alone. Counted are the whole commands without their imports, and of
-           `cp` its process. All is read from the page cache, and read once, but by `fetch`: that reads what it wrote
-           again, for the checksums.
+           `cp` its process. All is read from the page cache, and read once; `fetch` compares checksums while it writes,
+           and reads again what is kept compressed or in a bundle.
 solver     a fixed number of Jacobi steps on 2000 x 2000 points, beside `nice safepoint drain --rate 200M` of four times
            the size to a directory, beside a niced loop that copies the same file at the same rate, and alone. The
            solver ends first, and then the other is killed.
