@@ -284,4 +284,3 @@ def trouble(error: BaseException) -> str:
 RETRIED = Unreachable, Vanished, OSError  # it may be otherwise the next time
 LOST = Damaged, Changed  # of this set; another one may go
 FATAL = (LockedError,)
-__all__ = ["FATAL", "LOST", "RETRIED", "AtRemote", "Superseded", "Wanted", "copy", "named", "trouble"]
