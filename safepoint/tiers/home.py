@@ -12,8 +12,9 @@ import hashlib
 import logging
 import os
 import re
+from collections.abc import Callable
 from stat import S_IMODE, S_ISDIR
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from safepoint import manifest
 from safepoint.disk import kernel
@@ -28,6 +29,7 @@ from safepoint.root import Root
 from safepoint.sealed import FORMAT, write_durably
 from safepoint.tiers.marker import Marker, Node, new_marker, read_marker, write_marker
 
+T = TypeVar("T")
 logger = logging.getLogger("safepoint")
 
 
@@ -67,13 +69,15 @@ class Home(Opening):
                 "and list files of each rank with {rank}; nothing was changed"
             )
         found = super()._enter(directory, saver, on_error)
-        self.marker = read_marker(self.root) or new_marker()
-        if not exists(self.disk, self.root.nodes):  # now, as by this the others know that they see the same directory
-            before = exists(self.disk, self.root.log) and not exists(self.disk, self.root.finished)
-            if before and not self.root.numbers("set"):
-                text = "%s is not there, though an earlier run was here: if it had sets on nodes, they are not found"
-                logger.warning(text, self.root.nodes)
-            write_marker(self.root, self.marker)
+        disk, root = self.disk, self.root
+        with self._reporting():
+            self.marker = read_marker(root) or new_marker()
+            if not exists(disk, root.nodes):  # now, as by this the others know that they see the same directory
+                before = exists(disk, root.log) and not exists(disk, root.finished)
+                if before and not root.numbers("set"):
+                    text = "%s is gone, though an earlier run was here: if it had sets on nodes, they are not found"
+                    logger.warning(text, root.nodes)
+                write_marker(root, self.marker)
         return found
 
     def _join_all(self, *seen: Any) -> None:
@@ -91,8 +95,9 @@ class Home(Opening):
             root.remote, root.remote_lock = start.remote, start.remote_lock
 
     def _see_start(self, work: str, text: str, saver: int, keep: Any) -> None:
-        self.start = Root(work, saver, self.ranks.size, saver, self.disk)
-        seen = read_marker(self.start) if exists(self.disk, self.start.side) else None
+        self.start = self.root = Root(work, saver, self.ranks.size, saver, self.disk)
+        with self._reporting():
+            seen = read_marker(self.start) if exists(self.disk, self.start.side) else None
         if seen is None or seen.run != self.marker.run:
             raise UsageError(
                 f"{work} cannot be seen from rank {self.ranks.rank} ({kernel.host()}): with the setting local the "
@@ -154,8 +159,8 @@ class Home(Opening):
         ranks, disk, work = self.ranks, self.disk, self.root.work
         token = ranks.share(os.urandom(8).hex() if ranks.rank == self.lead else None, self.lead)
         mine = f"node-{token}-{ranks.rank:05d}"
-        ranks.together(lambda: disk.mkdir(f"{work}/{mine}") if self.leads else None)
-        there = ranks.together(lambda: [n for n in listdir(disk, work) if n.startswith("node-")] if self.leads else [])
+        self._each_node(lambda: disk.mkdir(f"{work}/{mine}"))
+        there = self._each_node(lambda: [n for n in listdir(disk, work) if n.startswith("node-")]) or []
         ranks.least(0)  # all have looked
         for name in there:  # also what was left by a start that was killed here
             if re.fullmatch("node-[0-9a-f]{16}-[0-9]{5,}", name):
@@ -167,6 +172,15 @@ class Home(Opening):
             f"no shared file system; nothing was changed"
         )
         ranks.fail_together(UsageError(text) if others else None)
+
+    def _each_node(self, work: Callable[[], T]) -> T | None:
+        """What the rank that leads its node has of this; None on the others. Collective."""
+
+        def mine() -> T | None:
+            with self._reporting():
+                return work() if self.leads else None
+
+        return self.ranks.together(mine)
 
     @property
     def node(self) -> Node:
@@ -182,8 +196,8 @@ class Home(Opening):
         if self.leads != first:
             return
         disk, root, ranks = self.disk, self.root, self.ranks
-        self.active = bool(ranks.rank in (0, self.lead) or self.manifest.entries or exists(disk, root.path))
         with self._reporting():
+            self.active = bool(ranks.rank in (0, self.lead) or self.manifest.entries or exists(disk, root.path))
             if self.leads:
                 check_format(root)
                 with contextlib.suppress(FileExistsError):
@@ -206,11 +220,15 @@ class Home(Opening):
     def _begin(self) -> None:
         """After this no set that there was can be lost without a word. Collective."""
         ranks = self.ranks
-        mark = ranks.together(lambda: survey.finish_mark(self.root) if ranks.rank == self.lead else None)
+        mark = ranks.together(self._mark)
         (ended,) = ranks.least(-life_of(mark_key(mark)))
         self.past = self.past or -ended < self.marker.saved
         self.life = new_life(ranks, self.lead, self.marker.life)
         ranks.together(lambda: self.tell(life=self.life.number))
+
+    def _mark(self) -> dict[str, Any] | None:
+        with self._reporting():
+            return survey.finish_mark(self.root) if self.ranks.rank == self.lead else None
 
     def tell(self, **what: Any) -> None:
         """Write down what the next start must know; of the first rank. Raises `SaveError`."""

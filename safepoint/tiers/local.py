@@ -8,7 +8,8 @@ from typing import Any
 
 from safepoint import manifest
 from safepoint.disk.files import exists
-from safepoint.errors import UsageError
+from safepoint.errors import SaveError, UsageError
+from safepoint.patterns import SIDE
 from safepoint.ranks import Ranks, Serial
 from safepoint.record import life_of, mark_key
 from safepoint.root import Root
@@ -54,12 +55,14 @@ def is_finished(start: Root) -> bool:
 
 
 def refuse_left_on_nodes(root: Root) -> None:
-    """Raise `UsageError` if the run that was here has its sets on nodes, and this one does not look there."""
-    if not exists(root.disk, root.nodes) or is_finished(root) or root.numbers("set"):
-        return
-    from safepoint.tiers.marker import read_marker
+    """Raise `UsageError` if the run that was here has its sets on nodes, and this one does not look there; `SaveError`
+    if that cannot be seen."""
+    with root.reporting(SaveError, f"cannot set up {SIDE}", "the listed files are untouched"):
+        if not exists(root.disk, root.nodes) or is_finished(root) or root.numbers("set"):
+            return
+        from safepoint.tiers.marker import read_marker
 
-    marker = read_marker(root)
+        marker = read_marker(root)
     if marker and marker.saved:
         where = ", ".join(f"{node.directory} on {node.host}" for node in marker.nodes[:4])
         raise UsageError(

@@ -65,7 +65,8 @@ class Placed(Verbs):
             self._nodes = Nodes(home, self._sets, lambda: self._life, lambda: self._agreed, lambda: self._number)
             self._beside, home.levels = self._nodes, self._nodes.levels
             return [self._nodes]
-        refuse_left_on_nodes(self._root)
+        if self._ranks.rank == home.lead or self._choices.saver is None:
+            refuse_left_on_nodes(self._root)
         if home.manifest.setting("remote") is None:
             return []
         from safepoint.tiers.beside import Beside

@@ -225,4 +225,11 @@ def main(start: str, steps: int, pause: float, how: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
+    try:
+        main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
+    except SafepointError as error:
+        say(f"refused {error}")
+        raise
+    except BaseException as error:
+        say(f"broken {type(error).__name__} {error}")
+        raise
