@@ -37,9 +37,10 @@ from launcher import mpiexec
 
 from safepoint import Session
 from safepoint.root import Root
+from safepoint.tiers.asking import ask_to_hold
 from safepoint.tiers.giving import Server
 from safepoint.tiers.part import Part
-from safepoint.tiers.transfer import Peer, ask_to_hold
+from safepoint.tiers.transfer import Peer
 
 SECRET = bytes(32)
 BLOCK = 1 << 20

@@ -33,10 +33,10 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import Candidate
 from safepoint.root import Root, roots
 from safepoint.saving.memory import Memory
+from safepoint.tiers.asking import Which
 from safepoint.tiers.fetching import clear, put_in_place, scratch
 from safepoint.tiers.names import identity, name_of
 from safepoint.tiers.nearby import AWAY, Here, Source, There, at_start, held_here, known
-from safepoint.tiers.transfer import Which
 from safepoint.tiers.turns import Asked
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ from safepoint.errors import FormatError, SaveError, UsageError
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root, roots
+from safepoint.tiers.asking import Which, ask_part, ask_record
 from safepoint.tiers.fetching import bring
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.transfer import Peer, Which, ask_part, ask_record
+from safepoint.tiers.transfer import Peer
 
 logger = logging.getLogger("safepoint")
 AWAY = (Unreachable, Vanished, Changed, Damaged)  # why a source does not give what it has

@@ -24,12 +24,13 @@ from safepoint.listener import Outcome
 from safepoint.opening import LOCAL, PARTNER, REMOTE
 from safepoint.record import Item, Life, Record, Taken
 from safepoint.saving.prune import Sets
+from safepoint.tiers.asking import ask_sets
 from safepoint.tiers.beside import POLL, STALLED, Beside
 from safepoint.tiers.home import Home, partner_of
 from safepoint.tiers.names import identity
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.settings import When
-from safepoint.tiers.transfer import Peer, ask_sets
+from safepoint.tiers.transfer import Peer
 from safepoint.tiers.turns import BUSY, IDLE, Asked, Turn
 from safepoint.tiers.url import RANK, place_of
 

@@ -28,14 +28,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from safepoint.disk.signals import look
-from safepoint.tiers.part import LARGEST_RECORD, Part
-from safepoint.tiers.place import Unreachable, Vanished
 
 NONCE, LENGTH = 32, struct.Struct(">I")
 FRAME, HEAD = 1 << 20, 64 << 10  # bytes of a frame at most; and of one with a request or an answer
 GREETS, PATIENCE = 10.0, 600.0  # seconds for the greeting as a whole; for an answer: a flush may take long
-ASKS = 60.0  # and for one that needs no flush
-TRIES, PAUSE = 5, 0.2  # of a connection that is refused, or closed in the greeting: many may come at once; seconds
 MAC = 32
 LEAVES = 5.0  # seconds for which a side that has refused something listens
 AWAY_MS = 5000  # a peer that acknowledges nothing for so long is gone
@@ -188,121 +184,6 @@ def whole(words: dict[str, Any], name: str, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
         raise Refused(f"it says {name} = {value!r:.50}")
     return value
-
-
-@contextlib.contextmanager
-def _asking(peer: Peer, **request: Any) -> Iterator[Channel]:
-    """A connection, over which this was asked. Raises `Unreachable`."""
-    try:
-        channel = _greeted(peer)
-        with channel:
-            channel.patient(PATIENCE if request["do"] in ("hold", "part") else ASKS)
-            channel.say(**request)
-            yield channel
-    except (OSError, Refused) as error:
-        if getattr(error, "filename", None):  # of this disk
-            raise
-        raise Unreachable(f"node {peer.text}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _greeted(peer: Peer) -> Channel:
-    for turn in range(TRIES):
-        connection = None
-        try:
-            connection = socket.create_connection((peer.host, peer.port), GREETS)
-            channel = Channel(connection)
-            channel.greet(peer)
-            return channel
-        except BaseException as error:
-            if connection:
-                connection.close()
-            if not isinstance(error, ConnectionError) or turn == TRIES - 1:
-                raise
-            time.sleep(PAUSE * 2**turn)
-    raise AssertionError
-
-
-def _told(channel: Channel, peer: Peer) -> dict[str, Any]:
-    """The answer. Raises `Vanished` if the part is not there, `Unreachable` for any other error there."""
-    answer = channel.hear()
-    if error := answer.get("error"):
-        raise (Vanished if answer.get("gone") else Unreachable)(f"node {peer.text}: {error!s:.500}")
-    return answer
-
-
-class Which(NamedTuple):
-    """A part that a node has, or can get."""
-
-    rank: int
-    number: int
-    where: str  # "own": of a rank that ran there; "held": a copy; "remote": at the remote place
-    name: str = ""  # of the set, at the remote place
-    key: int = 0  # of its record, as far as that is known
-    history: str = ""
-
-    @property
-    def known(self) -> tuple[int, str]:
-        return self.key, self.history
-
-
-def ask_record(peer: Peer, which: Which) -> bytes:
-    """The record of a set there, as it lies there. Raises `Unreachable`, `Vanished`."""
-    with _asking(peer, do="record", **which._asdict()) as channel:
-        sum_ = _told(channel, peer).get("record")
-        content = b"".join(channel.take(LARGEST_RECORD))
-        if sum_ != digest(content):
-            raise Unreachable(f"node {peer.text}: its record is not what it vouches for")
-        return content
-
-
-def ask_sets(peer: Peer) -> list[str]:
-    """The names of the sets of this run at the remote place, newest first, as that node sees them. Raises
-    `Unreachable`."""
-    with _asking(peer, do="look") as channel:
-        found = _told(channel, peer).get("sets")
-        return [name for name in found if type(name) is str] if type(found) is list else []
-
-
-class Coming(NamedTuple):
-    """A part, as `part.unpack` needs it."""
-
-    bundle: int
-    content: bytes
-    blocks: Iterator[bytes]
-
-
-@contextlib.contextmanager
-def ask_part(peer: Peer, which: Which) -> Iterator[Coming]:
-    """Raises `Unreachable`, `Vanished`; also when the blocks are read. If these end early something went wrong there:
-    who unpacks them sees that."""
-    with _asking(peer, do="part", **which._asdict()) as channel:
-        answer = _told(channel, peer)
-        try:
-            bundle = whole(answer, "bundle", 0, 1 << 62)
-            content = b"".join(channel.take(LARGEST_RECORD))
-            if answer.get("record") != digest(content):
-                raise Refused("its record is not what it vouches for")
-            yield Coming(bundle, content, channel.take(whole(answer, "length", 0, 1 << 62)))
-        except Refused as error:
-            raise Unreachable(f"node {peer.text}: {error}") from error
-
-
-def ask_to_hold(peer: Peer, part: Part, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
-    """On return the other node has this part, durably. Raises `Unreachable`, and what the blocks raise."""
-    record = part.record
-    request = {"rank": record.rank, "bundle": part.bundle, "content": len(part.content), "length": part.length,
-               "record": digest(part.content)}  # fmt: skip
-    with _asking(peer, do="hold", **request) as channel:
-        if _told(channel, peer).get("have"):
-            return
-        try:
-            channel.give([part.content])
-            channel.give(blocks)
-        except OSError as error:
-            if error.filename is None:  # of the connection: perhaps it says why
-                _told(channel, peer)
-            raise
-        _told(channel, peer)
 
 
 def listening_address(*, one_host: bool) -> str:

@@ -25,12 +25,13 @@ from safepoint.restoring.survey import read_record
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 from safepoint.tiers import fetching, giving, held, transfer
+from safepoint.tiers.asking import Which, ask_part, ask_record, ask_sets, ask_to_hold
 from safepoint.tiers.giving import Server
 from safepoint.tiers.held import hold
 from safepoint.tiers.nearby import Here
 from safepoint.tiers.part import Part
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.transfer import Channel, Peer, Refused, Which, ask_part, ask_record, ask_sets, ask_to_hold, digest
+from safepoint.tiers.transfer import Channel, Peer, Refused, digest
 
 SECRET = bytes(range(32))
 
