@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.transfer import GREETS, PATIENCE, Channel, Peer, Refused, digest, whole
 
 ASKS = 60.0  # seconds for an answer that needs no flush
+LONG = {"hold", "part", "segments", "stripe", "range"}  # what may take its time before it is answered
 TRIES, PAUSE = 5, 0.2  # of a connection that is refused, or closed in the greeting: many may come at once; seconds
 
 
@@ -22,7 +24,7 @@ def _asking(peer: Peer, **request: Any) -> Iterator[Channel]:
     try:
         channel = _greeted(peer)
         with channel:
-            channel.patient(PATIENCE if request["do"] in ("hold", "part") else ASKS)
+            channel.patient(PATIENCE if request["do"] in LONG else ASKS)
             channel.say(**request)
             yield channel
     except (OSError, Refused) as error:
@@ -129,3 +131,52 @@ def ask_to_hold(peer: Peer, part: Part, blocks: Iterable[bytes | bytearray | mem
                 _told(channel, peer)
             raise
         _told(channel, peer)
+
+
+def ask_segments(peer: Peer, identity: str) -> list[Any] | None:
+    """What that node has of this set, rank by rank, as its rows say; None: not all of its ranks have committed it.
+    Raises `Unreachable`, `Vanished`."""
+    with _asking(peer, do="segments", set=identity) as channel:
+        answer = _told(channel, peer)
+        data = b"".join(channel.take(LARGEST_RECORD))
+        if answer.get("sum") != digest(data):
+            raise Unreachable(f"node {peer.text}: its words are not what it vouches for")
+        found = json.loads(data) if answer.get("there") else None
+        if answer.get("there") and not isinstance(found, list):
+            raise Unreachable(f"node {peer.text} says what cannot be read")
+        return found
+
+
+def ask_layout(peer: Peer, name: str) -> bytes:
+    """What a parity there is made of, as it lies there. Raises `Unreachable`, `Vanished`."""
+    with _asking(peer, do="layout", name=name) as channel:
+        _told(channel, peer)
+        return b"".join(channel.take(LARGEST_RECORD))
+
+
+@contextlib.contextmanager
+def ask_stripe(peer: Peer, identity: str, sum_: str, begin: int, end: int) -> Iterator[Iterator[bytes]]:
+    """These bytes of the line that node has of this set, whose segments have the digest `sum_`, as they were committed.
+    They end early if something went wrong there. Raises `Unreachable`, `Vanished`; also when the blocks are read."""
+    with _asking(peer, do="stripe", set=identity, sum=sum_, begin=begin, end=end) as channel:
+        _told(channel, peer)
+        yield _coming(peer, channel, end - begin)
+
+
+def _coming(peer: Peer, channel: Channel, most: int) -> Iterator[bytes]:
+    try:
+        yield from channel.take(most)
+    except (OSError, Refused) as error:
+        raise Unreachable(f"node {peer.text}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def ask_range(peer: Peer, which: Which, sum_: str, begin: int, end: int) -> bytearray:
+    """These bytes of a parity, or of a part whose record has the digest `sum_`, as they lie there; fewer if it ends
+    before. In one connection, which waits for no other one: many ranks may do this at once. Raises `Unreachable`,
+    `Vanished`."""
+    with _asking(peer, do="range", **which._asdict(), sum=sum_, begin=begin, end=end) as channel:
+        _told(channel, peer)
+        found = bytearray()
+        for block in channel.take(end - begin):
+            found += block
+        return found

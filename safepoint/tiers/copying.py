@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from safepoint.disk.files import exists, read
+from safepoint.disk.files import read
 from safepoint.errors import LockedError
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
@@ -19,6 +19,7 @@ from safepoint.root import Root
 from safepoint.tiers import note
 from safepoint.tiers.asking import ask_to_hold
 from safepoint.tiers.names import Claim, Name, identity, name_of, named
+from safepoint.tiers.nearby import record_of
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Place, Unreachable, Vanished
 from safepoint.tiers.remote import Index, Listing, Remote, needed
@@ -63,7 +64,7 @@ def committed(roots: Mapping[int, Root], wanted: Wanted) -> Iterator[tuple[Root,
     """The parts of this set, each as soon as its rank has committed it. Raises `Superseded`, `Damaged`."""
     left, pause = dict(roots), SOON
     while left:
-        ready = [(rank, record) for rank, root in left.items() if (record := _record(root, wanted))]
+        ready = [(rank, record) for rank, root in left.items() if (record := record_of(root, wanted.identity))]
         for rank, record in ready:
             yield left.pop(rank), record
         pause = SOON if ready else min(2 * pause, LATE)
@@ -83,17 +84,6 @@ def _newest_of(roots: Sequence[Root], after: str) -> dict[str, dict[int, tuple[R
                 if name > after:
                     found.setdefault(name, {}).setdefault(record.rank, (root, record))
     return dict(sorted(found.items(), reverse=True))
-
-
-def _record(root: Root, wanted: Wanted) -> Record | None:
-    path = root.record(wanted.number)
-    if not exists(root.disk, path):
-        return None
-    try:
-        record = parsed(read(root.disk, path, LARGEST_RECORD))
-    except FileNotFoundError:
-        return None
-    return record if identity(record.life, record.number, record.history) == wanted.identity else None
 
 
 def copy(roots: Mapping[int, Root], partner: Peer, wanted: Wanted, moves: Callable[[int], None]) -> None:

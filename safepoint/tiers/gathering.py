@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from safepoint.disk import kernel
@@ -37,6 +37,9 @@ from safepoint.tiers.asking import Which
 from safepoint.tiers.fetching import clear, put_in_place, scratch
 from safepoint.tiers.names import identity, name_of
 from safepoint.tiers.nearby import AWAY, Here, Source, There, at_start, held_here, known
+from safepoint.tiers.parity import briefs
+from safepoint.tiers.rebuilt import rebuildable
+from safepoint.tiers.stripes import Brief
 from safepoint.tiers.turns import Asked
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class Gathering(Restart):
         self._own: set[int] = set()  # keys of the sets on this rank's own disk
         self._sources: dict[int, list[tuple[Record, Source]]] = {}
         self._spare: dict[int, list[Source]] = {}  # of sets that are on its own disk, or nearer, too
+        self._any_parity = False  # on any node
         self._foreign: set[str] = set()  # why sets that are there are none for this program
         self._brought: tuple[Record, str] | None = None  # what lies in `fetched/`, and from where
 
@@ -146,22 +150,52 @@ class Gathering(Restart):
         """Collective: two agreements for each node."""
         home, peers, root = self._home, self._peers, self._home.root
         self._own = {c.key for c in found if c.record}
+        parity = self._parity()
+        around = {rank for found in parity.values() for it in found for line in it.ranks for rank in line} | {root.rank}
         told = peers.together(lambda: self._held_here() if home.leads else [])
         order = sorted(range(len(home.nodes)), key=lambda index: index != home.here)  # what is here first
-        found_at: dict[int, list[Source]] = {}
-        for index, node in enumerate(home.nodes):
-            rows = peers.share([tuple(row) for row in told] if node.ranks[0] == peers.rank else None, node.ranks[0])
-            mine = [Which(*row) for row in rows if row[0] == root.rank]
-            found_at[index] = [self._source(index, which) for which in mine]
-        sources = [source for index in order for source in found_at[index]]
+        parts: dict[int, list[Which]] = {}
+        for index, rows in self._of_each_node(told):
+            parts[index] = [Which(*row) for row in rows if row[0] in around]
+        sources = [
+            self._source(index, which)
+            for index in order
+            for which in parts[index]
+            if which.rank == root.rank and (which.where != "own" or root.rank not in home.nodes[index].ranks)
+        ]
+        sources += rebuildable(root.rank, parity, parts, self._near.peers)
         names = peers.together(lambda: self._near.sets_at_place() if peers.rank == home.lead else [])
         names = peers.share(names, home.lead)
         return peers.together(lambda: self._offered(found, sources, names) if home.active else found)
 
+    def _of_each_node(self, told: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, list[Any]]]:
+        """What the rank that leads each node has to tell. Collective."""
+        for index, node in enumerate(self._home.nodes):
+            mine = [tuple(row) for row in told] if node.ranks[0] == self._peers.rank else None
+            yield index, self._peers.share(mine, node.ranks[0])
+
+    def _parity(self) -> dict[int, list[Brief]]:
+        """That of which a part of this rank could be made again, on each node; none if no node has any. Collective."""
+        home, peers = self._home, self._peers
+        mine = peers.together(lambda: self._parity_here() if home.leads else [])
+        (some,) = peers.least(-bool(mine))
+        self._any_parity = bool(some)
+        found = {}
+        for index, rows in self._of_each_node(mine) if some else ():
+            every = [Brief(row[0], row[1], row[2], tuple(map(tuple, row[3]))) for row in rows]
+            found[index] = [each for each in every if any(home.root.rank in line for line in each.ranks)]
+        return found
+
+    def _parity_here(self) -> list[Brief]:
+        with self._home.root.reporting(RestoreError, "cannot look at parity", "the listed files are untouched"):
+            return briefs(self._home.root)
+
     def _held_here(self) -> list[Which]:
         home = self._home
+        # What the ranks that run here have as their own is of use to others where there is parity.
+        mine = () if self._any_parity else home.node.ranks
         with home.root.reporting(RestoreError, "cannot look at the copies", "the listed files are untouched"):
-            return held_here(home.root, home.node.ranks)
+            return held_here(home.root, mine)
 
     def _source(self, index: int, which: Which) -> Source:
         home = self._home

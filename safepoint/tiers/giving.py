@@ -6,23 +6,30 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from safepoint.disk import kernel
 from safepoint.disk.files import cause, read
 from safepoint.errors import SafepointError
+from safepoint.ranks import LARGEST
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.sealed import LAST
 from safepoint.tiers.held import flush, has, hold, keys_of
+from safepoint.tiers.line import GRAIN, Line, Lines, Strip
+from safepoint.tiers.names import IDENTITY
 from safepoint.tiers.nearby import held_ranks
+from safepoint.tiers.parity import layout_path, newest, parity_path
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.remote import Index
 from safepoint.tiers.transfer import Channel, Peer, Refused, digest, whole
 
 AGAIN = 1.0  # seconds between two tries to listen
+FRESH = 60.0  # for which it is believed where the bytes of a part lie
+MOST = 64 << 20  # bytes of a range
 logger = logging.getLogger("safepoint")
 AT_ONCE, STRANGERS = 64, 256  # requests that are answered at a time, others wait; and connections that have not greeted
 
@@ -43,13 +50,19 @@ class Shelf(Protocol):
 class Server:
     """Listens on one address, in threads of their own."""
 
-    def __init__(self, root: Root, secret: bytes, host: str, port: int = 0, shelf: Shelf | None = None) -> None:
-        """`root`: any of W. `shelf`: the remote place. Raises `OSError`."""
+    def __init__(
+        self, root: Root, secret: bytes, host: str, port: int = 0, shelf: Shelf | None = None,
+        lines: Lines | None = None,
+    ) -> None:  # fmt: skip
+        """`root`: any of W. `shelf`: the remote place. `lines`: of this node, for the parity of others. Raises
+        `OSError`."""
+        self._lines = lines
+        self._strips: dict[tuple[str, int, str], tuple[float, Strip]] = {}
         self._root, self._secret, self._shelf, self.host = root, secret, shelf, host
         self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(STRANGERS)
         self._admitted = 0  # bytes of copies that are under way
         self._lock = threading.Lock()
-        self.busy = 0  # copies that are being taken in
+        self.busy = 0  # copies that are being taken in, and stripes that are given
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family)
         try:
@@ -62,12 +75,17 @@ class Server:
         self.port: int = self._socket.getsockname()[1]
         self._me = Peer(host, self.port, secret)
         self._newest = {rank: max(keys_of(root.held(rank)).values(), default=0) for rank in held_ranks(root)}
+        self._newest_parity = newest(root)
         self.kept = 0  # the key of the newest set that is on two nodes everywhere; 0: none is known to be
         threading.Thread(target=self._accept, name="safepoint-node", daemon=True).start()
 
     def floor(self, rank: int) -> int:
         """The copy with this key stays, and those before: one is the newest that was on two nodes everywhere."""
         return self.kept or self._newest.get(rank, 0)
+
+    def parity_floor(self) -> int:
+        """The same of parity."""
+        return self.kept or self._newest_parity
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -102,7 +120,11 @@ class Server:
             logger.debug("a connection ended: %s", error)
 
     def _answer(self, channel: Channel, request: dict[str, Any]) -> None:
-        known = {"record": self._give_record, "part": self._give_part, "hold": self._hold, "look": self._look}
+        known = {
+            "record": self._give_record, "part": self._give_part, "hold": self._hold, "look": self._look,
+            "segments": self._give_segments, "stripe": self._give_stripe, "range": self._give_range,
+            "layout": self._give_layout,
+        }  # fmt: skip
         do = known.get(str(request.get("do")))
         if do is None:
             raise Refused("it asks for what nobody does here")
@@ -154,10 +176,82 @@ class Server:
                 length, pieces = part.length, part.blocks()
             channel.say(bundle=part.bundle, length=length, record=digest(part.content))
             channel.give([part.content])
-            try:
+            with _ending_early():
                 channel.give(pieces)
-            except (Damaged, Changed, Vanished, Unreachable) as error:  # the other side sees that it ends early
-                raise ConnectionAbortedError(str(error)) from error
+
+    def _line(self, request: dict[str, Any]) -> Line | None:
+        identity = str(request.get("set"))
+        if self._lines is None or not IDENTITY.fullmatch(identity):
+            raise Vanished("no parity is made here")
+        return self._lines.of(identity)
+
+    def _give_segments(self, channel: Channel, request: dict[str, Any]) -> None:
+        line = self._line(request)
+        channel.say(there=line is not None, sum=digest(line.told if line else b""))
+        channel.give([line.told] if line else [])
+
+    def _give_stripe(self, channel: Channel, request: dict[str, Any]) -> None:
+        line = self._line(request)
+        if line is None or digest(line.told) != request.get("sum"):
+            raise Vanished("the set is another one than was told")
+        begin = whole(request, "begin", 0, line.length)
+        end = whole(request, "end", begin, line.length)
+        if begin % GRAIN and begin < line.length:
+            raise Refused("it asks for half a grain")
+        with self._at_work():
+            try:
+                line.prove()
+                channel.say()
+                with _ending_early():
+                    channel.give(line.between(begin, end))
+            except (Changed, Damaged, ConnectionAbortedError):
+                if self._lines:
+                    self._lines.forget()
+                raise
+
+    def _give_layout(self, channel: Channel, request: dict[str, Any]) -> None:
+        data = read(self._root.disk, layout_path(self._root, str(request.get("name"))), LARGEST_RECORD)
+        channel.say()
+        channel.give([data])
+
+    def _give_range(self, channel: Channel, request: dict[str, Any]) -> None:
+        begin = whole(request, "begin", 0, 1 << 62)
+        end = whole(request, "end", begin, begin + MOST)
+        if request.get("where") == "parity":
+            with self._root.disk.open(parity_path(self._root, str(request.get("name")))) as file:
+                file.seek(begin)
+                data = file.read(end - begin)
+            channel.say()
+            channel.give([data])
+            return
+        strip = self._strip(*self._of(request), str(request.get("sum")))
+        channel.say()
+        with _ending_early():
+            channel.give(strip.between(begin, end))
+
+    def _strip(self, root: Root, number: int, sum_: str) -> Strip:
+        """Measured once for many ranges. Raises `Vanished` if the part that lies there is another one."""
+        which, now = (root.path, number, sum_), time.monotonic()
+        with self._lock:
+            self._strips = {one: kept for one, kept in self._strips.items() if kept[0] > now - FRESH}
+            if which in self._strips:
+                return self._strips[which][1]
+        strip = Strip(root, number)
+        if strip.segment.sum != sum_:
+            raise Vanished("its record is another one")
+        with self._lock:
+            self._strips[which] = now, strip
+        return strip
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            self.busy += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.busy -= 1
 
     def _hold(self, channel: Channel, request: dict[str, Any]) -> None:
         rank = self._rank(request)
@@ -169,23 +263,35 @@ class Server:
                 channel.say(error=f"a copy of {length} bytes has no room: {free:.0f} are free, and {needs} are needed")
                 return
             self._admitted += length
-            self.busy += 1
         held = self._root.held(rank)
         try:
-            if number := has(held, str(request.get("record"))):
-                flush(held)  # who has taken it in may have died before
-                channel.say(have=number)
-                return
-            channel.say()
-            content = b"".join(channel.take(size))
-            if request.get("record") != digest(content):
-                raise Damaged("its record is not what it vouches for")
-            hold(held, bundle, content, channel.take(length), lambda: self.floor(rank))
-            channel.say()
+            with self._at_work():
+                if number := has(held, str(request.get("record"))):
+                    flush(held)  # who has taken it in may have died before
+                    channel.say(have=number)
+                    return
+                channel.say()
+                content = b"".join(channel.take(size))
+                if request.get("record") != digest(content):
+                    raise Damaged("its record is not what it vouches for")
+                hold(held, bundle, content, channel.take(length), lambda: self.floor(rank))
+                channel.say()
         finally:
             with self._lock:
                 self._admitted -= length
-                self.busy -= 1
+
+
+@contextlib.contextmanager
+def _ending_early() -> Iterator[None]:
+    """What goes wrong in the middle: the other side sees that it ends early."""
+    try:
+        yield
+    except (Damaged, Changed, Vanished, Unreachable) as error:
+        raise ConnectionAbortedError(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise ConnectionAbortedError(f"{error.filename}: {cause(error)}") from error
 
 
 class Listening:
@@ -216,6 +322,10 @@ class Listening:
         """The set with this key is on two nodes everywhere."""
         if self._server:
             self._server.kept = key
+
+    def parity_floor(self) -> int:
+        """As of the server; until there is one nothing goes."""
+        return self._server.parity_floor() if self._server else LARGEST
 
     @property
     def busy(self) -> bool:

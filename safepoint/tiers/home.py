@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 from stat import S_IMODE, S_ISDIR
 from typing import Any, NamedTuple, TypeVar
@@ -274,3 +275,14 @@ def partner_of(nodes: list[Node], here: int) -> int | None:
     at = order.index(here)
     ring = order[at + 1 :] + order[:at]
     return next((index for index in ring if nodes[index].domain != nodes[here].domain), None)
+
+
+def groups_of(nodes: list[Node], most: int) -> list[list[int]]:
+    """Groups of nodes for parity, of `most` at most, as equal as can be, and of two at least; no two nodes of one group
+    are of one domain. None if that cannot be."""
+    of = Counter(node.domain for node in nodes)
+    count = max(-(-len(nodes) // most), max(of.values()))
+    if len(nodes) < 2 * count:
+        return []
+    order = sorted(range(len(nodes)), key=lambda index: (-of[nodes[index].domain], nodes[index].domain, index))
+    return [sorted(order[at::count]) for at in range(count)]  # those of one domain follow each other there

@@ -11,6 +11,7 @@ from safepoint.sealed import LIVES
 CLAIM = re.compile(r"claim-([0-9]{5,8})-([0-9a-f]{16})")
 SET = re.compile(r"set-([0-9]{5,8})-([0-9a-f]{16})-([0-9]{5,7})-([0-9]{8,12})-([0-3][0-9a-f]{15})")
 INDEX = re.compile(r"rank-([0-9]{5}|[1-9][0-9]{5,6})\.json")  # each rank has one name
+IDENTITY = re.compile(r"[0-9]{5,8}-[0-9]{8,12}-[0-9a-f]{16}")  # of a set
 OF_RANK = re.compile(r"rank-([0-9]{5,7})\.")
 MOST_CLAIMS = 10**8 - 1
 UNKNOWN = "0" * 16  # the history of a set of format 1

@@ -19,6 +19,7 @@ from safepoint.restoring.read import Damaged
 from safepoint.root import Root, roots
 from safepoint.tiers.asking import Which, ask_part, ask_record
 from safepoint.tiers.fetching import bring
+from safepoint.tiers.names import identity
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.transfer import Peer
@@ -108,6 +109,18 @@ def _which(root: Root, where: str) -> list[Which]:
 
 def _committed(root: Root) -> list[int]:
     return [number for number in root.numbers("set") if exists(root.disk, root.record(number))]
+
+
+def record_of(root: Root, identity_: str) -> Record | None:
+    """Of this set, if it is committed there. Raises `Damaged`, `OSError`."""
+    path = root.record(int(identity_.split("-")[1]))
+    if not exists(root.disk, path):
+        return None
+    try:
+        record = parsed(read(root.disk, path, LARGEST_RECORD))
+    except FileNotFoundError:
+        return None
+    return record if identity(record.life, record.number, record.history) == identity_ else None
 
 
 def at_start(start: Root, rank: int) -> list[Source]:

@@ -17,6 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 
 from safepoint.disk.signals import look
 from safepoint.errors import SaveError, UsageError
@@ -26,10 +27,10 @@ from safepoint.record import Item, Life, Record, Taken
 from safepoint.saving.prune import Sets
 from safepoint.tiers.asking import ask_sets
 from safepoint.tiers.beside import POLL, STALLED, Beside
-from safepoint.tiers.home import Home, partner_of
+from safepoint.tiers.home import Home, groups_of, partner_of
 from safepoint.tiers.names import identity
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.settings import When
+from safepoint.tiers.settings import COPIES, When
 from safepoint.tiers.transfer import Peer
 from safepoint.tiers.turns import BUSY, IDLE, Asked, Turn
 from safepoint.tiers.url import RANK, place_of
@@ -62,16 +63,10 @@ class Nodes(Beside):
         self._home, self._sets, self._life = home, sets, life
         self._newest, self._taking = newest, taking
         self._when: When = home.manifest.setting("drain")
-        self.partner: int | None = None
-        if home.manifest.setting("partner"):
-            self.partner = partner_of(home.nodes, home.here)
-            if self.partner is None:
-                count = f"all {len(home.nodes)} nodes are" if len(home.nodes) > 1 else "the one node is"
-                raise UsageError(
-                    f"partner = on, and {count} of one domain ({home.node.domain}): a copy would be lost with its "
-                    f"original. Start it on more nodes, or tell their domains apart with the setting domain; nothing "
-                    f"was changed"
-                )
+        self.partner: int | None = None  # the node that holds copies of this one
+        self.group: list[int] = []  # or those that keep parity for each other, with this one
+        if told_partner := home.manifest.setting("partner"):
+            self._find_others(told_partner)
         self.copying, self.putting = Turn(mine=self.mine), Turn(mine=self.mine)
         self._begun_at: tuple[int, float] | None = None  # the last that was put to the remote place
         self._secret, self._port, self._host = b"", 0, ""
@@ -80,14 +75,37 @@ class Nodes(Beside):
         self._kept = ""
         self.given: Asked | None = None  # what a restart has given back: on all ranks, also those without a part of it
 
+    def _find_others(self, told: int) -> None:
+        home = self._home
+        if told == COPIES:
+            self.partner = partner_of(home.nodes, home.here)
+        elif find_spec("numpy") is None:
+            raise UsageError("partner = xor needs the package numpy: pip install numpy; nothing was changed")
+        else:
+            self.group = next((group for group in groups_of(home.nodes, told) if home.here in group), [])
+        if not self.doubled:
+            count = f"{len(home.nodes)} nodes are" if len(home.nodes) > 1 else "the one node is"
+            where = f"of one domain ({home.node.domain})" if told == COPIES else "of too few domains"
+            raise UsageError(
+                f"partner = {'on' if told == COPIES else f'xor {told}'}, and {count} {where}: what is to protect a set "
+                f"would be lost with it. Start it on more nodes, or tell their domains apart with the setting domain; "
+                f"nothing was changed"
+            )
+
+    @property
+    def doubled(self) -> bool:
+        """Whether a set survives the loss of a node."""
+        return self.partner is not None or bool(self.group)
+
     @property
     def levels(self) -> tuple[int, ...]:
-        return (LOCAL, REMOTE) if self.partner is None else (LOCAL, PARTNER, REMOTE)
+        return (LOCAL, PARTNER, REMOTE) if self.doubled else (LOCAL, REMOTE)
 
     # The processes, and where they listen.
 
     def meet(self) -> None:
         """On return all nodes listen, and each rank knows where. Collective."""
+        self._met = self._life().number
         home, ranks = self._home, self._home.ranks
         self._secret = ranks.share(os.urandom(32) if ranks.rank == home.lead else None, home.lead)
         ranks.together(self._listen)
@@ -133,6 +151,9 @@ class Nodes(Beside):
         if self._drain and self.partner is not None:
             peer = self.peers[self.partner]
             self._drain.say(f"partner {peer.host} {peer.port}")
+        elif self._drain and self.group:
+            others = " ".join(f"{self.peers[node].host} {self.peers[node].port}" for node in self.group)
+            self._drain.say(f"group {self.group.index(self._home.here)} {self._met} {others}")
 
     def sets_at_place(self) -> list[str]:
         """The names of the sets of this run at the remote place; none if it does not answer, which is said."""
@@ -151,9 +172,11 @@ class Nodes(Beside):
             if self.copying.now and self.copying.now.identity == text:
                 self.copying.put, self._why_no_copy = True, ""
         elif word == "uncopied":
-            if text != self._why_no_copy and not self._why_no_copy:
-                logger.warning("no copy on %s: %s; the run goes on", self._partner_text, text)
-            self._why_no_copy = text
+            identity_, _, why = text.partition(" ")
+            if self.copying.now and self.copying.now.identity == identity_:  # else another one is in its turn by now
+                if not self._why_no_copy:
+                    logger.warning("no %s: %s; the run goes on", self._partner_text, why)
+                self._why_no_copy = why
         elif word == "lost":
             for turn in (self.copying, self.putting):
                 turn.lost = turn.lost or (turn.now is not None and turn.now.identity == text and not turn.put)
@@ -167,8 +190,12 @@ class Nodes(Beside):
 
     @property
     def _partner_text(self) -> str:
-        node = self._home.nodes[self.partner or 0]
-        return f"{node.host} ({node.directory})"
+        nodes = self._home.nodes
+        if self.group:
+            others = [nodes[node].host for node in self.group if node != self._home.here]
+            return f"parity with {', '.join(others[:4])}{' and others' * (len(others) > 4)}"
+        node = nodes[self.partner or 0]
+        return f"copy on {node.host} ({node.directory})"
 
     # What the session announces.
 
@@ -191,7 +218,7 @@ class Nodes(Beside):
         asked = self._asked(number)
         self.copying.agreed(copied)
         self._hold()  # first: what is to be kept, then what is to be copied
-        if at_once and self.partner is not None and (copied != BUSY or wait == PARTNER):
+        if at_once and self.doubled and (copied != BUSY or wait == PARTNER):
             self._begin_copy(asked)
         if at_once and (put != BUSY or wait == REMOTE):
             self._begin_put(asked)
@@ -218,7 +245,7 @@ class Nodes(Beside):
     def _hold(self) -> None:
         """Rule (2). What is older, and not a set of the ranks that run here, is needed no more."""
         self._sets.held = frozenset(self.copying.held | self.putting.under_way)
-        floor = self.copying.safe if self.partner is not None else self._asked(self._newest())
+        floor = self.copying.safe if self.doubled else self._asked(self._newest())
         if floor and floor.number and floor.identity != self._kept and self._drain:
             self._kept = floor.identity
             self._drain.say(f"keep {floor.identity}")
@@ -257,7 +284,7 @@ class Nodes(Beside):
         self._begun_at, self._kept = None, ""
         if self._drain:
             self._drain.say(f"life {self._life().number}")
-        if self.given and self.partner is not None:  # what it was given back from may be all that there is
+        if self.given and self.doubled:  # what it was given back from may be all that there is
             self._begin_copy(self.given)
             self.copying.found = frozenset(outcome.left)
         self._hold()
@@ -310,7 +337,7 @@ class Nodes(Beside):
                 why = f"the process beside the run has said nothing for {STALLED / 60:.0f} minutes"
             if (why and until is None) or (until is not None and now >= until) or self._over or turn.lost:
                 why = why or "the time is over"
-                raise SaveError(f"set {asked.number} is not on {self._partner_text}: {why}; it is durable here")
+                raise SaveError(f"set {asked.number} has no {self._partner_text}: {why}; it is durable here")
             look()
             yield
 

@@ -136,6 +136,14 @@ class Part:
             while count := readinto(room):
                 yield room[:count]
 
+    def lying(self) -> Iterator[tuple[int, bytes | str]]:
+        """Of each piece of the stream its size, and its bytes, or the file that begins with them."""
+        for member, source in self._files:
+            yield len(member.head), member.head
+            yield member.size, self.content if source is None else source.name
+            yield -member.size % TAR_BLOCK, bytes(-member.size % TAR_BLOCK)
+        yield len(END), END
+
     def _sources(self) -> Iterator[Callable[[memoryview], int]]:
         """What fills a buffer with the next bytes, as many as it likes, and with none at its end."""
         for member, source in self._files:
@@ -194,7 +202,7 @@ def _held(stack: contextlib.ExitStack, file: BinaryIO) -> BinaryIO:
     return file
 
 
-class _Stream:
+class Stream:
     """Blocks, read as a file."""
 
     def __init__(self, blocks: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -233,7 +241,7 @@ def unpack(
 
     The record comes last. Raises `Damaged` if the stream is not that of this record; nothing is written outside.
     """
-    disk, stream, top, written, proven = root.disk, _Stream(blocks), root.set(record.number), list[str](), set[str]()
+    disk, stream, top, written, proven = root.disk, Stream(blocks), root.set(record.number), list[str](), set[str]()
     for member in members(record, bundle, content):
         if stream.exactly(len(member.head)) != member.head:
             raise Damaged(f"its stream does not have {member.path} where it should be")
@@ -256,7 +264,7 @@ def unpack(
     return written, proven
 
 
-def _write(root: Root, stream: _Stream, sink: Any, member: Member) -> None:
+def _write(root: Root, stream: Stream, sink: Any, member: Member) -> None:
     """Raises `Damaged` if these are not the bytes of its checksum, as far as that is of bytes as they are kept."""
     left, digest, flushed = member.size, xxhash.xxh3_128(), 0
     while left:

@@ -53,10 +53,18 @@ def when(text: str) -> When:
         raise ValueError("takes newest, off, a number of sets, or a time, such as 10 sets or 15min") from None
 
 
-def _switch(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise ValueError("takes on, or off")
-    return text == "on"
+COPIES = 1  # on one other node: `partner = on`
+GROUPS = 3, 32  # nodes of a group that may be asked for
+
+
+def _partner(text: str) -> int:
+    """0: none; 1: a copy; more: parity over groups of so many nodes."""
+    if text in ("on", "off"):
+        return COPIES if text == "on" else 0
+    match = re.fullmatch(r"xor\s+([1-9]\d?)", text)
+    if not match or not GROUPS[0] <= int(match[1]) <= GROUPS[1]:
+        raise ValueError(f"takes on, off, or xor and the nodes of a group, {GROUPS[0]} to {GROUPS[1]}, such as xor 8")
+    return int(match[1])
 
 
 def _directory(text: str) -> str:
@@ -67,7 +75,10 @@ def _directory(text: str) -> str:
 
 SETTINGS: dict[str, Setting] = {
     "local": (_directory, None),  # a directory of each node: there the program writes, and its sets are
-    "partner": (_switch, False),  # whether each node's sets are on the disk of another node too
+    "partner": (
+        _partner,
+        0,
+    ),  # each node's sets on the disk of another node too, or parity on those of some
     "domain": (str, None),  # nodes of one are no partners: they may be lost together
     "remote": (_remote, None),  # where sets go beside the run: a directory, s3://…, ssh://…
     "drain": (when, When()),  # when the run puts them there

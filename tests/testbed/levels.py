@@ -2,7 +2,8 @@
 
 Real are the decisions: which set is in its turn, what is held, what is told (`tiers.nodes`), what is given up
 (`tiers.marker`), which set is given back (`restoring.choose`). Made up are disks, savers, and the processes beside.
-Any of them may act between two others' steps, and a run may be killed at each.
+Any of them may act between two others' steps, and a run may be killed at each, or restore again while it lives. What
+goes to the other nodes is a copy of each part, or parity over all of them.
 
 * P1: what is given back is one set, of all ranks.
 * P2: it is not older than the newest that was told to be on two nodes, if one node at most was lost since.
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from safepoint.listener import Outcome, SavePoint
 from safepoint.opening import PARTNER
@@ -37,18 +39,20 @@ class Broken(AssertionError):
     """A promise is."""
 
 
+class Parity(NamedTuple):
+    """Of all ranks but the one whose node has it. It gives a part back if all others are as they were."""
+
+    at: int
+    records: tuple[Record, ...]
+
+
 class Disk:
-    """Of one node: what its ranks, and others, have there, by rank and number."""
+    """Of one node: what its ranks, and others, have there, by rank and number; parity by key and life."""
 
     def __init__(self) -> None:
         self.own: dict[int, dict[int, Record]] = {}
         self.held: dict[int, dict[int, Record]] = {}
-
-    def copy(self) -> Disk:
-        other = Disk()
-        other.own = {rank: dict(sets) for rank, sets in self.own.items()}
-        other.held = {rank: dict(sets) for rank, sets in self.held.items()}
-        return other
+        self.parity: dict[tuple[int, int], Parity] = {}
 
 
 def named(record: Record) -> str:
@@ -78,11 +82,13 @@ class Rank:
         self.saving: Record | None = None
         held = run.world.disks[run.where[rank]].held  # as the process beside has found them
         self.found = {other: max((r.key for r in sets.values()), default=0) for other, sets in held.items()}
+        self.found_parity = max((key for key, _ in run.world.disks[run.where[rank]].parity), default=0)
         self.near = near = nodes.Nodes.__new__(nodes.Nodes)
         near._home = SimpleNamespace(ranks=SimpleNamespace(rank=rank), lead=0)  # type: ignore[assignment]
         near._sets, near._life = self.sets, lambda: run.life
         near._newest, near._taking = lambda: self.agreed, lambda: run.number
-        near.mine, near.partner, near._when = True, run.partners[rank], When()
+        near.mine, near._when = True, When()
+        near.partner, near.group = (None, [*range(RANKS)]) if run.world.xor else (run.partners[rank], [])
         near.copying, near.putting = turns.Turn(mine=True), turns.Turn(mine=True)
         near._begun_at, near._kept, near._next, near._why_no_copy = None, "", math.inf, ""
         near._steps, near._there, near._back, near._wanted = {}, "", "", True
@@ -99,15 +105,21 @@ class Run:
 
     def __init__(self, world: World, where: list[int], life: Life, number: int) -> None:
         self.where, self.life, self.number = where, life, number
+        self.met = life.number
         listed = [Node(f"n{at}", "", f"n{at}", (rank,)) for rank, at in enumerate(where)]
         self.partners = [partner_of(listed, rank) for rank in range(RANKS)]
         self.world = world
         self.ranks = [Rank(self, rank) for rank in range(RANKS)]
 
 
+def made_in(run: Run) -> int:
+    """The life in the name of parity."""
+    return run.met
+
+
 class World:
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int, *, xor: bool = False) -> None:
+        self.rng, self.xor = random.Random(seed), xor
         self.disks = {at: Disk() for at in range(RANKS)}
         self.away: dict[int, Disk] = {}
         self.next_node, self.marker = RANKS, Marker("run")
@@ -137,7 +149,7 @@ class World:
                 self.restart()
             return
         act = self.rng.choices(
-            (self.hide, self.save, self.copy, self.clean, self.kill), weights=(5, 6, 8, 2, 1)
+            (self.hide, self.save, self.copy, self.clean, self.kill, self.again), weights=(10, 12, 16, 4, 2, 1)
         )[0]  # fmt: skip
         act(self.run)
 
@@ -187,8 +199,11 @@ class World:
 
     def save(self, run: Run) -> None:
         rank = self.rng.choice(run.ranks)
-        if rank.saving is None:
-            return
+        if rank.saving:
+            self.save_of(run, rank)
+
+    def save_of(self, run: Run, rank: Rank) -> None:
+        assert rank.saving
         record, rank.saving = rank.saving, None
         if self.rng.random() < 0.04:
             rank.near.failed(SimpleNamespace(number=record.number), OSError(), 0.0)  # type: ignore[arg-type]
@@ -210,8 +225,40 @@ class World:
             return
         own = self.disks[run.where[rank.rank]].own.get(rank.rank, {})
         record = own.get(int(wanted.split("-")[1]))
-        if record is None or named(record) != wanted or rank.near.partner is None:
+        if record is None or named(record) != wanted:
             return
+        if self.xor:
+            if not self.make_parity(run, rank, record):
+                return
+            wanted_is_there = True
+        else:
+            wanted_is_there = self.copy_to_partner(run, rank, record)
+        if not wanted_is_there or self.rng.random() < 0.2:
+            return  # it is there, and nobody was told
+        rank.beside.done = wanted
+        rank.near._hear("copied", wanted)
+
+    def make_parity(self, run: Run, rank: Rank, record: Record) -> bool:
+        """Of what all nodes have committed."""
+        disks = [self.disks[at] for at in run.where]
+        parts = [disk.own.get(other, {}).get(record.number) for other, disk in enumerate(disks)]
+        same = [part for part in parts if part and named(part) == named(record)]
+        if len(same) < RANKS:
+            return False
+        mine = disks[rank.rank].parity
+        if self.rng.random() < 0.9:  # else it was there, and is looked at again
+            mine[record.key, made_in(run)] = Parity(rank.rank, tuple(same))
+        elif (record.key, made_in(run)) not in mine:
+            return False
+        life, number, _ = (rank.beside.keep or "0-0-").split("-")
+        floor = key(int(life), int(number)) if rank.beside.keep else rank.found_parity
+        for between in [name for name in mine if floor < name[0] < record.key]:
+            del mine[between]
+        return True
+
+    def copy_to_partner(self, run: Run, rank: Rank, record: Record) -> bool:
+        if rank.near.partner is None:
+            return False
         held = self.disks[run.where[rank.near.partner]].held.setdefault(rank.rank, {})
         held[record.number] = record
         holder = run.ranks[rank.near.partner]
@@ -219,10 +266,7 @@ class World:
         floor = key(int(life), int(number)) if holder.beside.keep else holder.found.get(rank.rank, 0)
         for between in [n for n, other in held.items() if floor < other.key < record.key]:
             del held[between]
-        if self.rng.random() < 0.2:
-            return  # it is there, and nobody was told
-        rank.beside.done = wanted
-        rank.near._hear("copied", wanted)
+        return True
 
     def clean(self, run: Run) -> None:
         rank = self.rng.choice(run.ranks)
@@ -234,10 +278,20 @@ class World:
             for old in [n for n, record in sets.items() if record.key < floor]:
                 del sets[old]
             assert owner < RANKS
+        for name in [name for name in disk.parity if name < (floor, made_in(run))]:
+            del disk.parity[name]
 
     # A start.
 
-    def restart(self) -> None:
+    def again(self, run: Run) -> None:
+        """`restore` once more, in the same processes. What was being stored is, before."""
+        for rank in run.ranks:
+            while rank.saving:
+                self.save_of(run, rank)
+        self.log.append("restores again")
+        self.restart(run)
+
+    def nodes_for_a_start(self) -> list[int]:
         while len(self.disks) < RANKS:
             self.disks[self.next_node] = Disk()
             self.next_node += 1
@@ -246,6 +300,10 @@ class World:
         where = there[:RANKS] if self.rng.random() < 0.7 else self.rng.sample(there, RANKS)
         if self.rng.random() < 0.5:
             self.rng.shuffle(where)
+        return where
+
+    def restart(self, again: Run | None = None) -> None:
+        where = again.where if again else self.nodes_for_a_start()
         parties, sources = [], dict[int, dict[int, Record]]()
         for rank in range(RANKS):
             every = self.offers(rank, where)
@@ -273,8 +331,10 @@ class World:
             own[number] = record
             for newer in [n for n in own if n > number]:
                 del own[newer]
-        self.run = Run(self, where, life, number)
-        for each in self.run.ranks:
+        if again is None:
+            again = Run(self, where, life, number)
+        self.run, again.life, again.number = again, life, number
+        for each in again.ranks:
             each.committed = each.agreed = number
             record_ = given.get(each.rank)
             point = SavePoint(number, number, 1.0, ()) if given else None
@@ -290,12 +350,33 @@ class World:
         every: list[dict[int, Record]] = [here.own.get(rank, {})]
         for at in where:
             every += [self.disks[at].held.get(rank, {}), self.disks[at].own.get(rank, {})]
+        if self.xor:
+            every.append({record.key: record for record in self.made_again(rank, where)})
         found: dict[int, Record] = {}
         for sets in every:
             for record in sets.values():
                 if not self.marker.given_up(record.life, record.key):
                     found.setdefault(record.key, record)
         return found
+
+    def made_again(self, rank: int, where: list[int]) -> Iterator[Record]:
+        """What `rebuilt` makes: of the parity of all other nodes, of one set and life, and of their parts."""
+        names = {name for at in where for name in self.disks[at].parity}
+        for name in sorted(names):
+            holders = {p.at: p for at in where for made, p in self.disks[at].parity.items() if made == name}
+            others = [holders.get(other) for other in range(RANKS) if other != rank]
+            parts = {
+                other: record
+                for at in where
+                for other, sets in self.disks[at].own.items()
+                for record in sets.values()
+                if record.key == name[0]
+            }
+            if others[0] is None or any(p is None or p.records != others[0].records for p in others):
+                continue
+            records = others[0].records
+            if all(parts.get(other) == records[other] for other in range(RANKS) if other != rank):
+                yield records[rank]
 
     def asked(self, sources: dict[int, dict[int, Record]]) -> bool:
         """Whether the program goes back behind what is newest: then nothing newer is offered."""
@@ -335,12 +416,12 @@ def given_key(choice: choose.Choice) -> int:
     return choice.records[0].key if choice.records else 0
 
 
-def broken(schedules: int, *, until: str = "") -> tuple[int, str]:
+def broken(schedules: int, *, until: str = "", xor: bool = False) -> tuple[int, str]:
     """How many of so many schedules break a promise, and how the first does. `until`: ends with the first that breaks
     this one."""
     count, told = 0, ""
     for seed in range(schedules):
-        world = World(seed)
+        world = World(seed, xor=xor)
         try:
             world.live()
         except Broken as error:

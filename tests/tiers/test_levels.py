@@ -18,8 +18,9 @@ SCHEDULES = 20_000 if ALL or LONG else 2_000
 
 
 @pytest.mark.timeout(7200 if LONG else 600)
-def test_no_schedule_breaks_a_promise() -> None:
-    count, first = levels.broken(SCHEDULES)
+@pytest.mark.parametrize("xor", [False, True], ids=["copies", "parity"])
+def test_no_schedule_breaks_a_promise(xor: bool) -> None:
+    count, first = levels.broken(SCHEDULES, xor=xor)
     assert count == 0, first
 
 
@@ -99,6 +100,33 @@ MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     forgets_what_was_found: "P2", removes_copies_for_a_set_on_its_way: "P2", tells_when_one_node_has_done: "P2",
     lost_is_done: "P2", comes_back_behind: "P4",
 }  # fmt: skip
+
+
+def names_no_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New parity takes the place of that of another group, node by node."""
+    monkeypatch.setattr(levels, "made_in", lambda run: 0)
+
+
+def names_the_life_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has restored again takes its parity for that of an earlier one."""
+    monkeypatch.setattr(levels, "made_in", lambda run: run.life.number)
+
+
+# Not of parity: no node makes any of a set that one rank could not store.
+OF_COPIES = {by_number_alone, comes_back_behind, lost_is_done}
+OF_PARITY: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    **{mutant: promise for mutant, promise in MUTANTS.items() if mutant not in OF_COPIES},
+    names_no_life: "P2", names_the_life_of_now: "P2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mutant", OF_PARITY, ids=lambda mutant: mutant.__name__)
+def test_what_is_broken_on_purpose_is_noticed_with_parity(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    count, _ = levels.broken(20_000, until=OF_PARITY[mutant], xor=True)
+    assert count, "no schedule shows it"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

@@ -178,7 +178,7 @@ def test_a_result_that_cannot_go_to_the_remote_place_is_an_error_and_the_run_can
         (lambda text: text.replace("$DISK", "/nowhere/at/all"), "no directory"),
         (lambda text: text.replace("$DOMAIN", "rack"), "of one domain (rack)"),
         (lambda text: text.replace("$DISK", "here"), "takes a directory that each node has"),
-        (lambda text: text.replace("partner = on", "partner = perhaps"), "takes on, or off"),
+        (lambda text: text.replace("partner = on", "partner = perhaps"), "takes on, off, or xor"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_hold_are_refused(nodes: Cluster, change: object, says: str) -> None:
@@ -458,16 +458,48 @@ def test_a_restart_elsewhere_that_is_killed_at_any_operation_is_made_again(nodes
         assert done.code == 0 and done.last("restored") == 3, (at, done)
 
 
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_part_that_is_made_again_is_so_after_a_kill_at_any_operation(nodes: Cluster, victim: int) -> None:
+    """The same table, with parity: rank 2 makes its part again, or is one that gives what it has."""
+    (nodes.start / ".safepoint").write_text(MANIFEST.replace("= on", "= xor 3") + "keep = 1\ndrain = 100000 sets\n")
+    nodes.run("abc", 4, 0.0, "partner")
+    nodes.end()
+    for path in nodes.place.glob("set-*"):
+        shutil.rmtree(path)
+    for node in "ab":
+        nodes.keep(node, f"kept-{node}")
+    done = nodes.run("abd", 4, 0.0, f"kill={victim}:1000000")
+    length = done.last("operations")
+    assert done.code == 0 and done.last("restored") == 3 and length > (40 if victim == 2 else 10), done
+    chance = random.Random(victim)
+    points = range(1, length + 1) if LONG else sorted(chance.sample(range(1, length + 1), 6))
+    for at in points:
+        for node in "ab":
+            nodes.bring_back(node, f"kept-{node}")
+        nodes.lose("d", "e")
+        done = nodes.run("abd", 4, 0.0, f"kill={victim}:{at}")
+        assert done.code != 0, (at, done)
+        nodes.lose("d") if at % 2 else None  # the spare too
+        done = nodes.run("abe" if at % 2 else "bad", 4)
+        assert done.code == 0 and done.last("restored") == 3, (at, done)
+        for path in nodes.place.glob("set-*"):
+            shutil.rmtree(path)
+
+
 INSTANTS = 200 if LONG else 8
 
 
+@pytest.mark.parametrize("partner", ["on", "xor 4", "xor 3"])
 @pytest.mark.parametrize("group", range(4))
-def test_any_node_lost_at_any_instant_costs_nothing_that_was_on_two(nodes: Cluster, group: int) -> None:
-    """Done-when 2: killed as a whole, one disk gone, restarted with a spare; again and again, on what the last left."""
+def test_any_node_lost_at_any_instant_costs_nothing_that_was_on_two(nodes: Cluster, group: int, partner: str) -> None:
+    """Done-when 2: killed as a whole, one disk gone, restarted with a spare; again and again, on what the last left.
+    Hardly a set goes to the place, so what is given back is from the nodes."""
     seed = int(os.environ.get("SAFEPOINT_SEED", time.time_ns() % 10**9))
-    (nodes.start / ".safepoint").write_text(f"{MANIFEST}keep = {group % 2 + 1}\n")
+    text = MANIFEST.replace("partner = on", f"partner = {partner}")
+    (nodes.start / ".safepoint").write_text(f"{text}keep = {group % 2 + 1}\ndrain = 100000 sets\n")
     chance, where, names = random.Random(seed * 4 + group), ["a", "b", "c", "d"], iter(range(10**6))
-    step, promised, lost, turn, whole = 0, -1, 0, 0, -1
+    step, promised, lost, turn, whole, rebuilt = 0, -1, 0, 0, -1, 0
     while lost < INSTANTS // 4:
         turn += 1
         running = nodes.begin(where, step + 10**6, chance.choice([0.0, 0.01, 0.05]))
@@ -479,6 +511,7 @@ def test_any_node_lost_at_any_instant_costs_nothing_that_was_on_two(nodes: Clust
         running.kill()
         said = running.said()
         assert "Traceback" not in said.err, told + said.err
+        rebuilt += "from the parity on other nodes" in said.err
         promised, step = max(promised, said.last("partner")), max(step, said.last("hid"))
         steps = said.all("hid")  # G2k: for which `hide` had returned on all ranks
         whole = max([got, *(step for step in steps if steps.count(step) == 4)])
@@ -491,3 +524,5 @@ def test_any_node_lost_at_any_instant_costs_nothing_that_was_on_two(nodes: Clust
             chance.shuffle(where)
     done = nodes.run(where, 1)
     assert done.code == 0 and done.last("restored") >= promised, f"seed {seed}: {done}"
+    rebuilt += "from the parity on other nodes" in done.err
+    assert bool(rebuilt) == (partner != "on"), f"seed {seed}: {rebuilt}"

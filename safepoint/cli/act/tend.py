@@ -12,19 +12,21 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
-from safepoint.cli.act.orders import Orders
+from safepoint.cli.act.node_orders import NodeOrders
 from safepoint.cli.act.putting import manifest_text
 from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import SafepointError
 from safepoint.manifest import load
 from safepoint.program import SETTINGS
+from safepoint.ranks import LARGEST
 from safepoint.record import key
 from safepoint.root import Root, roots
-from safepoint.tiers import note
+from safepoint.tiers import note, parity
 from safepoint.tiers.copying import FATAL, LOST, RETRIED, AtRemote, Superseded, Wanted, copy, trouble
 from safepoint.tiers.giving import Listening, Server
 from safepoint.tiers.held import drop_older
+from safepoint.tiers.line import Lines
 from safepoint.tiers.marker import read_marker
 from safepoint.tiers.nearby import held_ranks
 from safepoint.tiers.place import place_at
@@ -39,49 +41,14 @@ OTHERS = 600.0  # that the parts of others are waited for
 TICK, LOOK_EVERY = 0.2, 2.0
 
 
-class NodeOrders(Orders):
-    """Beside what a drain hears: which partner, what to copy, what is needed no more."""
-
-    def __init__(self) -> None:
-        self.secret = threading.Event()
-        self.key = b""
-        self.partner: tuple[str, int] | None = None
-        self.to_copy = self.keep = ""
-        self.life = self.forget = 0
-        self.repeat = False
-        self.kept: Callable[[int], object] = lambda key: None  # is told what stays, before another word is heard
-        self.came = threading.Condition()
-        super().__init__()
-
-    def _hear(self, word: str, *more: str) -> None:
-        with self.came:
-            if word == "secret":
-                self.key = bytes.fromhex(more[0])
-                self.secret.set()
-            elif word == "partner":
-                self.partner = more[0], int(more[1])
-            elif word == "copy":
-                self.repeat = more[0] == self.to_copy
-                self.to_copy = more[0]
-            elif word == "keep":
-                self.keep = more[0]
-                life, number = tuple(map(int, self.keep.split("-")[:2]))
-                self.kept(key(life, number))
-            elif word == "life":
-                self.life = int(more[0])
-            elif word == "forget":
-                self.forget = int(more[0])
-            else:
-                super()._hear(word, *more)
-            self.came.notify_all()
-
-
 class Tender:
     """One node of one run."""
 
-    def __init__(self, orders: NodeOrders, start: Root, one: Root, roots: dict[int, Root], life: int) -> None:
-        """`one`: any root of W; `roots`: those of the ranks that run here."""
-        self._orders, self._start, self._one, self._roots, self._life = orders, start, one, roots, life
+    def __init__(self, orders: NodeOrders, start: Root, one: Root, lines: Lines, life: int) -> None:
+        """`one`: any root of W; `lines`: of the ranks that run here."""
+        self._orders, self._start, self._one, self._lines, self._life = orders, start, one, lines, life
+        self._roots = lines.roots
+        self._floor: Callable[[], int] = lambda: LARGEST  # below this no parity stays
         self._ended = self._looked = 0.0
         self._next_life = False
         self._copied = self._gone = self._dropped = ""
@@ -91,7 +58,7 @@ class Tender:
     def run(self, listening: Listening, place: AtRemote) -> None:
         """Until the program has ended, and what it and other nodes had asked for is done. The next life has a process
         of its own, which listens elsewhere."""
-        self._orders.kept = listening.keep
+        self._orders.kept, self._floor = listening.keep, listening.parity_floor
         self._copier.start()
         self._put_all(place)
         self._copier.join()
@@ -140,24 +107,25 @@ class Tender:
         while True:
             with self._orders.came:
                 self._orders.came.wait_for(self._new, TICK)
-                wanted, partner, over = self._orders.to_copy, self._orders.partner, self._over
+                wanted, over = self._orders.to_copy, self._over
+                told = self._orders.partner or self._orders.group
             with contextlib.suppress(OSError):  # it is space
                 self._clean(over)
             if self._orders.repeat:  # what was said was not heard, or it is to be tried again
                 self._orders.repeat, self._gone = False, ""
                 if wanted == self._copied:
                     self._orders.say("copied", wanted)
-            if not wanted or wanted in (self._copied, self._gone) or partner is None:
+            if not wanted or wanted in (self._copied, self._gone) or told is None:
                 if over:
                     return
                 continue
-            why = self._copy(Peer(*partner, self._orders.key), wanted)
+            why = self._copy(wanted)
             if why is None:
                 pause = PAUSE
                 continue
             if self._over:  # the partner ends too
                 return
-            self._orders.say("uncopied", why)
+            self._orders.say("uncopied", wanted, why)
             with self._orders.came:
                 self._orders.came.wait_for(lambda wanted=wanted: self._orders.to_copy != wanted, pause)  # type: ignore[misc]
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -166,7 +134,7 @@ class Tender:
         orders = self._orders
         return orders.to_copy not in (self._copied, self._gone) or orders.over or orders.repeat
 
-    def _copy(self, partner: Peer, identity: str) -> str | None:
+    def _copy(self, identity: str) -> str | None:
         """Why not; None: it is there, or is not wanted any more."""
         until = [0.0]
 
@@ -176,7 +144,7 @@ class Tender:
             return self._orders.to_copy == identity and not (until[0] and time.monotonic() > until[0])
 
         try:
-            copy(self._roots, partner, Wanted(identity, still), self._moves)
+            self._to_others(Wanted(identity, still))
         except Superseded:
             self._gone = identity if self._over else self._gone
         except LOST:
@@ -188,6 +156,16 @@ class Tender:
             self._copied = identity
             self._orders.say("copied", identity)
         return None
+
+    def _to_others(self, wanted: Wanted) -> None:
+        """As `copy`, or `parity.make`."""
+        orders = self._orders
+        if orders.partner:
+            copy(self._roots, Peer(*orders.partner, orders.key), wanted, self._moves)
+        elif orders.group:
+            at, life, nodes = orders.group
+            group = parity.Group(at, life, tuple(Peer(*node, orders.key) for node in nodes))
+            parity.make(self._one, self._lines, group, wanted, self._floor, self._moves)
 
     def _moves(self, count: int) -> None:
         self._orders.moves()
@@ -208,6 +186,7 @@ class Tender:
                     drop_older(root.of(other.rank), floor)
             for rank in held_ranks(root):
                 drop_older(root.held(rank), floor)
+            parity.drop_older(root, floor, self._orders.group[1] if self._orders.group else 0)
 
     # To the remote place.
 
@@ -325,7 +304,8 @@ def tend(
         home, to, lambda: place_at(to, DISK, start, make=fresh), Rate(settings["drain_rate"]),
         lambda: manifest_text(start), lead=lead, keep=settings["remote_keep"],
     )  # fmt: skip
-    make = partial(Server, one, orders.key, listening_address(one_host=one_host), port, place)
+    lines = Lines(mine)
+    make = partial(Server, one, orders.key, listening_address(one_host=one_host), port, place, lines)
     listening = Listening(partial(orders.say, "trouble"), make)
     try:
         server = listening.begin(again=port > 0)
@@ -335,7 +315,7 @@ def tend(
     if server:
         orders.say("ready", server.host, str(server.port))
     threading.Thread(target=_watch, args=(orders, pid, began), daemon=True).start()
-    Tender(orders, home, one, mine, life).run(listening, place)
+    Tender(orders, home, one, lines, life).run(listening, place)
 
 
 def _watch(orders: NodeOrders, pid: int, began: int | None) -> None:

@@ -1,0 +1,179 @@
+"""All that one node has of a set as one line of bytes: of each of its ranks the record, and then its part as a stream.
+
+Parity is made of such lines (`parity`). Any range of one can be had without what is before it, and no file stays open.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import xxhash
+
+from safepoint.disk.signals import look
+from safepoint.root import Root
+from safepoint.tiers.nearby import record_of
+from safepoint.tiers.part import BLOCK, Changed, Part
+from safepoint.tiers.transfer import digest
+
+GRAIN = 256 << 10  # bytes of a line that have a checksum of their own
+
+
+class Segment(NamedTuple):
+    """What one rank has of a line: so many bytes of its record, and of its stream."""
+
+    rank: int
+    content: int
+    bundle: int  # of the files in bundle.tar, within the stream
+    length: int  # of the stream
+    sum: str  # digest of the record
+
+    @property
+    def size(self) -> int:
+        return self.content + self.length
+
+
+def told(segments: Iterable[Segment]) -> bytes:
+    """A line in words: who has the same ones means the same bytes."""
+    return json.dumps([list(segment) for segment in segments]).encode()
+
+
+class Strip:
+    """One part as it lies on a disk. Raises `Changed`, `Damaged`, `OSError`."""
+
+    def __init__(self, root: Root, number: int) -> None:
+        self._root, self._number = root, number
+        with contextlib.ExitStack() as stack:
+            part = Part(root, number, stack)
+            self.segment = Segment(root.rank, len(part.content), part.bundle, part.length, digest(part.content))
+            self._pieces = [(len(part.content), part.content), *part.lying()]
+        self._begins = [0, *accumulate(size for size, _ in self._pieces)]
+
+    def between(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
+        """These bytes, as they lie there now: who asks for them has a checksum of all."""
+        at = bisect.bisect_right(self._begins, begin) - 1
+        while begin < min(end, self.segment.size):
+            (size, what), skipped = self._pieces[at], begin - self._begins[at]
+            count = min(end - begin, size - skipped)
+            if isinstance(what, bytes):
+                yield memoryview(what)[skipped : skipped + count]
+            else:
+                yield from self._read(what, skipped, count)
+            begin, at = begin + count, at + 1
+
+    def _read(self, path: str, begin: int, count: int) -> Iterator[memoryview]:
+        room = memoryview(bytearray(min(count, BLOCK)))
+        with self._root.disk.open(path) as file:
+            file.seek(begin)
+            while count:
+                look()
+                got: int = file.readinto(room[: min(count, BLOCK)])  # type: ignore[attr-defined]
+                if not got:
+                    raise Changed(f"{self._root.shown(path)} is shorter than it was")
+                count -= got
+                yield room[:got]
+
+    def proven(self) -> Iterator[bytes | memoryview]:
+        """All bytes, compared with the checksums of the record."""
+        with contextlib.ExitStack() as stack:
+            part = Part(self._root, self._number, stack)
+            if digest(part.content) != self.segment.sum:
+                raise Changed(f"{part.record.label} was replaced")
+            yield part.content
+            yield from part.blocks()
+
+
+class Line:
+    """The parts of one node, in the order of their ranks."""
+
+    def __init__(self, strips: Sequence[Strip]) -> None:
+        self._strips = strips
+        self.segments = tuple(strip.segment for strip in strips)
+        self.told = told(self.segments)
+        self._sums: list[bytes] = []
+        self._lock = threading.Lock()
+
+    @property
+    def length(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def prove(self) -> None:
+        """Compare all of it with the checksums of the records, once, and note what it was like. Raises `Damaged`,
+        `Changed`, `OSError`."""
+        with self._lock:
+            if not self._sums:
+                self._sums = [*_sums(block for strip in self._strips for block in strip.proven())]
+
+    def between(self, begin: int, end: int) -> Iterator[bytes]:
+        """These bytes, as they were when they were proven; `begin` is at a grain. Raises `Changed` for others."""
+        stream, index = bytearray(), begin // GRAIN
+        for block in self._between(begin, -(-end // GRAIN) * GRAIN):
+            stream += block
+            while len(stream) >= GRAIN:
+                yield self._grain(stream, index, end - index * GRAIN)
+                index += 1
+        if stream:
+            yield self._grain(stream, index, end - index * GRAIN)
+
+    def _grain(self, stream: bytearray, index: int, most: int) -> bytes:
+        grain = bytes(stream[:GRAIN])
+        del stream[:GRAIN]
+        if xxhash.xxh3_64_digest(grain) != self._sums[index]:
+            raise Changed("a file of the set is not as it was")
+        return grain[:most]
+
+    def _between(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
+        at = 0
+        for strip in self._strips:
+            size = strip.segment.size
+            if begin < at + size and at < end:
+                yield from strip.between(max(begin - at, 0), min(end - at, size))
+            at += size
+
+
+def _sums(blocks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    sum_, left = xxhash.xxh3_64(), GRAIN
+    for block in blocks:
+        view = memoryview(block)
+        while view:
+            piece, view = view[:left], view[left:]
+            sum_.update(piece)
+            left -= len(piece)
+            if not left:
+                yield sum_.digest()
+                sum_.reset()
+                left = GRAIN
+    yield sum_.digest()  # of the rest
+
+
+class Lines:
+    """The line of one node, of the set that is in its turn. For threads."""
+
+    def __init__(self, roots: Mapping[int, Root]) -> None:
+        self.roots = roots
+        self._lock = threading.Lock()
+        self._last: tuple[str, Line] | None = None
+
+    def of(self, identity: str) -> Line | None:
+        """None: not all ranks of this node have committed that set. Raises `Changed`, `Damaged`, `OSError`."""
+        with self._lock:
+            if self._last and self._last[0] == identity:
+                return self._last[1]
+            strips = []
+            for _, root in sorted(self.roots.items()):
+                record = record_of(root, identity)
+                if record is None:
+                    return None
+                strips.append(Strip(root, record.number))
+            self._last = identity, Line(strips)
+            return self._last[1]
+
+    def forget(self) -> None:
+        """What was found is not as it was."""
+        with self._lock:
+            self._last = None

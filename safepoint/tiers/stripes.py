@@ -1,0 +1,129 @@
+"""How parity of a set is laid over a group of nodes: RAID 5 by nodes.
+
+Each node of a group of g has a line of bytes (`line`), cut into g - 1 chunks. Of node i chunk k goes into the parity
+that node i + 1 + k has: the exclusive or of one chunk of each other node. So what one node had can be made again from
+the lines and the parity of the others (`rebuilt`), and each node keeps 1/(g - 1) of the longest line. Patterson, Gibson
+and Katz, "A case for redundant arrays of inexpensive disks" (1988), level 5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from safepoint.record import key
+from safepoint.sealed import Unsealed, checked, rows_of
+from safepoint.tiers.line import GRAIN, Segment
+from safepoint.tiers.names import UNKNOWN
+from safepoint.tiers.part import BLOCK, Stream
+from safepoint.tiers.place import Unreachable
+
+NAMED = re.compile(r"parity-(([0-9]{5,8})-([0-9]{8,12})-[0-9a-f]{16})-([0-9]{5,8})")
+
+
+class Layout(NamedTuple):
+    """What the parity of one node is made of. `at`: its place in the group; `life`: in which it was made; `chunk`:
+    bytes, a multiple of a grain; `lines`: what each node had; `sum`: checksum of the parity."""
+
+    identity: str
+    life: int
+    at: int
+    chunk: int
+    lines: tuple[tuple[Segment, ...], ...]
+    sum: str = ""
+
+    @property
+    def key(self) -> int:
+        life, number = self.identity.split("-")[:2]
+        return key(int(life), int(number))
+
+    @property
+    def name(self) -> str:
+        return f"parity-{self.identity}-{self.life:05d}"
+
+    def length(self, node: int) -> int:
+        """Of its line."""
+        return sum(segment.size for segment in self.lines[node])
+
+    def stripe(self, node: int, holder: int) -> tuple[int, int]:
+        """From where to where in the line of a node the chunk is that another one has in its parity."""
+        length = self.length(node)
+        begin = min((holder - node - 1) % len(self.lines) * self.chunk, length)
+        return begin, min(begin + self.chunk, length)
+
+    @property
+    def size(self) -> int:
+        """Of the parity."""
+        stripes = [self.stripe(node, self.at) for node in range(len(self.lines)) if node != self.at]
+        return max((end - begin for begin, end in stripes), default=0)
+
+
+class Brief(NamedTuple):
+    """Of a layout what a restart tells all ranks: a rank that needs it asks for the rest."""
+
+    identity: str
+    life: int
+    at: int
+    ranks: tuple[tuple[int, ...], ...]  # of each node of the group
+
+    @property
+    def name(self) -> str:
+        return f"parity-{self.identity}-{self.life:05d}"
+
+    @property
+    def known(self) -> tuple[int, str]:
+        """The key of the set, and its history."""
+        life, number, history = self.identity.split("-")
+        return key(int(life), int(number)), "" if history == UNKNOWN else history
+
+
+class _Content(NamedTuple):
+    identity: str
+    life: int
+    at: int
+    chunk: int
+    lines: tuple[Any, ...]
+    sum: str
+
+
+def layout_of(content: dict[str, Any]) -> Layout:
+    """Raises `Unsealed` for one that nobody of ours has written."""
+    it: _Content = checked(_Content, content)
+    lines = tuple(tuple(rows_of(Segment, list(Segment._fields), line)) for line in it.lines)
+    ranks = [segment.rank for line in lines for segment in line]
+    small = min((min(each.content, each.bundle, each.length, each.rank) for line in lines for each in line), default=0)
+    sound = small >= 0 and 0 <= it.at < len(lines) and it.chunk > 0 and it.chunk % GRAIN == 0
+    if not sound or len(lines) < 2 or len({*ranks}) < len(ranks) or not NAMED.fullmatch(found := _name(it)):
+        raise Unsealed("its numbers cannot be")
+    if max(sum(each.size for each in line) for line in lines) > it.chunk * (len(lines) - 1):
+        raise Unsealed(f"{found} has chunks that are too short")
+    return Layout(it.identity, it.life, it.at, it.chunk, lines, it.sum)
+
+
+def _name(it: _Content) -> str:
+    return f"parity-{it.identity}-{it.life:05d}"
+
+
+def laid_out(identity: str, life: int, at: int, lines: Sequence[Sequence[Segment]]) -> Layout:
+    longest = max(sum(segment.size for segment in line) for line in lines)
+    share = -(-longest // (len(lines) - 1))
+    return Layout(identity, life, at, max(-(-share // GRAIN) * GRAIN, GRAIN), tuple(map(tuple, lines)))
+
+
+def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryview]:
+    """The exclusive or of these, each of so many bytes, and then of none; each block is what it is until the next.
+    Raises `Unreachable` for one that ends early."""
+    import numpy
+
+    room = numpy.zeros(BLOCK, dtype=numpy.uint8)
+    for at in range(0, size, BLOCK):
+        block = room[: min(BLOCK, size - at)]
+        block[:] = 0
+        for stream, length in sources:
+            if (count := min(len(block), length - at)) > 0:
+                data = stream.exactly(count)
+                if len(data) < count:
+                    raise Unreachable("a line ends before its end")
+                block[:count] ^= numpy.frombuffer(data, dtype=numpy.uint8)
+        yield memoryview(block)  # type: ignore[arg-type]

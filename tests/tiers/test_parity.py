@@ -1,0 +1,709 @@
+"""Parity over a group of nodes: what it makes again, what is killed on the way, and what must not pass for whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from testbed import levels
+from testbed.cluster import Cluster, cluster
+from testbed.faultdisk import FaultDisk, Killed, images
+from testbed.noded import MANIFEST
+from testbed.places import files_below
+
+from safepoint import Session
+from safepoint.record import Life, dump
+from safepoint.restoring.read import Damaged
+from safepoint.restoring.survey import read_record
+from safepoint.restoring.verify import verify
+from safepoint.root import Root
+from safepoint.tiers import fetching, giving, line, parity, stripes
+from safepoint.tiers.asking import Which, ask_range, ask_segments, ask_stripe
+from safepoint.tiers.copying import Superseded, Wanted
+from safepoint.tiers.giving import Server
+from safepoint.tiers.home import groups_of
+from safepoint.tiers.line import Lines
+from safepoint.tiers.marker import Node
+from safepoint.tiers.names import identity
+from safepoint.tiers.nearby import held_here
+from safepoint.tiers.parity import Group, layouts, make, put
+from safepoint.tiers.place import Unreachable, Vanished
+from safepoint.tiers.rebuilt import Rebuilt, rebuildable
+from safepoint.tiers.stripes import Brief, Layout, laid_out, layout_of
+from safepoint.tiers.transfer import Peer, digest
+from safepoint.tiers.turns import Asked
+
+SECRET, HISTORY, LIFE = bytes(range(32)), "0123456789abcdef", 3
+IDENTITY = identity(LIFE, 1, HISTORY)
+FILES = "u.dat\nbig.dat compress\nlog-*.csv append\nsmall-*.txt\ntree/\nbundle_from = 3\n"
+
+
+@pytest.fixture(autouse=True)
+def small_grains(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (line, stripes, giving):
+        monkeypatch.setattr(module, "GRAIN", 512)
+
+
+def save(work: Path, rank: int, ranks: int, size: int, rng: random.Random) -> None:
+    """A set as that rank of a run would have it, with files of each kind: its root, and the table, go to `work`."""
+    (apart := work.with_name(f"of-{rank}")).mkdir()
+    (apart / ".safepoint").write_text(FILES)
+    session = Session(apart)
+    (apart / "u.dat").write_bytes(rng.randbytes(size))
+    (apart / "big.dat").write_bytes(bytes(size) + rng.randbytes(size // 3))
+    (apart / f"log-{rank}.csv").write_bytes(b"row\n" * (size // 4))
+    (apart / "tree/empty").mkdir(parents=True)
+    for at in range(5):
+        (apart / f"small-{at}.txt").write_bytes(rng.randbytes(at * 7))
+    session.hide(1)
+    session.close()
+    one = Root(str(apart))
+    record = read_record(one, 1)._replace(rank=rank, ranks=ranks, life=LIFE, history=HISTORY)
+    Path(one.record(1)).chmod(0o600)
+    Path(one.record(1)).write_bytes(dump(record))
+    os.rename(one.path, Root(str(work), rank, ranks).path)
+    os.rename(apart / f"log-{rank}.csv", work / f"log-{rank}.csv")
+
+
+class Nodes:
+    """Directories of nodes, one server in each. `sizes`: of the files of each rank, for each node."""
+
+    def __init__(self, top: Path, sizes: list[list[int]], seed: int = 0) -> None:
+        rng, self.count, rank = random.Random(seed), sum(map(len, sizes)), 0
+        self.work: list[Path] = []
+        self.mine: list[dict[int, Root]] = []
+        self.servers: list[Server] = []
+        for index, of_ranks in enumerate(sizes):
+            (work := top / f"node-{index}").mkdir(parents=True)
+            self.work.append(work)
+            self.mine.append({})
+            (work / ".safepoint.d").mkdir()
+            for size in of_ranks:
+                save(work, rank, self.count, size, rng)
+                self.mine[index][rank] = Root(str(work), rank, self.count)
+                rank += 1
+        self.one = [Root(str(work), 0, self.count) for work in self.work]
+        for index in range(len(sizes)):
+            self.serve(index)
+
+    def serve(self, index: int) -> None:
+        self.servers.append(Server(self.one[index], SECRET, "127.0.0.1", lines=Lines(self.mine[index])))
+
+    @property
+    def peers(self) -> tuple[Peer, ...]:
+        return tuple(Peer("127.0.0.1", server.port, SECRET) for server in self.servers)
+
+    def make(self, index: int, life: int = LIFE, disk: FaultDisk | None = None) -> None:
+        one = self.one[index]
+        if disk:
+            one = Root(disk.directory, 0, self.count, disk=disk)
+        make(
+            one, Lines(self.mine[index]), Group(index, life, self.peers), Wanted(IDENTITY, lambda: True), lambda: 0,
+            lambda count: None,
+        )  # fmt: skip
+
+    def make_all(self, life: int = LIFE) -> None:
+        for index in range(len(self.one)):
+            self.make(index, life)
+
+    def sources(self, rank: int, *without: int) -> list[Rebuilt]:
+        """As a restart finds them, without these nodes."""
+        there = [index for index in range(len(self.one)) if index not in without]
+        briefs = {index: parity.briefs(self.one[index]) for index in there}
+        parts = {index: held_here(self.one[index], ()) for index in there}
+        return rebuildable(rank, briefs, parts, self.peers)
+
+    def gives_back(self, rank: int, lost: int, into: Path) -> None:
+        """The same bytes, in a new directory."""
+        (source,) = self.sources(rank, lost)
+        (into / f".safepoint.d/rank-{rank:05d}").mkdir(parents=True)
+        back, was = Root(str(into), rank, self.count), self.mine[lost][rank]
+        assert source.record() == read_record(was, 1) and source.known == (read_record(was, 1).key, HISTORY)
+        source.bring(back)
+        fetching.put_in_place(back, 1)
+        assert {*verify(back).values()} == {"committed"}
+        had, has = ({path: what for path, what in files_below(root.set(1)).items() if what} for root in (was, back))
+        del had["taken.json"]
+        table = f"log-{rank}.csv"
+        rows = (Path(was.work) / table).read_bytes()
+        assert has == ({**had, f"append/{table}": rows} if rows else had)
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.close()
+
+
+def largest(root: Root) -> Path:
+    """The largest file of a set, which may be changed from now on."""
+    every = (path for path in Path(root.set(1)).rglob("*") if path.is_file() and path.suffix != ".json")
+    found = max(every, key=lambda path: path.stat().st_size)
+    found.chmod(0o600)
+    return found
+
+
+def forget_place(nodes: Cluster) -> None:
+    """Or what is missing would come from there."""
+    nodes.end()
+    for path in nodes.place.glob("set-*"):
+        shutil.rmtree(path)
+
+
+@contextlib.contextmanager
+def group(top: Path, sizes: list[list[int]], seed: int = 0) -> Iterator[Nodes]:
+    nodes = Nodes(top, sizes, seed)
+    try:
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+SIZES = [
+    [[3000], [3000], [3000]],
+    [[9000], [10], [0], [700]],
+    [[100, 5000], [4000], [2500, 2500, 1]],
+    [[20000], [1]],
+    [[4000], [], [3000]],
+    [[511], [512], [513], [1025], [7]],
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_the_parts_of_any_one_node_are_made_again(tmp_path: Path, sizes: list[list[int]]) -> None:
+    with group(tmp_path, sizes) as nodes:
+        nodes.make_all()
+        for lost, mine in enumerate(nodes.mine):
+            for rank in mine:
+                nodes.gives_back(rank, lost, tmp_path / f"back-{rank}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_cut_at_random_is_made_again(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    sizes = [[rng.randrange(6000) for _ in range(rng.choice([1, 1, 2]))] for _ in range(rng.randrange(2, 6))]
+    test_the_parts_of_any_one_node_are_made_again(tmp_path, sizes)
+
+
+def test_each_node_keeps_its_share_of_the_longest_line(tmp_path: Path) -> None:
+    """1/(g - 1), and the rest of a grain: this is what it is for."""
+    with group(tmp_path, [[30000]] * 4) as nodes:
+        nodes.make_all()
+        for one in nodes.one:
+            (layout,) = layouts(one)
+            longest = max(map(layout.length, range(4)))
+            size = os.path.getsize(parity.parity_path(one, layout.name))
+            assert longest / 3 <= size <= longest / 3 + 512
+
+
+def test_of_two_nodes_that_are_lost_nothing_is_offered(tmp_path: Path) -> None:
+    with group(tmp_path, [[3000], [3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        assert nodes.sources(0, 0) and not nodes.sources(0, 0, 2)
+
+
+def test_a_node_without_its_parity_is_told(tmp_path: Path) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make(0), nodes.make(1)
+        assert not nodes.sources(0, 0) and nodes.sources(2, 2)
+
+
+@pytest.mark.parametrize("what", ["parity", "layout.json"])
+def test_a_damaged_parity_gives_nothing_wrong_back(tmp_path: Path, what: str) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        (found,) = Path(nodes.one[1].side).glob(f"held/parity-*/{what}")
+        data = bytearray(found.read_bytes())
+        for at in range(0, len(data), 64):
+            data[at] ^= 4
+        found.write_bytes(data)
+        if what == "layout.json":
+            assert not nodes.sources(0, 0)
+            return
+        (source,) = nodes.sources(0, 0)
+        back = Root(str(tmp_path / "back"), 0, nodes.count)
+        os.makedirs(back.path)
+        with pytest.raises(Damaged):
+            source.bring(back)
+        assert not os.path.exists(back.fetched)
+        nodes.make(1)  # it is not what it was, so it is made again
+        nodes.gives_back(0, 0, tmp_path / "again")
+
+
+def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(tmp_path: Path) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        stored = largest(nodes.mine[2][2])
+        data = bytearray(stored.read_bytes())
+        data[:] = bytes(len(data))
+        stored.write_bytes(data)
+        (source,) = nodes.sources(0, 0)
+        back = Root(str(tmp_path / "back"), 0, nodes.count)
+        os.makedirs(back.path)
+        with pytest.raises(Damaged):
+            source.bring(back)
+
+
+def test_parity_is_made_of_what_is_as_it_was_committed(tmp_path: Path) -> None:
+    """Else it would protect damage. The node that has it says so, and the others have none."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        stored = largest(nodes.mine[1][1])
+        data = bytearray(stored.read_bytes())
+        data[600] ^= 1  # of u.dat, in the bundle
+        stored.write_bytes(data)
+        with pytest.raises(Damaged):
+            nodes.make(1)
+        with pytest.raises((Vanished, Unreachable)):
+            nodes.make(0)
+        assert not layouts(nodes.one[0]) and not layouts(nodes.one[1])
+
+
+def test_a_file_that_changes_after_it_was_proven_ends_the_stripe(tmp_path: Path) -> None:
+    """The rows of a table lie in the program's own file."""
+    with group(tmp_path, [[9000], [9000], [9000]]) as nodes:
+        nodes.make(0)  # the others have proven what they have
+        table = nodes.work[1] / "log-1.csv"
+        rows = table.read_bytes()
+        table.write_bytes(b"anew" * (len(rows) // 4))
+        with pytest.raises((Unreachable, Vanished)):
+            nodes.make(2)
+        assert not layouts(nodes.one[2])
+        table.write_bytes(rows)
+        nodes.make(2), nodes.make(1)
+        nodes.gives_back(0, 0, tmp_path / "back")
+
+
+def test_a_set_that_is_not_wanted_any_more_is_left(tmp_path: Path) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        for name in nodes.mine[2][2].numbers("set"):
+            shutil.move(nodes.mine[2][2].set(name), tmp_path / "away")
+        looks = iter(range(20))
+        wanted = Wanted(IDENTITY, lambda: next(looks) < 10)
+        with pytest.raises(Superseded):  # a rank of another node has not committed it
+            make(nodes.one[0], Lines(nodes.mine[0]), Group(0, LIFE, nodes.peers), wanted, lambda: 0, lambda _: None)
+
+
+def test_parity_of_two_lives_is_never_mixed(tmp_path: Path) -> None:
+    """After a restart the same set has parity of a new group. Until all of that is there the old one counts."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        nodes.make(0, LIFE + 1), nodes.make(1, LIFE + 1)
+        (source,) = nodes.sources(0, 0)
+        assert source._brief.life == LIFE
+        nodes.make(2, LIFE + 1)
+        assert len(nodes.sources(0, 0)) == 2
+        for one in nodes.one:
+            parity.drop_older(one, layouts(one)[0].key, LIFE + 1)
+            assert [layout.life for layout in layouts(one)] == [LIFE + 1]
+        nodes.gives_back(0, 0, tmp_path / "back")
+
+
+def test_what_a_node_has_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        monkeypatch.setattr(parity, "put", None)
+        nodes.make_all()
+
+
+def test_no_room_is_known_before_a_byte_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        monkeypatch.setattr(parity.kernel, "room", lambda path: 4000)
+        with pytest.raises(Unreachable, match="has no room: 4000 are free"):
+            nodes.make(0)
+
+
+def test_a_range_that_nobody_would_ask_for_is_refused(tmp_path: Path) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        peer, sum_ = nodes.peers[0], layouts(nodes.one[0])[0].lines[0][0].sum
+        own = Which(0, 1, "own")
+        (tmp_path / "secret").write_bytes(b"x")
+        with pytest.raises(Unreachable):
+            ask_range(peer, own, sum_, 0, giving.MOST + 1)
+        with pytest.raises(Vanished):
+            ask_range(peer, own, "0" * 64, 0, 10)  # another record
+        for name in ("../../secret", f"parity-{IDENTITY}-00003/../../../secret", "", "parity.lock"):
+            with pytest.raises(Vanished):
+                ask_range(peer, Which(0, 0, "parity", name), "", 0, 10)
+        assert ask_range(peer, own, sum_, 1 << 40, (1 << 40) + 5) == b""
+        for identity_ in ("", "../x", IDENTITY.upper()):
+            with pytest.raises(Vanished):
+                ask_segments(peer, identity_)
+        rows = ask_segments(peer, IDENTITY)
+        said = digest(json.dumps(rows).encode())
+        with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 0, 1 << 40):
+            pass
+        with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 3, 700):
+            pass
+        with pytest.raises(Vanished), ask_stripe(peer, IDENTITY, "0" * 64, 0, 512):
+            pass
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda it: it.update(lines=it["lines"][:1]),
+        lambda it: it.update(chunk=it["chunk"] + 1),
+        lambda it: it.update(chunk=512),
+        lambda it: it.update(chunk=0),
+        lambda it: it.update(at=3),
+        lambda it: it.update(at=-1),
+        lambda it: it.update(identity="../../x"),
+        lambda it: it["lines"][0][0].__setitem__(3, -5),
+        lambda it: it["lines"][0][0].__setitem__(0, 1),  # one rank twice
+        lambda it: it["lines"][0].append("x"),
+        lambda it: it.pop("lines"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, object]], object]) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make(0)
+        (layout,) = layouts(nodes.one[0])
+        content = json.loads(json.dumps(layout._asdict()))
+        assert layout_of({**content}) == layout
+        change(content)
+        with pytest.raises(stripes.Unsealed):
+            layout_of(content)
+
+
+# What is killed on the way.
+
+
+def _put(disk: FaultDisk, layout: Layout, data: bytes) -> None:
+    one = Root(disk.directory, 0, 3, disk=disk)
+    put(one, layout, [memoryview(data)], lambda: 0)
+
+
+def _on(where: Path, **how: int) -> FaultDisk:
+    (where / ".safepoint.d").mkdir(parents=True)
+    return FaultDisk(str(where), **how)  # type: ignore[arg-type]
+
+
+def _layout(nodes: Nodes) -> tuple[Layout, bytes]:
+    nodes.make(0)
+    (layout,) = layouts(nodes.one[0])
+    return layout._replace(sum=""), Path(parity.parity_path(nodes.one[0], layout.name)).read_bytes()
+
+
+def _whole(directory: str, layout: Layout, data: bytes) -> bool:
+    """Whether it is there; whatever else is there must not pass for it."""
+    one = Root(directory, 0, 3)
+    found = layouts(one)
+    for each in found:
+        assert each._replace(sum="") == layout
+        lying = Path(parity.parity_path(one, each.name))
+        assert lying.exists() and lying.read_bytes() == data, "a parity of other bytes"
+    return bool(found)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[tuple[Layout, bytes]]:
+    with group(tmp_path / "nodes", [[3000], [3000], [3000]]) as nodes:
+        yield _layout(nodes)
+
+
+def test_one_that_is_killed_at_any_operation_is_whole_or_none(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    _put(disk := _on(tmp_path / "count"), *made)
+    length, whole = len(disk.record.ops), 0
+    for at in range(length):
+        with contextlib.suppress(Killed):
+            _put(disk := _on(tmp_path / f"at-{at}", kill_at=at), *made)
+        disk.end()
+        whole += _whole(disk.directory, *made)
+        _put(FaultDisk(disk.directory), *made)  # the next try
+        assert _whole(disk.directory, *made)
+        assert sorted(os.listdir(f"{disk.directory}/.safepoint.d/held")) == [made[0].name, "parity.lock"]
+    assert length > 12 and 0 < whole < length
+
+
+def test_one_that_was_told_survives_a_power_cut(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    (where := tmp_path / "disk").mkdir()
+    disk = FaultDisk(str(where))
+    disk.mkdir(f"{where}/.safepoint.d")
+    disk.sync_dir(str(where))
+    _put(disk, *made)
+    length, cuts = len(disk.record.ops), 0
+    (into := tmp_path / "cut").mkdir()
+    for image in images(disk.record, str(into), promised=lambda ops: int(ops == length)):
+        assert _whole(image.directory, *made) or image.ops < length, image
+        cuts += 1
+    assert cuts > 30
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_one_whose_disk_fails_is_not_told(made: tuple[Layout, bytes], tmp_path: Path, error: int) -> None:
+    _put(disk := _on(tmp_path / "count"), *made)
+    for at in range(len(disk.record.ops)):
+        try:
+            _put(disk := _on(tmp_path / f"at-{at}", fail_at=at, error=error), *made)
+        except OSError:
+            continue
+        finally:
+            disk.end()
+        assert _whole(disk.directory, *made), at  # it could do without
+
+
+def test_one_that_is_removed_is_whole_or_none_at_any_kill(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    layout, data = made
+
+    def removed(where: Path, **how: int) -> FaultDisk:
+        (where / ".safepoint.d").mkdir(parents=True)
+        put(Root(str(where), 0, 3), layout, [memoryview(data)], lambda: 0)
+        disk = FaultDisk(str(where), **how)  # type: ignore[arg-type]
+        with contextlib.suppress(Killed):
+            parity.drop_older(Root(str(where), 0, 3, disk=disk), layout.key + 1, 0)
+        disk.end()
+        return disk
+
+    length = len((disk := removed(tmp_path / "count")).record.ops)
+    assert not _whole(disk.directory, *made)
+    for at in range(length):
+        disk = removed(tmp_path / f"at-{at}", kill_at=at)
+        _whole(disk.directory, *made)
+        parity.drop_older(Root(disk.directory, 0, 3), layout.key + 1, 0)
+        assert os.listdir(f"{disk.directory}/.safepoint.d/held") == ["parity.lock"]
+
+
+def test_what_is_between_the_last_on_all_and_a_newer_one_goes(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    layout, data = made
+    one = Root(_on(tmp_path / "w").directory, 0, 3)
+    numbered = [layout._replace(identity=identity(LIFE, number, HISTORY)) for number in (1, 2, 3, 4)]
+    for each in numbered:
+        put(one, each, [memoryview(data)], lambda: numbered[1].key)
+    assert [it.identity for it in layouts(one)] == [numbered[at].identity for at in (0, 1, 3)]
+    assert parity.newest(one) == numbered[3].key
+
+
+def test_two_processes_do_not_make_it_together(
+    made: tuple[Layout, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _on(tmp_path / "w")
+    _put(disk, *made)
+    release = Root(disk.directory).disk.lock(f"{disk.directory}/.safepoint.d/held/parity.lock")
+    assert release
+    monkeypatch.setattr(parity, "LONGEST_WAIT", 0.2)
+    with pytest.raises(Unreachable, match="another process of this node"):
+        _put(disk, *made)
+    parity.drop_older(Root(disk.directory), 1 << 62, 0)  # it is space
+    release()
+    assert _whole(disk.directory, *made)
+
+
+# Broken on purpose.
+
+
+def flushes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "sync", lambda *_: None)
+
+
+def names_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = parity.sync
+    waiting: list[tuple[object, ...]] = []
+    monkeypatch.setattr(parity, "sync", lambda *what: waiting.append(what))
+    rename = FaultDisk.rename
+
+    def renamed(self: FaultDisk, source: str, target: str) -> None:
+        rename(self, source, target)
+        for disk, files, _ in waiting:
+            there = [path.replace(source, target) for path in files]  # type: ignore[attr-defined]
+            flush(disk, there, [target])  # type: ignore[arg-type]
+        waiting.clear()
+
+    monkeypatch.setattr(FaultDisk, "rename", renamed)
+
+
+def does_not_flush_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_dir = FaultDisk.sync_dir
+    monkeypatch.setattr(FaultDisk, "sync_dir", lambda self, path: path.endswith("held") or sync_dir(self, path))
+
+
+def does_not_flush_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_dir = FaultDisk.sync_dir
+    monkeypatch.setattr(FaultDisk, "sync_dir", lambda self, path: path.endswith(".d") or sync_dir(self, path))
+
+
+@pytest.mark.parametrize(
+    "mutant", [flushes_nothing, names_it_first, does_not_flush_its_name, does_not_flush_the_way],
+    ids=lambda mutant: mutant.__name__,
+)  # fmt: skip
+def test_a_parity_that_is_told_too_early_is_noticed(
+    made: tuple[Layout, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    mutant: Callable[[pytest.MonkeyPatch], None],
+) -> None:  # fmt: skip
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_one_that_was_told_survives_a_power_cut(made, tmp_path)
+
+
+def test_a_removal_that_begins_with_the_bytes_is_noticed(
+    made: tuple[Layout, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = parity._remove
+
+    def remove(one: Root, name: str) -> None:
+        one.disk.remove(parity.parity_path(one, name))
+        real(one, name)
+
+    monkeypatch.setattr(parity, "_remove", remove)
+    with pytest.raises(AssertionError):
+        test_one_that_is_removed_is_whole_or_none_at_any_kill(made, tmp_path)
+
+
+def test_a_name_without_a_life_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New parity would take the place of the old one node by node."""
+    monkeypatch.setattr(Layout, "name", property(lambda self: f"parity-{self.identity}-00001"))
+    monkeypatch.setattr(Brief, "name", property(lambda self: f"parity-{self.identity}-00001"))
+    with pytest.raises((AssertionError, ValueError)):
+        test_parity_of_two_lives_is_never_mixed(tmp_path)
+
+
+def test_parity_of_unproven_bytes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line.Strip, "proven", lambda self: self.between(0, self.segment.size))
+    with pytest.raises(pytest.fail.Exception):
+        test_parity_is_made_of_what_is_as_it_was_committed(tmp_path)
+
+
+def test_what_hinders_the_set_before_says_nothing_of_this_one() -> None:
+    """It is said late: `hide` has begun with a newer set by then."""
+    run = levels.Run(levels.World(0, xor=True), [0, 1, 2], Life(LIFE, HISTORY), 1)
+    near = run.ranks[0].near
+    near._home.nodes = [Node(f"n{at}", "", "", ()) for at in range(3)]
+    near._home.here = 0
+    near._begin_copy(Asked(2, identity(LIFE, 2, HISTORY)))
+    near._hear("uncopied", f"{IDENTITY} the set is gone")
+    assert near._why_no_copy == ""
+    near._hear("uncopied", f"{identity(LIFE, 2, HISTORY)} node n2 is away")
+    assert near._why_no_copy == "node n2 is away" and near._partner_text == "parity with n1, n2"
+
+
+# Groups.
+
+
+class Drawn(NamedTuple):
+    domains: list[int]
+    most: int
+
+
+@given(st.builds(Drawn, st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(3, 32)))
+def test_groups_have_no_two_nodes_of_one_domain(drawn: Drawn) -> None:
+    nodes = [Node(f"h{at}", "", f"d{domain}", ()) for at, domain in enumerate(drawn.domains)]
+    groups = groups_of(nodes, drawn.most)
+    if not groups:  # one domain has more than half of the nodes
+        most = max(drawn.domains.count(domain) for domain in drawn.domains)
+        assert 2 * max(most, -(-len(nodes) // drawn.most)) > len(nodes)
+        return
+    assert sorted(node for found in groups for node in found) == list(range(len(nodes)))
+    sizes = [len(found) for found in groups]
+    assert min(sizes) >= 2 and max(sizes) <= drawn.most and max(sizes) - min(sizes) <= 1
+    for found in groups:
+        assert len({nodes[node].domain for node in found}) == len(found)
+
+
+@given(st.lists(st.integers(0, 5000), min_size=2, max_size=9))
+def test_every_byte_of_every_line_is_in_one_parity(lengths: list[int]) -> None:
+    lines = [[line.Segment(at, 0, 0, length, "")] for at, length in enumerate(lengths)]
+    for node, length in enumerate(lengths):
+        found = []
+        for holder in range(len(lengths)):
+            layout = laid_out(IDENTITY, LIFE, holder, lines)
+            if holder != node:
+                begin, end = layout.stripe(node, holder)
+                assert end - begin <= layout.size <= layout.chunk
+                found += range(begin, end)
+        assert sorted(found) == list(range(length))
+
+
+# The whole of it.
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path, MANIFEST.replace("partner = on", "partner = xor 4")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("lost", ["a", "d"])
+def test_a_lost_node_costs_nothing_and_so_does_the_next(nodes: Cluster, lost: str) -> None:
+    before = nodes.run("abcd", 6, 0.02, "partner")
+    assert before.code == 0 and before.last("partner") == 5, before
+    assert not any(path.is_dir() and path.name.startswith("rank") for path in _held(nodes, "a"))
+    forget_place(nodes)
+    nodes.lose(lost)
+    done = nodes.run("abcd".replace(lost, "e"), 9, 0.02, "partner")
+    assert done.code == 0 and done.last("restored") == 5, done
+    assert "from the parity on other nodes" in done.err
+    forget_place(nodes)
+    nodes.lose("b" if lost == "a" else "a")
+    where = "ecdf" if lost in "ab" else "bcdef".replace(lost, "")
+    done = nodes.run(where, 12, 0.02, "partner")
+    assert done.code == 0 and done.last("restored") == 8, done
+    assert "from the parity on other nodes" in done.err
+
+
+def _held(nodes: Cluster, node: str) -> list[Path]:
+    return list((nodes.work(node) / ".safepoint.d/held").iterdir())
+
+
+def test_ranks_that_share_a_node_are_lost_with_it_and_made_again(nodes: Cluster) -> None:
+    nodes.run("aabbcc", 5, 0.02, "partner")
+    forget_place(nodes)
+    nodes.lose("b")
+    done = nodes.run("aaddcc", 7, 0.02, "partner")
+    assert done.code == 0 and done.last("restored") == 4, done
+    assert "ranks 2, 3 of 6" in done.err and "from the parity on other nodes" in done.err
+
+
+def test_a_part_that_is_damaged_on_its_own_disk_is_made_again(nodes: Cluster) -> None:
+    nodes.run("abcd", 5, 0.02, "partner")
+    forget_place(nodes)
+    root = nodes.root("c", 2, 4)
+    for number in root.numbers("set"):
+        for stored in Path(root.set(number)).rglob("z-2.dat"):
+            stored.chmod(0o600)
+            stored.write_bytes(bytes(stored.stat().st_size))
+    done = nodes.run("abcd", 7, 0.02, "partner")
+    assert done.code == 0 and done.last("restored") == 4, done
+    assert "from the parity on other nodes" in done.err
+
+
+def test_ranks_that_run_elsewhere_and_a_lost_node(nodes: Cluster) -> None:
+    """The parts of the others are where they ran, and so is the parity."""
+    nodes.run("abcd", 5, 0.02, "partner")
+    forget_place(nodes)
+    nodes.lose("d")
+    done = nodes.run("bcae", 7, 0.02, "partner")
+    assert done.code == 0 and done.last("restored") == 4, done
+    assert "rank 3 from the parity on other nodes" in done.err
+
+
+def test_a_finished_run_leaves_no_parity(nodes: Cluster) -> None:
+    done = nodes.run("abc", 4, 0.05, "finish")
+    assert done.code == 0, done
+    nodes.end()
+    for node in "abc":
+        assert [path.name for path in _held(nodes, node)] in ([], ["parity.lock"])
+
+
+def test_nodes_of_too_few_domains_are_refused(nodes: Cluster) -> None:
+    (nodes.start / ".safepoint").write_text(
+        MANIFEST.replace("partner = on", "partner = xor 3").replace("domain = $DOMAIN", "domain = one-rack")
+    )
+    done = nodes.run("abc", 4)
+    assert done.code != 0 and "3 nodes are of too few domains" in done.err and "nothing was changed" in done.err
+
+
+def test_without_numpy_it_is_refused_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(tmp_path, MANIFEST.replace("partner = on", "partner = xor 3")) as found:
+        monkeypatch.setattr("safepoint.tiers.nodes.find_spec", lambda name: None)
+        monkeypatch.setenv("DISK", str(found.disk("a")))
+        monkeypatch.setenv("DOMAIN", "a")
+        with pytest.raises(Exception, match="needs the package numpy: pip install"):
+            Session(found.start)
