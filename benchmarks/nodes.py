@@ -5,6 +5,9 @@ copy     one file, from the page cache, to a process that listens on this machin
          and flushed there, against: reading it and its checksum; that and a copy by `sendfile` over one TCP
          connection, which the other side writes and flushes ("by hand"); reading, writing and flushing it without a
          network.
+parity   4 nodes with one such file each, each a process of its own: the parity of all (`xor 4`), against the copies of
+         all on the next node, and their space; a part that is made again, against one that comes from a copy, and `cp`
+         and a flush.
 hide     4 ranks on 4 nodes, of 3 files of 64 KiB each: with `local` and `partner`, against a plain directory, in turns
          in one job. Of each round the slowest rank counts.
 restart  one rank with one file: `restore` of a set on its own disk, and of one at the remote place (a directory), each
@@ -36,13 +39,21 @@ import xxhash
 from launcher import mpiexec
 
 from safepoint import Session
+from safepoint.record import dump
+from safepoint.restoring.survey import read_record
 from safepoint.root import Root
-from safepoint.tiers.asking import ask_to_hold
+from safepoint.tiers.asking import Which, ask_to_hold
+from safepoint.tiers.copying import Wanted
 from safepoint.tiers.giving import Server
+from safepoint.tiers.line import Lines
+from safepoint.tiers.names import identity
+from safepoint.tiers.nearby import There, held_here
+from safepoint.tiers.parity import Group, briefs, make
 from safepoint.tiers.part import Part
+from safepoint.tiers.rebuilt import Rebuilt, rebuildable
 from safepoint.tiers.transfer import Peer
 
-SECRET = bytes(32)
+SECRET, HISTORY, NODES = bytes(32), "0123456789abcdef", 4
 BLOCK = 1 << 20
 
 
@@ -155,6 +166,86 @@ def copy(top: Path, size: int, rounds: int) -> None:
     told("  (written and flushed, against: reading and checksum)", times[names[3]], times[names[1]])
 
 
+def a_node(top: Path, rank: int, size: int) -> Path:
+    """A set as a node of four would have it."""
+    work = top / f"node-{rank}"
+    path = a_set(work, size)
+    root = Root(str(work))
+    record = read_record(root, 1)._replace(rank=rank, ranks=NODES, life=1, history=HISTORY)
+    Path(root.record(1)).chmod(0o600)
+    Path(root.record(1)).write_bytes(dump(record))
+    os.rename(root.path, own(top, rank).path)
+    return work / path.relative_to(work).as_posix().replace("rank-00000", f"rank-{rank:05d}")
+
+
+def own(top: Path, rank: int) -> Root:
+    return Root(str(top / f"node-{rank}"), rank, NODES)
+
+
+def serve_node(top: Path, rank: int) -> None:
+    mine = own(top, rank)
+    server = Server(mine.of(0), SECRET, "127.0.0.1", lines=Lines({rank: mine}))
+    print(server.port, flush=True)
+    sys.stdin.read()
+
+
+def parity(top: Path, size: int, rounds: int) -> None:
+    paths = [a_node(top, rank, size) for rank in range(NODES)]
+    command = [sys.executable, __file__, "--serve", str(top), "--rank"]
+    processes = [
+        subprocess.Popen([*command, str(rank)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for rank in range(NODES)
+    ]
+    peers = [Peer("127.0.0.1", int(process.stdout.readline()), SECRET) for process in processes]  # type: ignore[union-attr]
+    wanted = Wanted(identity(1, 1, HISTORY), lambda: True)
+    times: dict[str, list[float]] = {name: [] for name in ("parity", "copies", "made again", "from a copy", "cp")}
+
+    def all_parity() -> None:
+        for rank in range(NODES):
+            mine = own(top, rank)
+            group = Group(rank, 1, tuple(peers))
+            make(mine.of(0), Lines({rank: mine}), group, wanted, lambda: 0, lambda count: None)
+
+    def all_copies() -> None:
+        for rank in range(NODES):
+            with contextlib.ExitStack() as stack:
+                part = Part(own(top, rank), 1, stack)
+                ask_to_hold(peers[(rank + 1) % NODES], part, part.blocks())
+
+    def held() -> int:
+        return sum(path.stat().st_size for path in top.glob("node-*/.safepoint.d/held/**/*") if path.is_file())
+
+    def brought(source: Rebuilt | There) -> float:
+        shutil.rmtree(top / "new", ignore_errors=True)
+        root = Root(str(top / "new"), 0, NODES)
+        os.makedirs(root.path)
+        return timed(lambda: source.bring(root))
+
+    def dropped() -> None:
+        for path in top.glob("node-*/.safepoint.d/held"):
+            shutil.rmtree(path)
+        os.sync()
+
+    for _ in range(rounds + 1):
+        times["parity"].append(timed(all_parity))
+        space = held()
+        briefs_ = {at: briefs(own(top, at).of(0)) for at in range(1, NODES)}
+        (source,) = rebuildable(0, briefs_, {at: held_here(own(top, at).of(0), ()) for at in range(1, NODES)}, peers)
+        times["made again"].append(brought(source))
+        dropped()
+        times["copies"].append(timed(all_copies))
+        space_of_copies = held()
+        times["from a copy"].append(brought(There("", peers[1], Which(0, 1, "held"))))
+        dropped()
+        times["cp"].append(timed(lambda: write_through(paths[0], top / "plain")))
+    for process in processes:
+        process.communicate()
+    told("parity over 4 nodes, against copies of each on the next", times["parity"], times["copies"])
+    print(f"{'  its space, of that of the copies':<60} {space / space_of_copies:.2f}", flush=True)
+    told("a part that is made again, against one from a copy", times["made again"], times["from a copy"])
+    told("  against cp and a flush", times["made again"], times["cp"])
+
+
 HIDES = """
 import os, sys, time
 from pathlib import Path
@@ -186,10 +277,13 @@ if comm.rank == 0:
 """
 
 
-def hides(top: Path, rounds: int) -> None:
+def hides(top: Path, rounds: int, partner: str) -> None:
     plain, nodes = top / "plain", top / "nodes"
     listed = "".join(f"{name}-{{rank}}.dat\n" for name in "abc")
-    for start, more in ((plain, ""), (nodes, "local = $DISK\npartner = on\ndomain = $DOMAIN\nremote = ../place\n")):
+    for start, more in (
+        (plain, ""),
+        (nodes, f"local = $DISK\npartner = {partner}\ndomain = $DOMAIN\nremote = ../place\n"),
+    ):
         start.mkdir()
         (start / ".safepoint").write_text(listed + more)
     words: list[str] = []
@@ -202,7 +296,7 @@ def hides(top: Path, rounds: int) -> None:
     ours, other = [row[0] for row in rows[2:]], [row[1] for row in rows[2:]]
     ratio = statistics.median(other) / statistics.median(ours)
     halves = [statistics.median(other[at::2]) / statistics.median(ours[at::2]) for at in (0, 1)]
-    print(f"{'hide on 4 nodes with copies, against a plain directory':<60} {ratio:.2f} "
+    print(f"{f'hide on 4 nodes, partner = {partner}, against a plain directory':<60} {ratio:.2f} "
           f"({min(halves):.2f} and {max(halves):.2f} of each half)", flush=True)  # fmt: skip
 
 
@@ -251,16 +345,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=256, help="megabytes")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     told_ = parser.parse_args()
     if told_.serve:
-        serve(told_.serve)
+        serve(told_.serve) if told_.rank is None else serve_node(told_.serve, told_.rank)
         return
     print(f"{'':<60} ratio")
     with tempfile.TemporaryDirectory(dir=".") as top:
-        for name in ("copy", "hides", "restarts"):
+        for name in ("copy", "parity", "hides", "hides-xor", "restarts"):
             (Path(top) / name).mkdir()
         copy(Path(top).resolve() / "copy", told_.size * 1_000_000, told_.rounds)
-        hides(Path(top).resolve() / "hides", 100)
+        parity(Path(top).resolve() / "parity", told_.size * 1_000_000, told_.rounds)
+        hides(Path(top).resolve() / "hides", 100, "on")
+        hides(Path(top).resolve() / "hides-xor", 100, "xor 4")
         restarts(Path(top).resolve() / "restarts", told_.size * 1_000_000, told_.rounds)
         time.sleep(8)  # what was started beside the runs ends by itself
 

@@ -109,23 +109,26 @@ class Line:
             if not self._sums:
                 self._sums = [*_sums(block for strip in self._strips for block in strip.proven())]
 
-    def between(self, begin: int, end: int) -> Iterator[bytes]:
-        """These bytes, as they were when they were proven; `begin` is at a grain. Raises `Changed` for others."""
-        stream, index = bytearray(), begin // GRAIN
+    def between(self, begin: int, end: int) -> Iterator[memoryview]:
+        """These bytes, as they were when they were proven; `begin` is at a grain. Each block is what it is until the
+        next one. Raises `Changed` for others."""
+        room, filled, index = memoryview(bytearray(GRAIN)), 0, begin // GRAIN
         for block in self._between(begin, -(-end // GRAIN) * GRAIN):
-            stream += block
-            while len(stream) >= GRAIN:
-                yield self._grain(stream, index, end - index * GRAIN)
-                index += 1
-        if stream:
-            yield self._grain(stream, index, end - index * GRAIN)
+            view = memoryview(block)
+            while view:
+                count = min(len(view), GRAIN - filled)
+                room[filled : filled + count] = view[:count]
+                filled, view = filled + count, view[count:]
+                if filled == GRAIN:
+                    yield self._checked(room, index)[: end - index * GRAIN]
+                    filled, index = 0, index + 1
+        if filled:
+            yield self._checked(room[:filled], index)[: end - index * GRAIN]
 
-    def _grain(self, stream: bytearray, index: int, most: int) -> bytes:
-        grain = bytes(stream[:GRAIN])
-        del stream[:GRAIN]
+    def _checked(self, grain: memoryview, index: int) -> memoryview:
         if xxhash.xxh3_64_digest(grain) != self._sums[index]:
             raise Changed("a file of the set is not as it was")
-        return grain[:most]
+        return grain
 
     def _between(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
         at = 0

@@ -121,9 +121,11 @@ def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryvi
         block = room[: min(BLOCK, size - at)]
         block[:] = 0
         for stream, length in sources:
-            if (count := min(len(block), length - at)) > 0:
-                data = stream.exactly(count)
-                if len(data) < count:
+            done, count = 0, min(len(block), length - at)
+            while done < count:
+                data = numpy.frombuffer(stream.read(count - done), dtype=numpy.uint8)
+                if not len(data):
                     raise Unreachable("a line ends before its end")
-                block[:count] ^= numpy.frombuffer(data, dtype=numpy.uint8)
+                block[done : done + len(data)] ^= data
+                done += len(data)
         yield memoryview(block)  # type: ignore[arg-type]
