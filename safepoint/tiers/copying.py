@@ -139,9 +139,9 @@ class AtRemote:
             wanted.check()
             moves(more)
 
-        remote = self._now()
         with self._sending(wanted) as sender:
-            claim, listing = (sender.claim(), remote.look()) if sender else self._claimed(remote, wanted)
+            claim, listing = (sender.claim(), self._now().look()) if sender else self._claimed(wanted)
+            remote = self._now()
             parts = {record.rank: (root, record) for root, record in committed(roots, wanted)}
             if not parts:
                 return
@@ -188,9 +188,9 @@ class AtRemote:
         found = _newest_of(roots, max(there, default=""))
         if not found:
             return None
-        remote = self._now()
         with self._sending(wanted) as sender:
-            claim, listing = (sender.claim(), remote.look()) if sender else self._claimed(remote, wanted)
+            claim, listing = (sender.claim(), self._now().look()) if sender else self._claimed(wanted)
+            remote = self._now()
             left, next_at = list(found.values()), 0.0
             for pause in _longer():
                 if left and time.monotonic() >= next_at:  # the others may be putting the same set still
@@ -210,11 +210,11 @@ class AtRemote:
                 wanted.rest(pause)
         raise AssertionError
 
-    def _claimed(self, remote: Remote, wanted: Wanted) -> tuple[Claim, Listing]:
-        """What the first node has claimed, as soon as that is seen here."""
+    def _claimed(self, wanted: Wanted) -> tuple[Claim, Listing]:
+        """What the first node has claimed, as soon as that is seen here. Before that there may be no place yet."""
         for pause in _longer():
             if mine := note.read_notes(self._start).at(self._url).mine:
-                listing = remote.look()
+                listing = self._now().look()
                 if listing.claims[-1:] == (mine,):
                     return mine, listing
             wanted.rest(pause)

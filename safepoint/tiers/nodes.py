@@ -80,7 +80,7 @@ class Nodes(Beside):
         if told == COPIES:
             self.partner = partner_of(home.nodes, home.here)
         elif find_spec("numpy") is None:
-            raise UsageError("partner = xor needs the package numpy: pip install numpy; nothing was changed")
+            raise UsageError("partner = xor needs the package numpy (pip install numpy); nothing was changed")
         else:
             self.group = next((group for group in groups_of(home.nodes, told) if home.here in group), [])
         if not self.doubled:

@@ -40,7 +40,7 @@ def alone(tmp_path: Path) -> Iterator[Cluster]:
 
 def test_files_and_sets_are_on_the_nodes_and_the_start_has_the_rest(nodes: Cluster) -> None:
     done = nodes.run("ab", 6, 0.02, "partner")
-    assert done.code == 0 and "first" in done.out, done
+    assert done.code == 0 and "first" in done.out and not done.err, done
     assert sorted(path.name for path in nodes.start.iterdir()) == [".safepoint", ".safepoint.d"]
     assert not nodes.root("a", 1).numbers("set")
     for node, rank in (("a", 0), ("b", 1)):
