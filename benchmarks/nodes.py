@@ -39,19 +39,19 @@ import xxhash
 from launcher import mpiexec
 
 from safepoint import Session
+from safepoint.nodes.asking import Which, ask_to_hold
+from safepoint.nodes.copying import Wanted
+from safepoint.nodes.giving import Server
+from safepoint.nodes.line import Lines
+from safepoint.nodes.nearby import There, held_here
+from safepoint.nodes.parity import Group, briefs, make
+from safepoint.nodes.rebuilt import Rebuilt, rebuildable
+from safepoint.nodes.transfer import Peer
 from safepoint.record import dump
 from safepoint.restoring.survey import read_record
 from safepoint.root import Root
-from safepoint.tiers.asking import Which, ask_to_hold
-from safepoint.tiers.copying import Wanted
-from safepoint.tiers.giving import Server
-from safepoint.tiers.line import Lines
 from safepoint.tiers.names import identity
-from safepoint.tiers.nearby import There, held_here
-from safepoint.tiers.parity import Group, briefs, make
 from safepoint.tiers.part import Part
-from safepoint.tiers.rebuilt import Rebuilt, rebuildable
-from safepoint.tiers.transfer import Peer
 
 SECRET, HISTORY, NODES = bytes(32), "0123456789abcdef", 4
 BLOCK = 1 << 20

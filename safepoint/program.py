@@ -23,6 +23,7 @@ from safepoint.kept import StoredSet, extracted, stored_sets
 from safepoint.ledger import log as ledger
 from safepoint.ledger.scribe import Scribe
 from safepoint.listener import SavePoint
+from safepoint.nodes.placed import Placed
 from safepoint.opening import whole
 from safepoint.pace.blocking import Blocking
 from safepoint.pace.interval import Every, every
@@ -40,7 +41,6 @@ from safepoint.state.variables import State, path_in
 from safepoint.state.variables import load as load_state
 from safepoint.state.variables import save as write_state
 from safepoint.tiers import settings as tiers
-from safepoint.tiers.placed import Placed
 
 if TYPE_CHECKING:
     from pathlib import Path

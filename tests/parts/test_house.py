@@ -25,7 +25,8 @@ MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACK
 TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
-    f"tiers/{name}" for name in ("__init__", "settings", "url", "placed", "beside", "note", "names", "local")
+    *(f"tiers/{name}" for name in ("__init__", "settings", "url", "beside", "note", "names")),
+    *(f"nodes/{name}" for name in ("__init__", "placed", "local")),
 }
 TOOLS = (
     "cli",
@@ -35,10 +36,11 @@ TOOLS = (
     "foreign",
     "c",
     "tiers",
+    "nodes",
     "__main__",
 )  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
-COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/", "tiers/"}
+COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/", "tiers/", "nodes/"}
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

@@ -1,7 +1,7 @@
 """A model of runs on disks of nodes: lives, savers, copies, prunes, nodes lost or away, restarts elsewhere.
 
-Real are the decisions: which set is in its turn, what is held, what is told (`tiers.nodes`), what is given up
-(`tiers.marker`), which set is given back (`restoring.choose`). Made up are disks, savers, and the processes beside.
+Real are the decisions: which set is in its turn, what is held, what is told (`nodes.session`), what is given up
+(`nodes.marker`), which set is given back (`restoring.choose`). Made up are disks, savers, and the processes beside.
 Any of them may act between two others' steps, and a run may be killed at each, or restore again while it lives. What
 goes to the other nodes is a copy of each part, or parity over all of them.
 
@@ -20,15 +20,16 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from safepoint.listener import Outcome, SavePoint
+from safepoint.nodes import session as nodes
+from safepoint.nodes import turns
+from safepoint.nodes.home import partner_of
+from safepoint.nodes.marker import Marker, Node
 from safepoint.opening import PARTNER
 from safepoint.ranks import Serial
 from safepoint.record import Life, Record, key
 from safepoint.restoring import choose
 from safepoint.restoring.survey import Candidate
 from safepoint.saving.prune import Sets
-from safepoint.tiers import nodes, turns
-from safepoint.tiers.home import partner_of
-from safepoint.tiers.marker import Marker, Node
 from safepoint.tiers.names import identity
 from safepoint.tiers.settings import When
 

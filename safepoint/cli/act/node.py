@@ -10,16 +10,16 @@ from safepoint.cli.act.putting import manifest_text
 from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import LockedError, NothingSavedError, SaveError, UsageError
+from safepoint.nodes.copying import AtRemote, Superseded
+from safepoint.nodes.home import directory_of
+from safepoint.nodes.local import is_finished
+from safepoint.nodes.marker import Marker, read_marker
+from safepoint.nodes.nearby import held_ranks
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.root import Root, roots
 from safepoint.tiers import note
-from safepoint.tiers.copying import AtRemote, Superseded
-from safepoint.tiers.home import directory_of
-from safepoint.tiers.local import is_finished
-from safepoint.tiers.marker import Marker, read_marker
-from safepoint.tiers.nearby import held_ranks
 from safepoint.tiers.place import place_at
 from safepoint.tiers.sending import Rate
 

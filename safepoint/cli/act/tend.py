@@ -18,20 +18,21 @@ from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import SafepointError
 from safepoint.manifest import load
+from safepoint.nodes import parity
+from safepoint.nodes.copying import FATAL, LOST, RETRIED, AtRemote, Superseded, Wanted, copy, trouble
+from safepoint.nodes.giving import Listening, Server
+from safepoint.nodes.held import drop_older
+from safepoint.nodes.line import Lines
+from safepoint.nodes.marker import read_marker
+from safepoint.nodes.nearby import held_ranks
+from safepoint.nodes.transfer import Peer, listening_address
 from safepoint.program import SETTINGS
 from safepoint.ranks import LARGEST
 from safepoint.record import key
 from safepoint.root import Root, roots
-from safepoint.tiers import note, parity
-from safepoint.tiers.copying import FATAL, LOST, RETRIED, AtRemote, Superseded, Wanted, copy, trouble
-from safepoint.tiers.giving import Listening, Server
-from safepoint.tiers.held import drop_older
-from safepoint.tiers.line import Lines
-from safepoint.tiers.marker import read_marker
-from safepoint.tiers.nearby import held_ranks
+from safepoint.tiers import note
 from safepoint.tiers.place import place_at
 from safepoint.tiers.sending import Rate
-from safepoint.tiers.transfer import Peer, listening_address
 
 DISK = terminal.DISK
 PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries

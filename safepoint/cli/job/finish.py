@@ -7,9 +7,9 @@ from contextlib import closing
 import click
 
 from safepoint.cli import terminal
+from safepoint.nodes.local import refuse_commands
 from safepoint.program import Session
 from safepoint.run.heirs import heirs_in
-from safepoint.tiers.local import refuse_commands
 
 
 @click.command()

@@ -8,9 +8,9 @@ import click
 
 from safepoint import words
 from safepoint.cli import terminal
+from safepoint.nodes.local import refuse_commands
 from safepoint.program import Session
 from safepoint.run.heirs import heirs_in
-from safepoint.tiers.local import refuse_commands
 
 
 @click.command()

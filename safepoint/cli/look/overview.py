@@ -18,6 +18,7 @@ from safepoint.disk import Disk, PageCache, kernel
 from safepoint.disk.files import exists, listdir, stat_or_none
 from safepoint.errors import DamagedError, ManifestError, UsageError
 from safepoint.manifest import Manifest
+from safepoint.nodes.marker import Marker, read_marker
 from safepoint.opening import check_format, vanished
 from safepoint.owner import read_owner
 from safepoint.program import SETTINGS
@@ -27,7 +28,6 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.settle import prove
 from safepoint.restoring.survey import Candidate, finish_mark, read_taken, refuse_links, survey
 from safepoint.root import Root, State, roots
-from safepoint.tiers.marker import Marker, read_marker
 
 LOOKS = 10  # at a directory that changes meanwhile, before what is missing there counts as missing
 Result = TypeVar("Result")

@@ -13,13 +13,13 @@ from typing import Any
 from safepoint import words
 from safepoint.errors import DamagedError, ManifestError, NothingSavedError
 from safepoint.manifest import Manifest
+from safepoint.nodes.marker import Marker
 from safepoint.owner import describe_owner
 from safepoint.patterns import SIDE
 from safepoint.record import Record, StoredFile, Taken, label
 from safepoint.restoring.choose import Party
 from safepoint.restoring.survey import Candidate
 from safepoint.root import Root
-from safepoint.tiers.marker import Marker
 
 MOST_NODES = 4  # that are named
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from safepoint.disk.files import read, remove_tree
+from safepoint.nodes.transfer import digest
 from safepoint.ranks import LARGEST
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
@@ -25,7 +26,6 @@ from safepoint.root import Root
 from safepoint.saving import prune
 from safepoint.tiers.fetching import bring, check, put_in_place
 from safepoint.tiers.part import LARGEST_RECORD, parsed
-from safepoint.tiers.transfer import digest
 
 logger = logging.getLogger("safepoint")
 HELD = 20.0  # seconds for which another copy of a rank, which is given up or removed, is waited for

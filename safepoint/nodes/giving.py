@@ -13,19 +13,19 @@ from typing import Any, Protocol
 from safepoint.disk import kernel
 from safepoint.disk.files import cause, read
 from safepoint.errors import SafepointError
+from safepoint.nodes.held import flush, has, hold, keys_of
+from safepoint.nodes.line import GRAIN, Line, Lines, Strip
+from safepoint.nodes.nearby import held_ranks
+from safepoint.nodes.parity import layout_path, newest, parity_path
+from safepoint.nodes.transfer import Channel, Peer, Refused, digest, whole
 from safepoint.ranks import LARGEST
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.sealed import LAST
-from safepoint.tiers.held import flush, has, hold, keys_of
-from safepoint.tiers.line import GRAIN, Line, Lines, Strip
 from safepoint.tiers.names import IDENTITY
-from safepoint.tiers.nearby import held_ranks
-from safepoint.tiers.parity import layout_path, newest, parity_path
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.remote import Index
-from safepoint.tiers.transfer import Channel, Peer, Refused, digest, whole
 
 AGAIN = 1.0  # seconds between two tries to listen
 FRESH = 60.0  # for which it is believed where the bytes of a part lie

@@ -22,26 +22,27 @@ from testbed.noded import MANIFEST
 from testbed.places import files_below
 
 from safepoint import Session
+from safepoint.nodes import giving, line, parity, stripes
+from safepoint.nodes.asking import Which, ask_range, ask_segments, ask_stripe
+from safepoint.nodes.copying import Superseded, Wanted
+from safepoint.nodes.giving import Server
+from safepoint.nodes.home import groups_of
+from safepoint.nodes.line import Lines
+from safepoint.nodes.marker import Node
+from safepoint.nodes.nearby import held_here
+from safepoint.nodes.parity import Group, layouts, make, put
+from safepoint.nodes.rebuilt import Rebuilt, rebuildable
+from safepoint.nodes.stripes import Brief, Layout, laid_out, layout_of
+from safepoint.nodes.transfer import Peer, digest
+from safepoint.nodes.turns import Asked
 from safepoint.record import Life, dump
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
-from safepoint.tiers import fetching, giving, line, parity, stripes
-from safepoint.tiers.asking import Which, ask_range, ask_segments, ask_stripe
-from safepoint.tiers.copying import Superseded, Wanted
-from safepoint.tiers.giving import Server
-from safepoint.tiers.home import groups_of
-from safepoint.tiers.line import Lines
-from safepoint.tiers.marker import Node
+from safepoint.tiers import fetching
 from safepoint.tiers.names import identity
-from safepoint.tiers.nearby import held_here
-from safepoint.tiers.parity import Group, layouts, make, put
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.rebuilt import Rebuilt, rebuildable
-from safepoint.tiers.stripes import Brief, Layout, laid_out, layout_of
-from safepoint.tiers.transfer import Peer, digest
-from safepoint.tiers.turns import Asked
 
 SECRET, HISTORY, LIFE = bytes(range(32)), "0123456789abcdef", 3
 IDENTITY = identity(LIFE, 1, HISTORY)
@@ -702,7 +703,7 @@ def test_nodes_of_too_few_domains_are_refused(nodes: Cluster) -> None:
 
 def test_without_numpy_it_is_refused_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(tmp_path, MANIFEST.replace("partner = on", "partner = xor 3")) as found:
-        monkeypatch.setattr("safepoint.tiers.nodes.find_spec", lambda name: None)
+        monkeypatch.setattr("safepoint.nodes.session.find_spec", lambda name: None)
         monkeypatch.setenv("DISK", str(found.disk("a")))
         monkeypatch.setenv("DOMAIN", "a")
         with pytest.raises(Exception, match="needs the package numpy"):

@@ -21,6 +21,7 @@ from safepoint import manifest
 from safepoint.disk import kernel
 from safepoint.disk.files import exists, listdir
 from safepoint.errors import SaveError, UsageError
+from safepoint.nodes.marker import Marker, Node, new_marker, read_marker, write_marker
 from safepoint.opening import Opening, check_format, new_life
 from safepoint.patterns import NAME
 from safepoint.ranks import LARGEST
@@ -28,7 +29,6 @@ from safepoint.record import life_of, mark_key
 from safepoint.restoring import survey
 from safepoint.root import Root
 from safepoint.sealed import FORMAT, write_durably
-from safepoint.tiers.marker import Marker, Node, new_marker, read_marker, write_marker
 
 T = TypeVar("T")
 logger = logging.getLogger("safepoint")

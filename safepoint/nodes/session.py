@@ -22,17 +22,17 @@ from importlib.util import find_spec
 from safepoint.disk.signals import look
 from safepoint.errors import SaveError, UsageError
 from safepoint.listener import Outcome
+from safepoint.nodes.asking import ask_sets
+from safepoint.nodes.home import Home, groups_of, partner_of
+from safepoint.nodes.transfer import Peer
+from safepoint.nodes.turns import BUSY, IDLE, Asked, Turn
 from safepoint.opening import LOCAL, PARTNER, REMOTE
 from safepoint.record import Item, Life, Record, Taken
 from safepoint.saving.prune import Sets
-from safepoint.tiers.asking import ask_sets
 from safepoint.tiers.beside import POLL, STALLED, Beside
-from safepoint.tiers.home import Home, groups_of, partner_of
 from safepoint.tiers.names import identity
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.settings import COPIES, When
-from safepoint.tiers.transfer import Peer
-from safepoint.tiers.turns import BUSY, IDLE, Asked, Turn
 from safepoint.tiers.url import RANK, place_of
 
 logger = logging.getLogger("safepoint")

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from safepoint.nodes.transfer import GREETS, PATIENCE, Channel, Peer, Refused, digest, whole
 from safepoint.tiers.part import LARGEST_RECORD, Part
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.transfer import GREETS, PATIENCE, Channel, Peer, Refused, digest, whole
 
 ASKS = 60.0  # seconds for an answer that needs no flush
 LONG = {"hold", "part", "segments", "stripe", "range"}  # what may take its time before it is answered

@@ -13,6 +13,7 @@ from safepoint.disk import Disk
 from safepoint.disk.files import stat_or_none
 from safepoint.errors import SafepointError, SaveError, UsageError
 from safepoint.listener import SavePoint
+from safepoint.nodes.local import names_local, refuse_left_on_nodes, refuse_on_nodes
 from safepoint.opening import LOCAL, PARTNER, REMOTE, level_of
 from safepoint.ranks import LARGEST, Ranks, Serial, low_high
 from safepoint.restart import Restart
@@ -21,14 +22,13 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.session import Verbs
 from safepoint.settings import Setting
-from safepoint.tiers.local import names_local, refuse_left_on_nodes, refuse_on_nodes
 
 STEP, POLL = 0.5, 0.02  # seconds between two agreements of ranks that wait; between two looks
 END = object()
 
 if TYPE_CHECKING:
+    from safepoint.nodes.session import Nodes
     from safepoint.tiers.beside import Beside
-    from safepoint.tiers.nodes import Nodes
 
 
 class Placed(Verbs):
@@ -43,8 +43,8 @@ class Placed(Verbs):
     ) -> None:  # fmt: skip
         """As `Verbs`; where the files are on disks of nodes it begins, and restarts, in another way."""
         if names_local(ranks, directory, options["saver"]):
-            from safepoint.tiers.gathering import Gathering
-            from safepoint.tiers.home import Home
+            from safepoint.nodes.gathering import Gathering
+            from safepoint.nodes.home import Home
 
             def restarts(*arguments: Any, **options: Any) -> Restart:
                 assert self._nodes
@@ -58,8 +58,8 @@ class Placed(Verbs):
         home, agree = self._home, self._peers is self._ranks
         if home.manifest.setting("local") is not None:
             refuse_on_nodes(agree=agree, in_place=in_place)
-            from safepoint.tiers.home import Home
-            from safepoint.tiers.nodes import Nodes
+            from safepoint.nodes.home import Home
+            from safepoint.nodes.session import Nodes
 
             assert isinstance(home, Home)
             self._nodes = Nodes(home, self._sets, lambda: self._life, lambda: self._agreed, lambda: self._number)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from safepoint.errors import FormatError
+from safepoint.nodes.asking import Which, ask_layout, ask_range
+from safepoint.nodes.line import Segment
+from safepoint.nodes.stripes import Brief, Layout, layout_of
+from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.sealed import Unsealed, unseal
-from safepoint.tiers.asking import Which, ask_layout, ask_range
 from safepoint.tiers.fetching import bring
-from safepoint.tiers.line import Segment
 from safepoint.tiers.part import parsed
-from safepoint.tiers.stripes import Brief, Layout, layout_of
-from safepoint.tiers.transfer import Peer, digest
 
 WINDOW = 16 << 20  # bytes that are made at once
 

@@ -14,15 +14,15 @@ from typing import Protocol
 
 from safepoint.disk.files import cause, exists, listdir, read
 from safepoint.errors import FormatError, SaveError, UsageError
+from safepoint.nodes.asking import Which, ask_part, ask_record
+from safepoint.nodes.transfer import Peer
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root, roots
-from safepoint.tiers.asking import Which, ask_part, ask_record
 from safepoint.tiers.fetching import bring
 from safepoint.tiers.names import identity
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.transfer import Peer
 
 logger = logging.getLogger("safepoint")
 AWAY = (Unreachable, Vanished, Changed, Damaged)  # why a source does not give what it has

@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from safepoint.disk.files import read
 from safepoint.errors import LockedError
+from safepoint.nodes.asking import ask_to_hold
+from safepoint.nodes.nearby import record_of
+from safepoint.nodes.transfer import Peer
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.tiers import note
-from safepoint.tiers.asking import ask_to_hold
 from safepoint.tiers.names import Claim, Name, identity, name_of, named
-from safepoint.tiers.nearby import record_of
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Place, Unreachable, Vanished
 from safepoint.tiers.remote import Index, Listing, Remote, needed
 from safepoint.tiers.sending import Rate, Sender, put_parts
-from safepoint.tiers.transfer import Peer
 
 SOON, LATE = 0.02, 0.5  # seconds between two looks for a set that is being committed
 AT_PLACE, AT_LAST = 1.0, 20.0  # and for the parts of other nodes: at first, and later

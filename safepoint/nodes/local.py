@@ -47,8 +47,8 @@ def is_finished(start: Root) -> bool:
     """Whether the last run that had sets on nodes was finished. Raises `DamagedError`."""
     if not exists(start.disk, start.finished):
         return False
+    from safepoint.nodes.marker import read_marker
     from safepoint.restoring.survey import finish_mark
-    from safepoint.tiers.marker import read_marker
 
     marker = read_marker(start)
     return marker is None or marker.saved <= life_of(mark_key(finish_mark(start)))
@@ -60,7 +60,7 @@ def refuse_left_on_nodes(root: Root) -> None:
     with root.reporting(SaveError, f"cannot set up {SIDE}", "the listed files are untouched"):
         if not exists(root.disk, root.nodes) or is_finished(root) or root.numbers("set"):
             return
-        from safepoint.tiers.marker import read_marker
+        from safepoint.nodes.marker import read_marker
 
         marker = read_marker(root)
     if marker and marker.saved:

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from safepoint.nodes.line import GRAIN, Segment
 from safepoint.record import key
 from safepoint.sealed import Unsealed, checked, rows_of
-from safepoint.tiers.line import GRAIN, Segment
 from safepoint.tiers.names import UNKNOWN
 from safepoint.tiers.part import BLOCK, Stream
 from safepoint.tiers.place import Unreachable

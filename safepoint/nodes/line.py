@@ -16,10 +16,10 @@ from typing import NamedTuple
 import xxhash
 
 from safepoint.disk.signals import look
+from safepoint.nodes.nearby import record_of
+from safepoint.nodes.transfer import digest
 from safepoint.root import Root
-from safepoint.tiers.nearby import record_of
 from safepoint.tiers.part import BLOCK, Changed, Part
-from safepoint.tiers.transfer import digest
 
 GRAIN = 256 << 10  # bytes of a line that have a checksum of their own
 

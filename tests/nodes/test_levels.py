@@ -9,10 +9,10 @@ import pytest
 from testbed import levels
 from testbed.sweep import ALL, LONG
 
+from safepoint.nodes.marker import Marker
+from safepoint.nodes.session import Nodes
+from safepoint.nodes.turns import IDLE, Turn
 from safepoint.record import Record
-from safepoint.tiers.marker import Marker
-from safepoint.tiers.nodes import Nodes
-from safepoint.tiers.turns import IDLE, Turn
 
 SCHEDULES = 20_000 if ALL or LONG else 2_000
 

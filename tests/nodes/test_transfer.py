@@ -19,19 +19,20 @@ import pytest
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.places import MANIFEST, run
 
+from safepoint.nodes import giving, held, transfer
+from safepoint.nodes.asking import Which, ask_part, ask_record, ask_sets, ask_to_hold
+from safepoint.nodes.giving import Server
+from safepoint.nodes.held import hold
+from safepoint.nodes.nearby import Here
+from safepoint.nodes.transfer import Channel, Peer, Refused, digest
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
-from safepoint.tiers import fetching, giving, held, transfer
-from safepoint.tiers.asking import Which, ask_part, ask_record, ask_sets, ask_to_hold
-from safepoint.tiers.giving import Server
-from safepoint.tiers.held import hold
-from safepoint.tiers.nearby import Here
+from safepoint.tiers import fetching
 from safepoint.tiers.part import Part
 from safepoint.tiers.place import Unreachable, Vanished
-from safepoint.tiers.transfer import Channel, Peer, Refused, digest
 
 SECRET = bytes(range(32))
 

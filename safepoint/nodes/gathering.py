@@ -25,6 +25,12 @@ from safepoint.disk import kernel
 from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, RestoreError, SafepointError
 from safepoint.listener import Outcome
+from safepoint.nodes.asking import Which
+from safepoint.nodes.nearby import AWAY, Here, Source, There, at_start, held_here, known
+from safepoint.nodes.parity import briefs
+from safepoint.nodes.rebuilt import rebuildable
+from safepoint.nodes.stripes import Brief
+from safepoint.nodes.turns import Asked
 from safepoint.ranks import LARGEST
 from safepoint.record import Record, key, life_of, number_of
 from safepoint.restart import Restart
@@ -33,19 +39,13 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import Candidate
 from safepoint.root import Root, roots
 from safepoint.saving.memory import Memory
-from safepoint.tiers.asking import Which
 from safepoint.tiers.fetching import clear, put_in_place, scratch
 from safepoint.tiers.names import identity, name_of
-from safepoint.tiers.nearby import AWAY, Here, Source, There, at_start, held_here, known
-from safepoint.tiers.parity import briefs
-from safepoint.tiers.rebuilt import rebuildable
-from safepoint.tiers.stripes import Brief
-from safepoint.tiers.turns import Asked
 
 if TYPE_CHECKING:
+    from safepoint.nodes.home import Home
+    from safepoint.nodes.session import Nodes
     from safepoint.restoring.stage import Progress
-    from safepoint.tiers.home import Home
-    from safepoint.tiers.nodes import Nodes
 
 logger = logging.getLogger("safepoint")
 NEWEST = 8  # sets at the remote place that are looked at

@@ -26,17 +26,17 @@ from safepoint.disk import codec, kernel
 from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, sync, write
 from safepoint.errors import FormatError
+from safepoint.nodes.asking import ask_segments, ask_stripe
+from safepoint.nodes.copying import Wanted, committed
+from safepoint.nodes.line import Lines, Segment, told
+from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, xored
+from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import key
 from safepoint.restoring.read import Damaged
 from safepoint.root import HELD, Root
 from safepoint.sealed import Unsealed, rows_of, seal, unseal
-from safepoint.tiers.asking import ask_segments, ask_stripe
-from safepoint.tiers.copying import Wanted, committed
-from safepoint.tiers.line import Lines, Segment, told
 from safepoint.tiers.part import LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
-from safepoint.tiers.stripes import NAMED, Brief, Layout, laid_out, layout_of, xored
-from safepoint.tiers.transfer import Peer, digest
 
 LONGEST_WAIT = 20.0  # seconds for another process of this node that is at it
 SOON, LATE = 0.02, 0.5  # seconds between two looks for what another node has not committed yet
