@@ -14,7 +14,7 @@ from safepoint.tiers.part import LARGEST_RECORD, Part
 from safepoint.tiers.place import Unreachable, Vanished
 
 ASKS = 60.0  # seconds for an answer that needs no flush
-LONG = {"hold", "part", "segments", "stripe", "range"}  # what may take its time before it is answered
+LONG = {"hold", "part", "segments", "stripe", "range", "layout"}  # what may take its time before it is answered
 TRIES, PAUSE = 5, 0.2  # of a connection that is refused, or closed in the greeting: many may come at once; seconds
 
 
@@ -141,8 +141,11 @@ def ask_segments(peer: Peer, identity: str) -> list[Any] | None:
         data = b"".join(channel.take(LARGEST_RECORD))
         if answer.get("sum") != digest(data):
             raise Unreachable(f"node {peer.text}: its words are not what it vouches for")
-        found = json.loads(data) if answer.get("there") else None
-        if answer.get("there") and not isinstance(found, list):
+        try:
+            found = json.loads(data) if answer.get("there") else None
+        except (ValueError, RecursionError):
+            found = ""
+        if found is not None and not isinstance(found, list):
             raise Unreachable(f"node {peer.text} says what cannot be read")
         return found
 

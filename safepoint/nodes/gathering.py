@@ -26,7 +26,7 @@ from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, RestoreError, SafepointError
 from safepoint.listener import Outcome
 from safepoint.nodes.asking import Which
-from safepoint.nodes.nearby import AWAY, Here, Source, There, at_start, held_here, known
+from safepoint.nodes.nearby import AWAY, Here, Source, There, at_start, held_here, known, silent
 from safepoint.nodes.parity import briefs
 from safepoint.nodes.rebuilt import rebuildable
 from safepoint.nodes.stripes import Brief
@@ -41,6 +41,7 @@ from safepoint.root import Root, roots
 from safepoint.saving.memory import Memory
 from safepoint.tiers.fetching import clear, put_in_place, scratch
 from safepoint.tiers.names import identity, name_of
+from safepoint.tiers.place import Unreachable
 
 if TYPE_CHECKING:
     from safepoint.nodes.home import Home
@@ -163,10 +164,10 @@ class Gathering(Restart):
             for which in parts[index]
             if which.rank == root.rank and (which.where != "own" or root.rank not in home.nodes[index].ranks)
         ]
-        sources += rebuildable(root.rank, parity, parts, self._near.peers)
+        made = rebuildable(root.rank, parity, parts, self._near.peers)
         names = peers.together(lambda: self._near.sets_at_place() if peers.rank == home.lead else [])
         names = peers.share(names, home.lead)
-        return peers.together(lambda: self._offered(found, sources, names) if home.active else found)
+        return peers.together(lambda: self._offered(found, sources, made, names) if home.active else found)
 
     def _of_each_node(self, told: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, list[Any]]]:
         """What the rank that leads each node has to tell. Collective."""
@@ -204,13 +205,22 @@ class Gathering(Restart):
         node = home.nodes[index]
         return There(f"node {node.host}", self._near.peers[index], which)
 
-    def _offered(self, found: list[Candidate], sources: list[Source], names: list[str]) -> list[Candidate]:
+    def _offered(
+        self, found: list[Candidate], sources: list[Source], made: Sequence[Source], names: list[str]
+    ) -> list[Candidate]:
+        """`made`: what can be made again, which takes all nodes of a group: asked for if no part lies anywhere."""
         home, root = self._home, self._home.root
         with root.reporting(RestoreError, "cannot look at the sets", "the listed files are untouched"):
             near = [*sources, *at_start(home.start, root.rank)]
         own = {(c.key, c.record.history) for c in found if c.record}
         for source in near:
             if source.known in own:  # asked for only if its own is damaged
+                self._spare.setdefault(source.known[0], []).append(source)
+            else:
+                self._note(known([source], self._finished))
+        lying = own | {(r.key, r.history) for rows in self._sources.values() for r, _ in rows}
+        for source in made:
+            if source.known in lying:
                 self._spare.setdefault(source.known[0], []).append(source)
             else:
                 self._note(known([source], self._finished))
@@ -247,13 +257,18 @@ class Gathering(Restart):
                     self._brought = None
                     return {}
                 reasons += damage.values()
+            away: tuple[Source, Unreachable] | None = None
             for source in self._others(part):
                 try:
                     self._bring(root, part, source, progress)
                 except AWAY as error:
                     reasons.append(f"{source.name}: {error}")
+                    if isinstance(error, Unreachable) and source.near:
+                        away = source, error
                 else:
                     return {}
+            if away:
+                raise silent(*away) from away[1]
             return {root.rank: "; ".join(reasons)}
         return {}
 

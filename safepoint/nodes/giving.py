@@ -6,7 +6,6 @@ import contextlib
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -14,9 +13,9 @@ from safepoint.disk import kernel
 from safepoint.disk.files import cause, read
 from safepoint.errors import SafepointError
 from safepoint.nodes.held import flush, has, hold, keys_of
-from safepoint.nodes.line import GRAIN, Line, Lines, Strip
+from safepoint.nodes.line import GRAIN, Line, Lines, Proven
 from safepoint.nodes.nearby import held_ranks
-from safepoint.nodes.parity import layout_path, newest, parity_path
+from safepoint.nodes.parity import between, layout_path, newest, prove
 from safepoint.nodes.transfer import Channel, Peer, Refused, digest, whole
 from safepoint.ranks import LARGEST
 from safepoint.restoring.read import Damaged
@@ -28,8 +27,7 @@ from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.remote import Index
 
 AGAIN = 1.0  # seconds between two tries to listen
-FRESH = 60.0  # for which it is believed where the bytes of a part lie
-MOST = 64 << 20  # bytes of a range
+MOST = 16 << 20  # bytes of a range
 logger = logging.getLogger("safepoint")
 AT_ONCE, STRANGERS = 64, 256  # requests that are answered at a time, others wait; and connections that have not greeted
 
@@ -57,7 +55,8 @@ class Server:
         """`root`: any of W. `shelf`: the remote place. `lines`: of this node, for the parity of others. Raises
         `OSError`."""
         self._lines = lines
-        self._strips: dict[tuple[str, int, str], tuple[float, Strip]] = {}
+        self._proven = Proven()
+        self._checked, self._checking = set[str](), threading.Lock()  # parities that are whole
         self._root, self._secret, self._shelf, self.host = root, secret, shelf, host
         self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(STRANGERS)
         self._admitted = 0  # bytes of copies that are under way
@@ -116,6 +115,8 @@ class Server:
                     self._strangers.release()
                 with self._free:
                     self._answer(channel, channel.hear())
+        except ConnectionAbortedError as error:  # the other side knows only that it ended early
+            logger.warning("what another node asked for cannot be given: %s", error)
         except (OSError, Refused) as error:
             logger.debug("a connection ended: %s", error)
 
@@ -187,6 +188,8 @@ class Server:
 
     def _give_segments(self, channel: Channel, request: dict[str, Any]) -> None:
         line = self._line(request)
+        if line:
+            line.prove()  # so that nobody has to wait for it in the middle of a stripe
         channel.say(there=line is not None, sum=digest(line.told if line else b""))
         channel.give([line.told] if line else [])
 
@@ -217,31 +220,25 @@ class Server:
     def _give_range(self, channel: Channel, request: dict[str, Any]) -> None:
         begin = whole(request, "begin", 0, 1 << 62)
         end = whole(request, "end", begin, begin + MOST)
+        blocks: Iterable[bytes | memoryview]
         if request.get("where") == "parity":
-            with self._root.disk.open(parity_path(self._root, str(request.get("name")))) as file:
-                file.seek(begin)
-                data = file.read(end - begin)
-            channel.say()
-            channel.give([data])
-            return
-        strip = self._strip(*self._of(request), str(request.get("sum")))
+            blocks = self._of_parity(str(request.get("name")), begin, end)
+        else:
+            blocks = self._proven.of(*self._of(request), str(request.get("sum"))).range(begin, end)
         channel.say()
-        with _ending_early():
-            channel.give(strip.between(begin, end))
+        try:
+            with _ending_early():
+                channel.give(blocks)
+        except ConnectionAbortedError:
+            self._proven.forget()
+            raise
 
-    def _strip(self, root: Root, number: int, sum_: str) -> Strip:
-        """Measured once for many ranges. Raises `Vanished` if the part that lies there is another one."""
-        which, now = (root.path, number, sum_), time.monotonic()
-        with self._lock:
-            self._strips = {one: kept for one, kept in self._strips.items() if kept[0] > now - FRESH}
-            if which in self._strips:
-                return self._strips[which][1]
-        strip = Strip(root, number)
-        if strip.segment.sum != sum_:
-            raise Vanished("its record is another one")
-        with self._lock:
-            self._strips[which] = now, strip
-        return strip
+    def _of_parity(self, name: str, begin: int, end: int) -> Iterator[bytes]:
+        with self._checking:
+            if name not in self._checked:
+                prove(self._root, name)
+                self._checked.add(name)
+        return between(self._root, name, begin, end)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from safepoint.disk.files import read, remove_tree
+from safepoint.disk.kernel import SyncFailed
 from safepoint.nodes.transfer import digest
 from safepoint.ranks import LARGEST
 from safepoint.record import Record
@@ -87,20 +88,25 @@ def hold(
         time.sleep(0.05)
     try:
         bring(root, record, bundle, content, blocks)
-        put_in_place(root, record.number)
+        try:
+            put_in_place(root, record.number)
+        except SyncFailed:  # the next try would find it, and be told by the kernel that all is well
+            with contextlib.suppress(OSError):
+                prune.drop(root, [record.number])
+            raise
         drop_between(root, floor(), record)
     finally:
         release()
 
 
-def drop_older(root: Root, floor: int) -> None:
+def drop_older(root: Root, floor: int) -> bool:
     """Remove the sets of a root with a key below this: nobody needs them. What cannot be removed, or read, stays: it is
-    space, and the next time may be better."""
+    space, and the next time may be better. Whether there was nothing in the way."""
     # A copy may be taken in just now, under a number that an older one has, whose record was read before.
-    release = None
+    release: Callable[[], object] | None = None
     try:
         if (release := root.disk.lock(root.lock)) is None:
-            return
+            return False
         for number in root.numbers("gone"):
             remove_tree(root.disk, root.state("gone", number))
         old = []
@@ -111,6 +117,8 @@ def drop_older(root: Root, floor: int) -> None:
         prune.drop(root, old)
     except OSError as error:
         logger.debug("old sets not removed: %s", error)
+        return False
     finally:
-        if release:
+        if release is not None:
             release()
+    return True

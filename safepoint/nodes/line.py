@@ -9,7 +9,8 @@ import bisect
 import contextlib
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,8 +21,10 @@ from safepoint.nodes.nearby import record_of
 from safepoint.nodes.transfer import digest
 from safepoint.root import Root
 from safepoint.tiers.part import BLOCK, Changed, Part
+from safepoint.tiers.place import Vanished
 
 GRAIN = 256 << 10  # bytes of a line that have a checksum of their own
+MOST_KEPT = 256  # parts that are known to be whole
 
 
 class Segment(NamedTuple):
@@ -102,12 +105,18 @@ class Line:
     def length(self) -> int:
         return sum(segment.size for segment in self.segments)
 
-    def prove(self) -> None:
-        """Compare all of it with the checksums of the records, once, and note what it was like. Raises `Damaged`,
-        `Changed`, `OSError`."""
+    def prove(self, moves: Callable[[int], object] = lambda count: None) -> None:
+        """Compare all of it with the checksums of the records, once, and note what it was like. `moves`: how many bytes
+        more; may raise. Raises `Damaged`, `Changed`, `OSError`."""
         with self._lock:
             if not self._sums:
-                self._sums = [*_sums(block for strip in self._strips for block in strip.proven())]
+                self._sums = [*_sums(self._proven(moves))]
+
+    def _proven(self, moves: Callable[[int], object]) -> Iterator[bytes | memoryview]:
+        for strip in self._strips:
+            for block in strip.proven():
+                moves(len(block))
+                yield block
 
     def between(self, begin: int, end: int) -> Iterator[memoryview]:
         """These bytes, as they were when they were proven; `begin` is at a grain. Each block is what it is until the
@@ -124,6 +133,13 @@ class Line:
                     filled, index = 0, index + 1
         if filled:
             yield self._checked(room[:filled], index)[: end - index * GRAIN]
+
+    def range(self, begin: int, end: int) -> Iterator[memoryview]:
+        """As `between`, from anywhere to anywhere."""
+        at, end = begin // GRAIN * GRAIN, min(end, self.length)
+        for block in self.between(at, end) if begin < end else ():
+            yield block[max(begin - at, 0) :]
+            at += len(block)
 
     def _checked(self, grain: memoryview, index: int) -> memoryview:
         if xxhash.xxh3_64_digest(grain) != self._sums[index]:
@@ -180,3 +196,40 @@ class Lines:
         """What was found is not as it was."""
         with self._lock:
             self._last = None
+
+
+class Proven:
+    """Parts of which others ask one range after the other: each is measured and proven once. For threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, int, str], _One] = OrderedDict()
+
+    def of(self, root: Root, number: int, sum_: str) -> Line:
+        """The part whose record has this digest. Raises `Vanished` for another one, `Changed`, `Damaged`, `OSError`."""
+        which = root.path, number, sum_
+        with self._lock:
+            one = self._kept.setdefault(which, _One())
+            self._kept.move_to_end(which)
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        with one.lock:
+            if one.line is None:
+                strip = Strip(root, number)
+                if strip.segment.sum != sum_:
+                    raise Vanished("its record is another one")
+                line = Line([strip])
+                line.prove()
+                one.line = line
+            return one.line
+
+    def forget(self) -> None:
+        """Something is not as it was."""
+        with self._lock:
+            self._kept.clear()
+
+
+class _One:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.line: Line | None = None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from typing import Protocol
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 from safepoint.disk.files import cause, exists, listdir, read
-from safepoint.errors import FormatError, SaveError, UsageError
+from safepoint.disk.signals import look
+from safepoint.errors import FormatError, RestoreError, SaveError, UsageError
 from safepoint.nodes.asking import Which, ask_part, ask_record
 from safepoint.nodes.transfer import Peer
 from safepoint.record import Record
@@ -25,14 +27,33 @@ from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Unreachable, Vanished
 
 logger = logging.getLogger("safepoint")
+T = TypeVar("T")
+PATIENT, TRIES = 30.0, 3  # seconds, and tries, after which a node that does not answer is given up
+PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two of them
 AWAY = (Unreachable, Vanished, Changed, Damaged)  # why a source does not give what it has
 
 
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer of a node of this run, which is asked again for a while: what it has may be nowhere else, and a set
+    that is passed over is given up. Raises `Unreachable`."""
+    until, pause, turn = time.monotonic() + PATIENT, PAUSE, 1
+    while True:
+        try:
+            return ask()
+        except Unreachable:
+            if turn >= TRIES and time.monotonic() > until:
+                raise
+        time.sleep(pause)
+        look()
+        pause, turn = min(2 * pause, LONGEST_PAUSE), turn + 1
+
+
 class Source(Protocol):
-    """A part of a set somewhere. `name`: for people. `known`: the key of the set, and its history, as far as that is
-    known without its record."""
+    """A part of a set somewhere. `name`: for people. `near`: on a node of this run. `known`: the key of the set, and
+    its history, as far as that is known without its record."""
 
     name: str
+    near: bool
     known: tuple[int, str]
 
     def record(self) -> Record:
@@ -44,6 +65,8 @@ class Source(Protocol):
 
 class Here:
     """In a root that this process can read."""
+
+    near = False
 
     def __init__(self, name: str, root: Root, number: int, known: tuple[int, str] = (0, "")) -> None:
         self.name, self._root, self._number, self.known = name, root, number, known
@@ -70,13 +93,20 @@ class There:
 
     def __init__(self, name: str, peer: Peer, which: Which) -> None:
         self.name, self._peer, self._which, self.known = name, peer, which, which.known
+        self.near = which.where != "remote"  # a place is asked by who asks this node
 
     def record(self) -> Record:
-        return parsed(ask_record(self._peer, self._which))
+        return parsed(self._ask(lambda: ask_record(self._peer, self._which)))
 
     def bring(self, root: Root) -> None:
+        self._ask(lambda: self._bring(root))
+
+    def _bring(self, root: Root) -> None:
         with ask_part(self._peer, self._which) as coming:
             bring(root, parsed(coming.content), coming.bundle, coming.content, coming.blocks)
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        return patiently(ask) if self.near else ask()
 
 
 def held_here(root: Root, mine: Iterable[int]) -> list[Which]:
@@ -129,11 +159,25 @@ def at_start(start: Root, rank: int) -> list[Source]:
     return [Here("the directory of the start", root, number) for number in _committed(root)]
 
 
+def silent(source: Source, error: Exception) -> RestoreError:
+    return RestoreError(
+        f"{source.name} does not answer, and has what may be nowhere else: {error}; the listed files are untouched, "
+        f"and restore may be repeated"
+    )
+
+
 def known(sources: Iterable[Source], newer: int) -> Iterator[tuple[Record, Source]]:
-    """Those of which the record can be read, of sets with a key above `newer`. What cannot be had is said."""
+    """Those of which the record can be read, of sets with a key above `newer`. What cannot be had is said. Raises
+    `RestoreError` for a node of this run that does not answer: without it an older set would be given back, and what
+    is newer removed."""
     for source in sources:
         try:
             record = source.record()
+        except Unreachable as error:
+            if source.near:
+                raise silent(source, error) from error
+            logger.warning("a set on %s cannot be had: %s", source.name, error)
+            continue
         except (*AWAY, OSError, FormatError, SaveError, UsageError) as error:
             if not isinstance(error, Vanished):  # removed meanwhile, or never whole
                 logger.warning("a set on %s cannot be had: %s", source.name, error)

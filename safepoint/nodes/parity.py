@@ -29,13 +29,13 @@ from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
 from safepoint.nodes.copying import Wanted, committed
 from safepoint.nodes.line import Lines, Segment, told
-from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, xored
+from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, refuse_impossible, xored
 from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import key
 from safepoint.restoring.read import Damaged
 from safepoint.root import HELD, Root
 from safepoint.sealed import Unsealed, rows_of, seal, unseal
-from safepoint.tiers.part import LARGEST_RECORD, PIECE, Changed, Stream
+from safepoint.tiers.part import BLOCK, LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
 
 LONGEST_WAIT = 20.0  # seconds for another process of this node that is at it
@@ -72,11 +72,33 @@ def layouts(one: Root) -> list[Layout]:
     """Of all parity that this node has, as far as it can be read."""
     found = []
     for name, _, _ in _kept(one):
-        with contextlib.suppress(Unsealed, FormatError, FileNotFoundError):
+        # What cannot be read is as good as none: a set has other sources too.
+        with contextlib.suppress(Unsealed, FormatError, OSError):
             layout = layout_of(unseal(read(one.disk, layout_path(one, name), LARGEST_RECORD)))
             if layout.name == name:
                 found.append(layout)
     return found
+
+
+def prove(one: Root, name: str) -> None:
+    """Raises `Damaged` if that is not as it was made, `FileNotFoundError`."""
+    try:
+        layout = layout_of(unseal(read(one.disk, layout_path(one, name), LARGEST_RECORD)))
+    except (Unsealed, FormatError) as error:
+        raise Damaged(f"{one.shown(layout_path(one, name))}: {error}") from error
+    path = parity_path(one, name)
+    with one.disk.open(path) as file:
+        if codec.copy(file, None, layout.size) != (layout.size, layout.sum):
+            raise Damaged(f"{one.shown(path)} is not as it was made")
+
+
+def between(one: Root, name: str, begin: int, end: int) -> Iterator[bytes]:
+    """These bytes of it, as far as it has them."""
+    with one.disk.open(parity_path(one, name)) as file:
+        file.seek(begin)
+        while begin < end and (block := file.read(min(end - begin, BLOCK))):
+            begin += len(block)
+            yield block
 
 
 def briefs(one: Root) -> list[Brief]:
@@ -95,14 +117,16 @@ def lies(one: Root, layout: Layout) -> bool:
     """Whether that is there, whole."""
     for other in layouts(one):
         if other._replace(sum="") == layout._replace(sum=""):
-            with contextlib.suppress(FileNotFoundError), one.disk.open(parity_path(one, other.name)) as file:
-                return codec.copy(file, None, other.size) == (other.size, other.sum)
+            with contextlib.suppress(FileNotFoundError, Damaged):
+                prove(one, other.name)
+                return True
     return False
 
 
 @contextlib.contextmanager
-def _alone(one: Root) -> Iterator[None]:
-    """The process of the life before may be at it still. Raises `Damaged`."""
+def alone(one: Root) -> Iterator[None]:
+    """The process of the life before may be at it still. Raises `Unreachable`."""
+    _make_top(one)
     disk, until = one.disk, time.monotonic() + LONGEST_WAIT
     while (release := disk.lock(f"{_top(one)}/parity.lock")) is None:
         if time.monotonic() > until:
@@ -116,32 +140,38 @@ def _alone(one: Root) -> Iterator[None]:
 
 def put(one: Root, layout: Layout, blocks: Iterable[memoryview], floor: Callable[[], int]) -> None:
     """On return this parity is there, durably, and what is between it and the key `floor` is gone; killed inside, as
-    the table says; on error nothing of it is left."""
+    the table says; on error nothing of it is left. Within `alone`."""
     disk, top, new = one.disk, _top(one), f"{_top(one)}/parity.new"
-    _make_top(one)
-    with _alone(one):
-        if exists(disk, new):
-            remove_tree(disk, new)
-        try:
-            disk.mkdir(new)
-            sum_ = _write(one, f"{new}/parity", blocks)
-            content = {**layout._asdict(), "lines": [[list(each) for each in line] for line in layout.lines]}
-            write(disk, f"{new}/layout.json", seal({**content, "sum": sum_}))
-            # All bytes before the name: else a power cut could leave a parity of nothing, of which all were told.
-            sync(disk, [f"{new}/parity", f"{new}/layout.json"], [new])
-            if exists(disk, f"{top}/{layout.name}"):  # it was damaged
-                _remove(one, layout.name)
-            disk.rename(new, f"{top}/{layout.name}")
-            disk.sync_dir(top)  # before it is told
-        except BaseException:
-            with contextlib.suppress(OSError):
-                if exists(disk, new):
-                    remove_tree(disk, new)
-            raise
-        with contextlib.suppress(OSError):  # it is space
-            for name, at, _ in _kept(one):
-                if floor() < at < layout.key:
-                    _remove(one, name)
+    _remove_new(one)
+    try:
+        disk.mkdir(new)
+        sum_ = _write(one, f"{new}/parity", blocks)
+        content = {**layout._asdict(), "lines": [[list(each) for each in line] for line in layout.lines]}
+        write(disk, f"{new}/layout.json", seal({**content, "sum": sum_}))
+        # All bytes before the name: else a power cut could leave a parity of nothing, of which all were told.
+        sync(disk, [f"{new}/parity", f"{new}/layout.json"], [new])
+        if exists(disk, f"{top}/{layout.name}"):  # it was damaged
+            _remove(one, layout.name)
+        disk.rename(new, f"{top}/{layout.name}")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove_new(one)
+        raise
+    try:
+        disk.sync_dir(top)  # before it is told
+    except BaseException:  # to ask the kernel again would be no use: it says once that it could not
+        with contextlib.suppress(OSError):
+            _remove(one, layout.name)
+        raise
+    with contextlib.suppress(OSError):  # it is space
+        for name, at, _ in _kept(one):
+            if floor() < at < layout.key:
+                _remove(one, name)
+
+
+def _remove_new(one: Root) -> None:
+    if exists(one.disk, new := f"{_top(one)}/parity.new"):
+        remove_tree(one.disk, new)
 
 
 def _make_top(one: Root) -> None:
@@ -177,14 +207,21 @@ def flush(one: Root) -> None:
         one.disk.sync_dir(directory)
 
 
-def drop_older(one: Root, floor: int, life: int) -> None:
-    """Remove parity of sets with a key below this, and of that set what an earlier life has made: nobody needs it. What
-    cannot be removed stays: it is space."""
-    with contextlib.suppress(OSError, Unreachable):
-        if old := [name for name, at, made in _kept(one) if (at, made) < (floor, life)]:
-            with _alone(one):
+def drop_older(one: Root, floor: int, life: int) -> bool:
+    """Remove parity of sets with a key below this, and of that set what an earlier life has made, and what was in the
+    making when its process was killed: nobody needs it. Whether all of that is gone: what stays is space."""
+    if not exists(one.disk, _top(one)):
+        return True
+    try:
+        old = [name for name, at, made in _kept(one) if (at, made) < (floor, life)]
+        if old or exists(one.disk, f"{_top(one)}/parity.new"):
+            with alone(one):
+                _remove_new(one)
                 for name in old:
                     _remove(one, name)
+    except (OSError, Unreachable):
+        return False
+    return True
 
 
 # With the other nodes.
@@ -206,33 +243,39 @@ def make(
     of the group do this; killed inside, as the table says.
 
     Raises `Superseded`, `Unreachable`, `Damaged`, `OSError`, and `Changed` if the set is gone here."""
+
+    def tick(count: int) -> None:
+        wanted.check()
+        moves(count)
+
     for _ in committed(near.roots, wanted):
-        moves(0)
+        tick(0)
     if (mine := near.of(wanted.identity)) is None:
         raise Changed("the set is gone")
-    mine.prove()
+    mine.prove(tick)
     lines = [
-        mine.segments if node == group.at else _segments(peer, wanted, moves) for node, peer in enumerate(group.peers)
+        mine.segments if node == group.at else _segments(peer, wanted, tick) for node, peer in enumerate(group.peers)
     ]
     layout = laid_out(wanted.identity, group.life, group.at, lines)
-    if exists(one.disk, _top(one)) and lies(one, layout):
-        return flush(one)  # who has made it may have died before
-    _refuse_full(one, layout)
-    with contextlib.ExitStack() as stack:
-        sources = []
-        for node, peer in enumerate(group.peers):
-            if node != group.at:
-                begin, end = layout.stripe(node, group.at)
-                coming = ask_stripe(peer, wanted.identity, digest(told(lines[node])), begin, end)
-                sources.append((Stream(stack.enter_context(coming)), end - begin))
+    refuse_impossible(layout)
+    with alone(one):  # before a peer begins to send
+        if lies(one, layout):
+            return flush(one)  # who has made it may have died before
+        _refuse_full(one, layout)
+        with contextlib.ExitStack() as stack:
+            sources = []
+            for node, peer in enumerate(group.peers):
+                if node != group.at:
+                    begin, end = layout.stripe(node, group.at)
+                    coming = ask_stripe(peer, wanted.identity, digest(told(lines[node])), begin, end)
+                    sources.append((Stream(stack.enter_context(coming)), end - begin))
 
-        def blocks() -> Iterator[memoryview]:
-            for block in xored(sources, layout.size):
-                wanted.check()
-                moves(len(block))
-                yield block
+            def blocks() -> Iterator[memoryview]:
+                for block in xored(sources, layout.size):
+                    tick(len(block))
+                    yield block
 
-        put(one, layout, blocks(), floor)
+            put(one, layout, blocks(), floor)
 
 
 def _segments(peer: Peer, wanted: Wanted, moves: Callable[[int], None]) -> tuple[Segment, ...]:
@@ -245,7 +288,7 @@ def _segments(peer: Peer, wanted: Wanted, moves: Callable[[int], None]) -> tuple
     try:
         return tuple(rows_of(Segment, list(Segment._fields), found))
     except Unsealed as error:
-        raise Damaged(f"node {peer.text} says of its line what cannot be: {error}") from error
+        raise Unreachable(f"node {peer.text} says of its line what cannot be: {error}") from error
 
 
 def _refuse_full(one: Root, layout: Layout) -> None:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import Which, ask_layout, ask_range
 from safepoint.nodes.line import Segment
-from safepoint.nodes.stripes import Brief, Layout, layout_of
+from safepoint.nodes.nearby import patiently
+from safepoint.nodes.stripes import Brief, Layout, arrays, layout_of
 from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
@@ -16,8 +17,9 @@ from safepoint.root import Root
 from safepoint.sealed import Unsealed, unseal
 from safepoint.tiers.fetching import bring
 from safepoint.tiers.part import parsed
+from safepoint.tiers.place import Unreachable, Vanished
 
-WINDOW = 16 << 20  # bytes that are made at once
+WINDOW = 4 << 20  # bytes that are made at once: many ranks of one node may do that
 
 
 class Lying(NamedTuple):
@@ -30,12 +32,12 @@ class Lying(NamedTuple):
 class Rebuilt:
     """The part of one rank, which ran on the node `lost` of its group. Raises `Damaged`, `Unreachable`, `Vanished`."""
 
-    name = "the parity on other nodes"
+    name, near = "the parity on other nodes", True
 
     def __init__(
-        self, brief: Brief, lost: int, rank: int, parities: Mapping[int, Lying], parts: Mapping[int, Lying]
+        self, brief: Brief, lost: int, rank: int, parities: Mapping[int, Lying], parts: Mapping[int, Sequence[Lying]]
     ) -> None:
-        """`parities`: of the other nodes. `parts`: of the ranks that ran there."""
+        """`parities`: of the other nodes. `parts`: of the ranks that ran there, each wherever it is now."""
         self.known = brief.known
         self._brief, self._lost, self._rank = brief, lost, rank
         self._parities, self._parts = parities, parts
@@ -53,9 +55,11 @@ class Rebuilt:
 
     def _known(self) -> Layout:
         if self._layout is None:
-            lying = next(iter(self._parities.values()))
+            arrays()
+            every = [*self._parities.values()]
+            peer = every[self._rank % len(every)].peer  # not all ranks of a lost node ask the same one
             try:
-                layout = layout_of(unseal(ask_layout(lying.peer, self._brief.name)))
+                layout = layout_of(unseal(patiently(lambda: ask_layout(peer, self._brief.name))))
             except (Unsealed, FormatError) as error:
                 raise Damaged(f"the layout of its parity: {error}") from error
             if tuple(tuple(segment.rank for segment in line) for line in layout.lines) != self._brief.ranks:
@@ -90,31 +94,39 @@ class Rebuilt:
     def _window(self, layout: Layout, index: int, begin: int, count: int) -> bytes:
         """Of one chunk. One source is asked after the other: of many ranks that do this none waits for what another
         one holds."""
-        import numpy
-
+        numpy = arrays()
         holder = (self._lost + 1 + index) % len(layout.lines)
         made = numpy.zeros(count, dtype=numpy.uint8)
-        parity = self._parities[holder]
-        _add(made, ask_range(parity.peer, parity.which, "", begin, begin + count))
+        _add(made, _range([self._parities[holder]], "", begin, begin + count))
         for node in self._parities:
             if node != holder:
                 first, last = layout.stripe(node, holder)
                 _add(made, self._of_line(layout.lines[node], first + begin, min(first + begin + count, last)))
-        return made.tobytes()
+        return bytes(made.data)
 
     def _of_line(self, line: Iterable[Segment], begin: int, end: int) -> bytearray:
         found, at = bytearray(), 0
         for segment in line:
             if begin < at + segment.size and at < end:
-                peer, which = self._parts[segment.rank]
-                found += ask_range(peer, which, segment.sum, max(begin - at, 0), min(end - at, segment.size))
+                where = self._parts[segment.rank]
+                found += _range(where, segment.sum, max(begin - at, 0), min(end - at, segment.size))
             at += segment.size
         return found
 
 
-def _add(made: Any, data: bytearray) -> None:
-    import numpy
+def _range(where: Sequence[Lying], sum_: str, begin: int, end: int) -> bytearray:
+    """From the first of these that has it, whole. Raises what the last one said."""
+    for other, lying in enumerate(where, 1):
+        try:
+            return patiently(lambda lying=lying: ask_range(lying.peer, lying.which, sum_, begin, end))  # type: ignore[misc]
+        except (Vanished, Unreachable):
+            if other == len(where):
+                raise
+    raise Vanished("it is nowhere")
 
+
+def _add(made: Any, data: bytearray) -> None:
+    numpy = arrays()
     made[: len(data)] ^= numpy.frombuffer(data, dtype=numpy.uint8)
 
 
@@ -126,10 +138,10 @@ def rebuildable(
     for node, found in briefs.items():
         for brief in found:
             holders.setdefault(brief._replace(at=0), {})[brief.at] = node
-    where: dict[tuple[int, tuple[int, str]], Lying] = {}
+    where: dict[tuple[int, tuple[int, str]], list[Lying]] = {}
     for node, rows in parts.items():
         for which in rows:
-            where.setdefault((which.rank, which.known), Lying(peers[node], which))
+            where.setdefault((which.rank, which.known), []).append(Lying(peers[node], which))
     made = []
     for brief, nodes in holders.items():
         lost = next((at for at, ranks in enumerate(brief.ranks) if rank in ranks), None)

@@ -246,9 +246,9 @@ class Nodes(Beside):
         """Rule (2). What is older, and not a set of the ranks that run here, is needed no more."""
         self._sets.held = frozenset(self.copying.held | self.putting.under_way)
         floor = self.copying.safe if self.doubled else self._asked(self._newest())
-        if floor and floor.number and floor.identity != self._kept and self._drain:
+        new = floor and floor.number and floor.identity != self._kept
+        if floor and new and self._drain and self._drain.say(f"keep {floor.identity}"):
             self._kept = floor.identity
-            self._drain.say(f"keep {floor.identity}")
 
     def hidden(
         self, number: int, begin: float, end: float, *, taken: bool, waited: int, files: Sequence[Item]

@@ -91,18 +91,30 @@ def layout_of(content: dict[str, Any]) -> Layout:
     """Raises `Unsealed` for one that nobody of ours has written."""
     it: _Content = checked(_Content, content)
     lines = tuple(tuple(rows_of(Segment, list(Segment._fields), line)) for line in it.lines)
-    ranks = [segment.rank for line in lines for segment in line]
-    small = min((min(each.content, each.bundle, each.length, each.rank) for line in lines for each in line), default=0)
-    sound = small >= 0 and 0 <= it.at < len(lines) and it.chunk > 0 and it.chunk % GRAIN == 0
-    if not sound or len(lines) < 2 or len({*ranks}) < len(ranks) or not NAMED.fullmatch(found := _name(it)):
-        raise Unsealed("its numbers cannot be")
-    if max(sum(each.size for each in line) for line in lines) > it.chunk * (len(lines) - 1):
-        raise Unsealed(f"{found} has chunks that are too short")
-    return Layout(it.identity, it.life, it.at, it.chunk, lines, it.sum)
+    layout = Layout(it.identity, it.life, it.at, it.chunk, lines, it.sum)
+    if why := _wrong(layout):
+        raise Unsealed(why)
+    return layout
 
 
-def _name(it: _Content) -> str:
-    return f"parity-{it.identity}-{it.life:05d}"
+def refuse_impossible(layout: Layout) -> None:
+    """Raise `Unreachable` for lines that other nodes cannot have."""
+    if why := _wrong(layout):
+        raise Unreachable(f"the nodes of the group say of their lines what cannot be: {why}")
+
+
+def _wrong(it: Layout) -> str:
+    every = [segment for line in it.lines for segment in line]
+    small = min((min(each.content, each.bundle, each.length, each.rank) for each in every), default=0)
+    if small < 0 or not 0 <= it.at < len(it.lines) or it.chunk <= 0 or len(it.lines) < 2:
+        return "its numbers cannot be"
+    if len({segment.rank for segment in every}) < len(every):
+        return "a rank is there twice"
+    if not NAMED.fullmatch(it.name):
+        return "it has no name"
+    if max(map(it.length, range(len(it.lines)))) > it.chunk * (len(it.lines) - 1):
+        return "its chunks are too short"
+    return ""
 
 
 def laid_out(identity: str, life: int, at: int, lines: Sequence[Sequence[Segment]]) -> Layout:
@@ -111,11 +123,19 @@ def laid_out(identity: str, life: int, at: int, lines: Sequence[Sequence[Segment
     return Layout(identity, life, at, max(-(-share // GRAIN) * GRAIN, GRAIN), tuple(map(tuple, lines)))
 
 
+def arrays() -> Any:
+    """numpy. Raises `Unreachable` if there is none: a directory may have parity though the setting is another now."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise Unreachable(f"parity needs the package numpy, which cannot be imported here ({error})") from error
+    return numpy
+
+
 def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryview]:
     """The exclusive or of these, each of so many bytes, and then of none; each block is what it is until the next.
     Raises `Unreachable` for one that ends early."""
-    import numpy
-
+    numpy = arrays()
     room = numpy.zeros(BLOCK, dtype=numpy.uint8)
     for at in range(0, size, BLOCK):
         block = room[: min(BLOCK, size - at)]
@@ -128,4 +148,4 @@ def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryvi
                     raise Unreachable("a line ends before its end")
                 block[done : done + len(data)] ^= data
                 done += len(data)
-        yield memoryview(block)  # type: ignore[arg-type]
+        yield memoryview(block)

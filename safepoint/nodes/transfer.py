@@ -34,7 +34,7 @@ FRAME, HEAD = 1 << 20, 64 << 10  # bytes of a frame at most; and of one with a r
 GREETS, PATIENCE = 10.0, 600.0  # seconds for the greeting as a whole; for an answer: a flush may take long
 MAC = 32
 LEAVES = 5.0  # seconds for which a side that has refused something listens
-AWAY_MS = 5000  # a peer that acknowledges nothing for so long is gone
+AWAY_MS = 60_000  # a peer that takes no byte for so long is gone; a disk may make it wait for some time
 
 
 class Peer(NamedTuple):

@@ -100,9 +100,11 @@ class Started:
         self.gone = True
         self._close()
 
-    def say(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # it has ended, which is seen
-            os.write(self._to, f"{line}\n".encode())
+    def say(self, line: str) -> bool:
+        """Whether it was; else it has ended, which is seen, or has not listened for long."""
+        with contextlib.suppress(OSError):
+            return os.write(self._to, f"{line}\n".encode()) > 0
+        return False
 
     def lines(self) -> list[list[str]]:
         """What it has said since; each in words, the last of which is a text. `gone`: it has ended."""

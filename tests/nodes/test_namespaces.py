@@ -3,6 +3,7 @@ ranks across them, and copies go from one to the other by TCP."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -132,9 +133,10 @@ def test_ranks_on_hosts_of_their_own_lose_one_and_go_on(hosts: Hosts) -> None:
     hosts.lose(2)
     running.kill()
     for pid in hosts.pids(1):  # the rank there, if the launcher has not ended it; not the process beside it
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        if noded.__file__.encode() in words:
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if noded.__file__.encode() in words:
+                os.kill(pid, signal.SIGKILL)
     safe = said.last("partner")
     done = hosts.run((1, 3), said.last("hid") + 3).wait()
     assert ended(done) and done.last("restored") >= safe, done

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +22,8 @@ from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noded import MANIFEST
 from testbed.places import files_below
 
-from safepoint import Session
-from safepoint.nodes import giving, line, parity, stripes
+from safepoint import RestoreError, Session
+from safepoint.nodes import giving, line, nearby, parity, rebuilt, stripes
 from safepoint.nodes.asking import Which, ask_range, ask_segments, ask_stripe
 from safepoint.nodes.copying import Superseded, Wanted
 from safepoint.nodes.giving import Server
@@ -232,7 +233,7 @@ def test_a_damaged_parity_gives_nothing_wrong_back(tmp_path: Path, what: str) ->
         (source,) = nodes.sources(0, 0)
         back = Root(str(tmp_path / "back"), 0, nodes.count)
         os.makedirs(back.path)
-        with pytest.raises(Damaged):
+        with pytest.raises(Vanished, match="parity is not as it was made"):
             source.bring(back)
         assert not os.path.exists(back.fetched)
         nodes.make(1)  # it is not what it was, so it is made again
@@ -249,7 +250,7 @@ def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(tmp_pat
         (source,) = nodes.sources(0, 0)
         back = Root(str(tmp_path / "back"), 0, nodes.count)
         os.makedirs(back.path)
-        with pytest.raises(Damaged):
+        with pytest.raises(Vanished, match="is not as it was committed"):
             source.bring(back)
 
 
@@ -314,6 +315,91 @@ def test_what_a_node_has_is_not_made_again(tmp_path: Path, monkeypatch: pytest.M
         nodes.make_all()
 
 
+def test_small_blocks_and_windows_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks and windows that end within a part, a grain, and a stripe."""
+    monkeypatch.setattr(stripes, "BLOCK", 333)
+    monkeypatch.setattr(line, "BLOCK", 301)
+    monkeypatch.setattr(parity, "BLOCK", 77)
+    monkeypatch.setattr(rebuilt, "WINDOW", 777)
+    test_the_parts_of_any_one_node_are_made_again(tmp_path, [[100, 5000], [4000], [2500, 2500, 1], [3333]])
+
+
+def test_no_stripe_is_asked_for_before_all_lines_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor before the lock is had: a peer that may not go on would be taken for one that is gone."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        asked = []
+        real = parity.ask_stripe
+
+        def ask(*arguments: object) -> object:
+            proven = [bool(server._lines and server._lines._last and server._lines._last[1]._sums)
+                      for server in nodes.servers[1:]]  # fmt: skip
+            free = Root(str(nodes.work[0])).disk.lock(f"{nodes.one[0].side}/held/parity.lock")
+            asked.append((proven, free))
+            return real(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(parity, "ask_stripe", ask)
+        nodes.make(0)
+        assert asked == [([True, True], None)] * 2
+
+
+@pytest.mark.parametrize("what", ["ask_range", "ask_layout"])
+def test_a_node_that_does_not_answer_at_once_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        real, turn = getattr(rebuilt, what), iter(range(10**6))
+
+        def flaky(*arguments: object) -> object:
+            if next(turn) % 3:
+                raise Unreachable("Connection reset by peer")
+            return real(*arguments)
+
+        monkeypatch.setattr(rebuilt, what, flaky)
+        monkeypatch.setattr(nearby, "PAUSE", 0.001)
+        next(turn)
+        nodes.gives_back(0, 0, tmp_path / "back")
+
+
+def test_a_node_that_never_answers_is_an_error_and_no_older_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is newer would be removed, for a connection that was reset."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        nodes.servers[2].close()
+        monkeypatch.setattr(nearby, "PATIENT", 0.2)
+        monkeypatch.setattr(nearby, "PAUSE", 0.01)
+        monkeypatch.setattr("safepoint.nodes.asking.PAUSE", 0.001)
+        with pytest.raises(RestoreError, match="does not answer, and has what may be nowhere else"):
+            list(nearby.known(nodes.sources(0, 0), 0))
+
+
+def test_of_two_places_that_have_a_part_the_whole_one_is_taken(tmp_path: Path) -> None:
+    """After a restart on other nodes a part lies where its rank ran, and where it runs."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        for name in (f"rank-{2:05d}", f"../log-{2}.csv"):
+            path = Path(nodes.work[2], ".safepoint.d", name)
+            target = Path(nodes.work[0], ".safepoint.d", name)
+            shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
+        stray = Root(str(nodes.work[0]), 2, nodes.count)
+        largest(stray).write_bytes(b"damaged")
+        nodes.gives_back(1, 1, tmp_path / "back")
+
+
+def test_without_numpy_a_part_that_must_be_made_again_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the setting is another one by now. What lies somewhere needs none."""
+    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
+        nodes.make_all()
+        monkeypatch.setitem(sys.modules, "numpy", None)
+        monkeypatch.setattr(nearby, "PATIENT", 0.0)
+        with pytest.raises(RestoreError, match="parity needs the package numpy"):
+            list(nearby.known(nodes.sources(0, 0), 0))
+
+
 def test_no_room_is_known_before_a_byte_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
         monkeypatch.setattr(parity.kernel, "room", lambda path: 4000)
@@ -352,7 +438,6 @@ def test_a_range_that_nobody_would_ask_for_is_refused(tmp_path: Path) -> None:
     "change",
     [
         lambda it: it.update(lines=it["lines"][:1]),
-        lambda it: it.update(chunk=it["chunk"] + 1),
         lambda it: it.update(chunk=512),
         lambda it: it.update(chunk=0),
         lambda it: it.update(at=3),
@@ -378,9 +463,13 @@ def test_a_layout_that_cannot_be_is_refused(tmp_path: Path, change: Callable[[di
 # What is killed on the way.
 
 
+def keep(one: Root, layout: Layout, data: bytes, floor: int = 0) -> None:
+    with parity.alone(one):
+        put(one, layout, [memoryview(data)], lambda: floor)
+
+
 def _put(disk: FaultDisk, layout: Layout, data: bytes) -> None:
-    one = Root(disk.directory, 0, 3, disk=disk)
-    put(one, layout, [memoryview(data)], lambda: 0)
+    keep(Root(disk.directory, 0, 3, disk=disk), layout, data)
 
 
 def _on(where: Path, **how: int) -> FaultDisk:
@@ -452,12 +541,32 @@ def test_one_whose_disk_fails_is_not_told(made: tuple[Layout, bytes], tmp_path: 
         assert _whole(disk.directory, *made), at  # it could do without
 
 
+def test_a_flush_that_failed_is_not_asked_again(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    """The kernel says once that it could not. So nothing is left that the next try would take for made."""
+    _put(disk := _on(tmp_path / "count"), *made)
+    flushes = [at for at, op in enumerate(disk.record.ops) if op.startswith("sync")]
+    for at in flushes:
+        with pytest.raises(OSError):
+            _put(disk := _on(tmp_path / f"at-{at}", fail_at=at, error=errno.EIO), *made)
+        disk.end()
+        assert not _whole(disk.directory, *made), at
+    assert len(flushes) >= 4
+
+
+def test_what_was_in_the_making_at_a_kill_goes(made: tuple[Layout, bytes], tmp_path: Path) -> None:
+    _put(disk := _on(tmp_path / "w"), *made)
+    (new := Path(disk.directory, ".safepoint.d/held/parity.new")).mkdir()
+    (new / "parity").write_bytes(b"half of it")
+    assert parity.drop_older(Root(disk.directory, 0, 3), 0, 0)
+    assert not new.exists() and _whole(disk.directory, *made)
+
+
 def test_one_that_is_removed_is_whole_or_none_at_any_kill(made: tuple[Layout, bytes], tmp_path: Path) -> None:
     layout, data = made
 
     def removed(where: Path, **how: int) -> FaultDisk:
         (where / ".safepoint.d").mkdir(parents=True)
-        put(Root(str(where), 0, 3), layout, [memoryview(data)], lambda: 0)
+        keep(Root(str(where), 0, 3), layout, data)
         disk = FaultDisk(str(where), **how)  # type: ignore[arg-type]
         with contextlib.suppress(Killed):
             parity.drop_older(Root(str(where), 0, 3, disk=disk), layout.key + 1, 0)
@@ -478,7 +587,7 @@ def test_what_is_between_the_last_on_all_and_a_newer_one_goes(made: tuple[Layout
     one = Root(_on(tmp_path / "w").directory, 0, 3)
     numbered = [layout._replace(identity=identity(LIFE, number, HISTORY)) for number in (1, 2, 3, 4)]
     for each in numbered:
-        put(one, each, [memoryview(data)], lambda: numbered[1].key)
+        keep(one, each, data, numbered[1].key)
     assert [it.identity for it in layouts(one)] == [numbered[at].identity for at in (0, 1, 3)]
     assert parity.newest(one) == numbered[3].key
 
@@ -493,7 +602,7 @@ def test_two_processes_do_not_make_it_together(
     monkeypatch.setattr(parity, "LONGEST_WAIT", 0.2)
     with pytest.raises(Unreachable, match="another process of this node"):
         _put(disk, *made)
-    parity.drop_older(Root(disk.directory), 1 << 62, 0)  # it is space
+    assert not parity.drop_older(Root(disk.directory), 1 << 62, 0)  # it is space, and is tried again
     release()
     assert _whole(disk.directory, *made)
 
@@ -691,6 +800,23 @@ def test_a_finished_run_leaves_no_parity(nodes: Cluster) -> None:
     nodes.end()
     for node in "abc":
         assert [path.name for path in _held(nodes, node)] in ([], ["parity.lock"])
+
+
+def test_a_run_with_another_setting_finds_its_sets_without_numpy(
+    nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes.run("abc", 5, 0.02, "partner")
+    forget_place(nodes)
+    (nodes.start / ".safepoint").write_text(MANIFEST)
+    (none := tmp_path / "none/numpy").mkdir(parents=True)
+    (none / "__init__.py").write_text("raise ModuleNotFoundError('none here')")
+    monkeypatch.setenv("PYTHONPATH", f"{none.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done = nodes.run("bca", 6)
+    assert done.code == 0 and done.last("restored") == 4, done
+    nodes.end()
+    nodes.lose("c")  # now it would be needed, or the copies of the newer sets are
+    done = nodes.run("abd", 7)
+    assert done.last("restored") == 5 or "needs the package numpy" in done.err, done
 
 
 def test_nodes_of_too_few_domains_are_refused(nodes: Cluster) -> None:

@@ -67,12 +67,13 @@ class Beside:
         self.copy = self.keep = self.done = ""
         self.copied: set[int] = set()
 
-    def say(self, line: str) -> None:
+    def say(self, line: str) -> bool:
         word, *more = line.split()
         if word == "copy":
             self.copy, self.copied = more[0], set()
         elif word == "keep":
             self.keep = more[0]
+        return True
 
 
 class Rank:
@@ -81,9 +82,7 @@ class Rank:
     def __init__(self, run: Run, rank: int) -> None:
         self.run, self.rank, self.sets, self.committed, self.agreed = run, rank, Sets(), 0, 0
         self.saving: Record | None = None
-        held = run.world.disks[run.where[rank]].held  # as the process beside has found them
-        self.found = {other: max((r.key for r in sets.values()), default=0) for other, sets in held.items()}
-        self.found_parity = max((key for key, _ in run.world.disks[run.where[rank]].parity), default=0)
+        self.look()
         self.near = near = nodes.Nodes.__new__(nodes.Nodes)
         near._home = SimpleNamespace(ranks=SimpleNamespace(rank=rank), lead=0)  # type: ignore[assignment]
         near._sets, near._life = self.sets, lambda: run.life
@@ -95,6 +94,12 @@ class Rank:
         near._steps, near._there, near._back, near._wanted = {}, "", "", True
         near._first, near.given, near._begins_no_more = rank == 0, None, False
         near._drain = Beside()  # type: ignore[assignment]
+
+    def look(self) -> None:
+        """What the process beside finds when it begins."""
+        disk = self.run.world.disks[self.run.where[self.rank]]
+        self.found = {other: max((r.key for r in sets.values()), default=0) for other, sets in disk.held.items()}
+        self.found_parity = max((key for key, _ in disk.parity), default=0)
 
     @property
     def beside(self) -> Any:
@@ -150,7 +155,8 @@ class World:
                 self.restart()
             return
         act = self.rng.choices(
-            (self.hide, self.save, self.copy, self.clean, self.kill, self.again), weights=(10, 12, 16, 4, 2, 1)
+            (self.hide, self.save, self.copy, self.clean, self.kill, self.again, self.beside_dies),
+            weights=(10, 12, 16, 4, 2, 1, 1),
         )[0]  # fmt: skip
         act(self.run)
 
@@ -162,6 +168,16 @@ class World:
     def kill(self, run: Run) -> None:
         self.run = None
         self.log.append("killed")
+
+    def beside_dies(self, run: Run) -> None:
+        """One process beside the run; another one begins, and is told what it must know."""
+        rank = self.rng.choice(run.ranks)
+        near = rank.near
+        near._drain, near._kept = Beside(), ""  # type: ignore[assignment]
+        rank.look()
+        if near.copying.now and not near.copying.put:
+            rank.beside.say(f"copy {near.copying.now.identity}")
+        self.log.append(f"the process beside rank {rank.rank} dies")
 
     def hide(self, run: Run) -> None:
         run.number += 1

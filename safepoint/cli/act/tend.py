@@ -36,6 +36,8 @@ from safepoint.tiers.sending import Rate
 
 DISK = terminal.DISK
 PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two tries
+TOLD_AFTER = 2  # tries for a set that fail; the first may meet a disk that stalls
+CLEAN_AGAIN = 5.0  # seconds until what could not be removed is tried again
 AFTER = 3600.0  # seconds that sets are put after the program has ended
 LINGER = 5.0  # and for which other nodes are heard, which may be copying
 OTHERS = 600.0  # that the parts of others are waited for
@@ -50,7 +52,7 @@ class Tender:
         self._orders, self._start, self._one, self._lines, self._life = orders, start, one, lines, life
         self._roots = lines.roots
         self._floor: Callable[[], int] = lambda: LARGEST  # below this no parity stays
-        self._ended = self._looked = 0.0
+        self._ended = self._looked = self._clean_at = 0.0
         self._next_life = False
         self._copied = self._gone = self._dropped = ""
         self._copier = threading.Thread(target=self._guarded, args=(self._copy_all,), name="safepoint-copy")
@@ -104,7 +106,7 @@ class Tender:
     # To the partner.
 
     def _copy_all(self) -> None:
-        pause = PAUSE
+        pause, failed, last = PAUSE, 0, ""
         while True:
             with self._orders.came:
                 self._orders.came.wait_for(self._new, TICK)
@@ -126,7 +128,12 @@ class Tender:
                 continue
             if self._over:  # the partner ends too
                 return
-            self._orders.say("uncopied", wanted, why)
+            failed = failed + 1 if wanted == last else 1
+            last = wanted
+            if failed >= TOLD_AFTER:
+                self._orders.say("uncopied", wanted, why)
+            else:
+                pause = PAUSE
             with self._orders.came:
                 self._orders.came.wait_for(lambda wanted=wanted: self._orders.to_copy != wanted, pause)  # type: ignore[misc]
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -177,17 +184,18 @@ class Tender:
         keep, forget = self._orders.keep, self._orders.forget
         if over and not forget:
             return
-        if (forget or keep) and f"{keep} {forget}" != self._dropped:
-            self._dropped = f"{keep} {forget}"
+        if (forget or keep) and f"{keep} {forget}" != self._dropped and time.monotonic() > self._clean_at:
             life, number = tuple(map(int, keep.split("-")[:2])) if keep else (0, 0)
             floor = key(forget + 1, 0) if forget else key(life, number)  # what the next life puts there stays
             root = self._one
-            for other in roots(DISK, root.work)[0]:
-                if other.rank not in self._roots:
-                    drop_older(root.of(other.rank), floor)
-            for rank in held_ranks(root):
-                drop_older(root.held(rank), floor)
-            parity.drop_older(root, floor, self._orders.group[1] if self._orders.group else 0)
+            old = [root.of(other.rank) for other in roots(DISK, root.work)[0] if other.rank not in self._roots]
+            old += [root.held(rank) for rank in held_ranks(root)]
+            gone = [drop_older(each, floor) for each in old]
+            gone.append(parity.drop_older(root, floor, self._orders.group[1] if self._orders.group else 0))
+            if all(gone):
+                self._dropped = f"{keep} {forget}"
+            else:
+                self._clean_at = time.monotonic() + CLEAN_AGAIN
 
     # To the remote place.
 
