@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from testbed.noded import MANIFEST
 from testbed.protected import wait_for
 
 from safepoint import SaveError, Session, UsageError
+from safepoint.disk import Disk
 
 LONG = os.environ.get("SAFEPOINT_CRASH") == "long"
 ALONE = MANIFEST.replace("partner = on\n", "")
@@ -407,6 +409,44 @@ def test_copies_do_not_gather_while_one_node_cannot_copy(nodes: Cluster) -> None
         held = nodes.root(node, rank, 3, held=True).numbers("set")
         assert len(held) <= 3, (node, held)
     running.kill()
+
+
+class Counted(Disk):
+    """Which operations the main thread calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattribute__(self, name: str) -> object:
+        found = object.__getattribute__(self, name)
+        counts = callable(found) and not name.startswith("_")
+        if counts and threading.current_thread() is threading.main_thread():
+            object.__getattribute__(self, "calls").append(name)
+        return found
+
+
+def test_hide_does_on_the_disk_what_it_does_without_nodes(
+    alone: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one call more: what is told to the process beside the run goes by a pipe."""
+    monkeypatch.setenv("DISK", str(alone.disk("a")))
+    monkeypatch.setenv("DOMAIN", "a")
+    (plain := tmp_path / "plain").mkdir()
+    (plain / ".safepoint").write_text(ALONE.partition("local")[0])
+    made = []
+    for start in (alone.start, plain):
+        session = Session(start, disk=(disk := Counted()))
+        monkeypatch.chdir(session.directory)
+        session.restore()
+        for step in range(6):
+            noded.write(0, step)
+            session.wait()
+            disk.calls.clear()
+            session.hide(step)
+            calls = disk.calls.copy()
+        session.close()
+        made.append(calls)
+    assert made[0] == made[1] and len(made[0]) > 8, made
 
 
 def test_an_init_that_fails_leaves_no_process(nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
