@@ -53,6 +53,7 @@ from safepoint.root import Root
 from safepoint.tiers.names import identity
 from safepoint.tiers.part import Part
 
+DROP = "/proc/sys/vm/drop_caches"
 SECRET, HISTORY, NODES = bytes(32), "0123456789abcdef", 4
 BLOCK = 1 << 20
 
@@ -144,6 +145,7 @@ def a_set(work: Path, size: int) -> Path:
 def copy(top: Path, size: int, rounds: int) -> None:
     path = a_set(top / "w", size)
     (top / "other/.safepoint.d").mkdir(parents=True)
+    cold = "reading and checksum", "ours", "read, written and flushed"  # as root: from the disk, not from memory
     names = ("ours", "reading and checksum", "read, checksum, and TCP by hand", "read, written and flushed")
     times: dict[str, list[float]] = {name: [] for name in names}
 
@@ -160,10 +162,21 @@ def copy(top: Path, size: int, rounds: int) -> None:
             times["reading and checksum"].append(timed(lambda: read_and_sum(path)))
             times["read, checksum, and TCP by hand"].append(timed(lambda: by_hand(("127.0.0.1", hand), path)))
             times["read, written and flushed"].append(timed(lambda: write_through(path, top / "other/plain")))
+            if os.access(DROP, os.W_OK):
+                shutil.rmtree(top / "other/.safepoint.d/held", ignore_errors=True)
+                what = lambda: read_and_sum(path), lambda: ours(port), lambda: write_through(path, top / "other/plain")
+                for name, work in zip(cold, what, strict=True):
+                    os.sync()
+                    Path(DROP).write_text("3")
+                    times.setdefault(f"{name}, cold", []).append(timed(work))
     for name in names[1:]:
         told(f"copy on another node, against: {name}", times["ours"], times[name])
     told("  (TCP by hand, against: reading and checksum)", times[names[2]], times[names[1]])
     told("  (written and flushed, against: reading and checksum)", times[names[3]], times[names[1]])
+    if "ours, cold" in times:
+        read = times["reading and checksum, cold"]
+        told("copy of what is not in memory, against: reading and checksum", times["ours, cold"], read)
+        told("  (written and flushed, against the same)", times["read, written and flushed, cold"], read)
 
 
 def a_node(top: Path, rank: int, size: int) -> Path:
