@@ -9,12 +9,20 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from safepoint.nodes.transfer import GREETS, PATIENCE, Channel, Peer, Refused, digest, whole
+from safepoint.nodes.transfer import GREETS, PATIENCE, Channel, Ended, Peer, Refused, digest, whole
 from safepoint.tiers.part import LARGEST_RECORD, Part
 from safepoint.tiers.place import Unreachable, Vanished
 
 ASKS = 60.0  # seconds for an answer that needs no flush
-LONG = {"hold", "part", "segments", "stripe", "range", "layout"}  # what may take its time before it is answered
+LONG = {
+    "hold",
+    "part",
+    "record",
+    "segments",
+    "stripe",
+    "range",
+    "layout",
+}  # what may take its time before it is answered
 TRIES, PAUSE = 5, 0.2  # of a connection that is refused, or closed in the greeting: many may come at once; seconds
 
 
@@ -27,10 +35,16 @@ def _asking(peer: Peer, **request: Any) -> Iterator[Channel]:
             channel.patient(PATIENCE if request["do"] in LONG else ASKS)
             channel.say(**request)
             yield channel
+    except Ended as error:
+        raise _ended(peer, error) from error
     except (OSError, Refused) as error:
         if getattr(error, "filename", None):  # of this disk
             raise
         raise Unreachable(f"node {peer.text}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _ended(peer: Peer, error: Ended) -> Vanished | Unreachable:
+    return (Vanished if error.gone else Unreachable)(f"node {peer.text}: {error}")
 
 
 def _greeted(peer: Peer) -> Channel:
@@ -169,6 +183,8 @@ def ask_stripe(peer: Peer, identity: str, sum_: str, begin: int, end: int) -> It
 def _coming(peer: Peer, channel: Channel, most: int) -> Iterator[bytes]:
     try:
         yield from channel.take(most)
+    except Ended as error:
+        raise _ended(peer, error) from error
     except (OSError, Refused) as error:
         raise Unreachable(f"node {peer.text}: {getattr(error, 'strerror', None) or error}") from error
 

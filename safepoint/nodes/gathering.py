@@ -2,8 +2,8 @@
 
 A rank offers each set of which it can have its part: on its own disk, from a copy, from the disk where it ran before,
 from the remote place. Which set all ranks offer is chosen as ever. A part from elsewhere is brought below `fetched/`,
-and staged from there, through its checksums; if it is damaged, or its node does not answer, the next source of the
-same set is tried, and then an older set.
+and staged from there, through its checksums; if it is damaged the next source of the same set is tried, and then an
+older set. A node that does not answer is an error, if nobody else has what it has.
 
 killed after                 there is                                            the next restart
 some bytes                   `fetched/`, which nobody reads                      begins anew
@@ -65,6 +65,7 @@ class Gathering(Restart):
         self._sources: dict[int, list[tuple[Record, Source]]] = {}
         self._spare: dict[int, list[Source]] = {}  # of sets that are on its own disk, or nearer, too
         self._any_parity = False  # on any node
+        self._silent: dict[int, tuple[Source, Unreachable]] = {}  # by key, who has it and does not answer
         self._foreign: set[str] = set()  # why sets that are there are none for this program
         self._brought: tuple[Record, str] | None = None  # what lies in `fetched/`, and from where
 
@@ -151,6 +152,8 @@ class Gathering(Restart):
         """Collective: two agreements for each node."""
         home, peers, root = self._home, self._peers, self._home.root
         self._own = {c.key for c in found if c.record}
+        if home.leads:
+            self._near.look_after()
         parity = self._parity()
         around = {rank for found in parity.values() for it in found for line in it.ranks for rank in line} | {root.rank}
         told = peers.together(lambda: self._held_here() if home.leads else [])
@@ -167,7 +170,25 @@ class Gathering(Restart):
         made = rebuildable(root.rank, parity, parts, self._near.peers)
         names = peers.together(lambda: self._near.sets_at_place() if peers.rank == home.lead else [])
         names = peers.share(names, home.lead)
-        return peers.together(lambda: self._offered(found, sources, made, names) if home.active else found)
+        offered = peers.together(lambda: self._offered(found, sources, made, names) if home.active else found)
+        self._refuse_silence(offered)
+        return offered
+
+    def _is_silent(self, source: Source, error: Unreachable) -> None:
+        self._silent[source.known[0]] = source, error
+
+    def _refuse_silence(self, offered: list[Candidate]) -> None:
+        """An older set than could be had if all nodes answered would cost what is newer. Collective."""
+        peers = self._peers
+        if peers.least(-bool(self._silent)) == (0,):
+            return
+        mine = {c.key for c in offered if c.record} if self._home.active else None
+        now = peers.newest_common(mine) or 0
+        newest = peers.newest_common(None if mine is None else mine | {*self._silent}) or 0
+        failure = None
+        if newest > now and newest in self._silent and newest not in (mine or ()):
+            failure = silent(*self._silent[newest])
+        peers.fail_together(failure)
 
     def _of_each_node(self, told: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, list[Any]]]:
         """What the rank that leads each node has to tell. Collective."""
@@ -217,13 +238,13 @@ class Gathering(Restart):
             if source.known in own:  # asked for only if its own is damaged
                 self._spare.setdefault(source.known[0], []).append(source)
             else:
-                self._note(known([source], self._finished))
+                self._note(known([source], self._finished, self._is_silent))
         lying = own | {(r.key, r.history) for rows in self._sources.values() for r, _ in rows}
         for source in made:
             if source.known in lying:
                 self._spare.setdefault(source.known[0], []).append(source)
             else:
-                self._note(known([source], self._finished))
+                self._note(known([source], self._finished, self._is_silent))
         for name in filter(None, map(name_of, names[:NEWEST])):
             which = Which(root.rank, name.number, "remote", name.text)
             source = There("the remote place", self._near.peers[home.here], which)
@@ -231,7 +252,7 @@ class Gathering(Restart):
             if (at := key(name.life, name.number)) in keys:
                 self._spare.setdefault(at, []).append(source)
             elif at > self._finished:
-                self._note(known([source], self._finished))
+                self._note(known([source], self._finished, self._is_silent))
         more = [
             Candidate(rows[0][0].number, rows[0][0], "", at, rows[0][0], measured=True)
             for at, rows in self._sources.items()

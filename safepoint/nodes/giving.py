@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from safepoint.disk import kernel
-from safepoint.disk.files import cause, read
+from safepoint.disk.files import NO_DESCRIPTOR, cause, read
 from safepoint.errors import SafepointError
 from safepoint.nodes.held import flush, has, hold, keys_of
 from safepoint.nodes.line import GRAIN, Line, Lines, Proven
 from safepoint.nodes.nearby import held_ranks
-from safepoint.nodes.parity import between, layout_path, newest, prove
+from safepoint.nodes.parity import between, layout_path, newest, parity_path, prove
 from safepoint.nodes.transfer import Channel, Peer, Refused, digest, whole
-from safepoint.ranks import LARGEST
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.sealed import LAST
@@ -26,9 +26,9 @@ from safepoint.tiers.part import LARGEST_RECORD, Changed, Part
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.remote import Index
 
-AGAIN = 1.0  # seconds between two tries to listen
 MOST = 16 << 20  # bytes of a range
 logger = logging.getLogger("safepoint")
+Block = bytes | bytearray | memoryview
 AT_ONCE, STRANGERS = 64, 256  # requests that are answered at a time, others wait; and connections that have not greeted
 
 
@@ -56,7 +56,8 @@ class Server:
         `OSError`."""
         self._lines = lines
         self._proven = Proven()
-        self._checked, self._checking = set[str](), threading.Lock()  # parities that are whole
+        self._checked: dict[tuple[str, int, int, int], str] = {}  # of each parity, why it is not whole, if it is not
+        self._checking = threading.Lock()
         self._root, self._secret, self._shelf, self.host = root, secret, shelf, host
         self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(STRANGERS)
         self._admitted = 0  # bytes of copies that are under way
@@ -140,7 +141,8 @@ class Server:
         except OSError as error:
             if error.filename is None:  # of the connection
                 raise
-            channel.say(error=f"{self._root.shown(error.filename)}: {cause(error)}")
+            gone = request.get("do") != "hold" and _is_damage(error)
+            channel.say(error=f"{self._root.shown(error.filename)}: {cause(error)}", gone=gone)
         else:
             return
         channel.leave()
@@ -167,7 +169,7 @@ class Server:
     def _give_part(self, channel: Channel, request: dict[str, Any]) -> None:
         with contextlib.ExitStack() as stack:
             part: Part | Index
-            pieces: Iterable[bytes | bytearray | memoryview]
+            pieces: Iterable[Block]
             if request.get("where") == "remote" and self._shelf:
                 name = str(request.get("name"))
                 part = self._shelf.index(name, self._rank(request))
@@ -177,8 +179,7 @@ class Server:
                 length, pieces = part.length, part.blocks()
             channel.say(bundle=part.bundle, length=length, record=digest(part.content))
             channel.give([part.content])
-            with _ending_early():
-                channel.give(pieces)
+            _give(channel, pieces)
 
     def _line(self, request: dict[str, Any]) -> Line | None:
         identity = str(request.get("set"))
@@ -189,7 +190,12 @@ class Server:
     def _give_segments(self, channel: Channel, request: dict[str, Any]) -> None:
         line = self._line(request)
         if line:
-            line.prove()  # so that nobody has to wait for it in the middle of a stripe
+            with self._at_work():
+                try:
+                    line.prove()  # so that nobody has to wait for it in the middle of a stripe
+                except (Changed, Damaged):
+                    self._forget()
+                    raise
         channel.say(there=line is not None, sum=digest(line.told if line else b""))
         channel.give([line.told] if line else [])
 
@@ -205,12 +211,14 @@ class Server:
             try:
                 line.prove()
                 channel.say()
-                with _ending_early():
-                    channel.give(line.between(begin, end))
+                _give(channel, line.between(begin, end))
             except (Changed, Damaged, ConnectionAbortedError):
-                if self._lines:
-                    self._lines.forget()
+                self._forget()
                 raise
+
+    def _forget(self) -> None:
+        if self._lines:
+            self._lines.forget()
 
     def _give_layout(self, channel: Channel, request: dict[str, Any]) -> None:
         data = read(self._root.disk, layout_path(self._root, str(request.get("name"))), LARGEST_RECORD)
@@ -220,24 +228,30 @@ class Server:
     def _give_range(self, channel: Channel, request: dict[str, Any]) -> None:
         begin = whole(request, "begin", 0, 1 << 62)
         end = whole(request, "end", begin, begin + MOST)
-        blocks: Iterable[bytes | memoryview]
+        blocks: Iterable[Block]
         if request.get("where") == "parity":
             blocks = self._of_parity(str(request.get("name")), begin, end)
         else:
             blocks = self._proven.of(*self._of(request), str(request.get("sum"))).range(begin, end)
         channel.say()
         try:
-            with _ending_early():
-                channel.give(blocks)
+            _give(channel, blocks)
         except ConnectionAbortedError:
             self._proven.forget()
             raise
 
     def _of_parity(self, name: str, begin: int, end: int) -> Iterator[bytes]:
+        info = self._root.disk.stat(parity_path(self._root, name))
+        which = name, info.st_ino, info.st_size, info.st_mtime_ns
         with self._checking:
-            if name not in self._checked:
-                prove(self._root, name)
-                self._checked.add(name)
+            if which not in self._checked:
+                try:
+                    prove(self._root, name)
+                    self._checked[which] = ""
+                except Damaged as error:
+                    self._checked[which] = str(error)
+            if why := self._checked[which]:
+                raise Damaged(why)
         return between(self._root, name, begin, end)
 
     @contextlib.contextmanager
@@ -278,57 +292,35 @@ class Server:
                 self._admitted -= length
 
 
-@contextlib.contextmanager
-def _ending_early() -> Iterator[None]:
-    """What goes wrong in the middle: the other side sees that it ends early."""
+class _Broken(Exception):
+    """What is given breaks off. `gone`: it is not here as it should be, however often it is asked for."""
+
+    def __init__(self, why: str, *, gone: bool) -> None:
+        super().__init__(why)
+        self.gone = gone
+
+
+def _guarded(blocks: Iterable[Block]) -> Iterator[Block]:
+    """What goes wrong with them is none of the connection."""
     try:
-        yield
-    except (Damaged, Changed, Vanished, Unreachable) as error:
-        raise ConnectionAbortedError(str(error)) from error
+        yield from blocks
+    except (Damaged, Changed, Vanished) as error:
+        raise _Broken(str(error), gone=True) from error
+    except Unreachable as error:
+        raise _Broken(str(error), gone=False) from error
     except OSError as error:
-        if error.filename is None:
-            raise
-        raise ConnectionAbortedError(f"{error.filename}: {cause(error)}") from error
+        raise _Broken(f"{error.filename or 'a file'}: {cause(error)}", gone=_is_damage(error)) from error
 
 
-class Listening:
-    """The server of this node. What began anew takes the port that the others know, when it can be had."""
+def _is_damage(error: OSError) -> bool:
+    """And nothing that is otherwise the next time."""
+    return error.errno not in {*NO_DESCRIPTOR, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
-    def __init__(self, tell: Callable[[str], object], make: Callable[[], Server]) -> None:
-        """`tell`: what hinders it."""
-        self._tell, self._make, self._over = tell, make, threading.Event()
-        self._server: Server | None = None
 
-    def begin(self, *, again: bool) -> Server | None:
-        """Now, or, `again`, as soon as it can. Else raises `OSError`."""
-        try:
-            self._server = self._make()
-        except OSError as error:
-            if not again:
-                raise
-            self._tell(f"this node cannot be asked, nor hold copies: {error.strerror or error}; it is tried again")
-            threading.Thread(target=self._retry, daemon=True).start()
-        return self._server
-
-    def _retry(self) -> None:
-        while self._server is None and not self._over.wait(AGAIN):
-            with contextlib.suppress(OSError):
-                self._server = self._make()
-
-    def keep(self, key: int) -> None:
-        """The set with this key is on two nodes everywhere."""
-        if self._server:
-            self._server.kept = key
-
-    def parity_floor(self) -> int:
-        """As of the server; until there is one nothing goes."""
-        return self._server.parity_floor() if self._server else LARGEST
-
-    @property
-    def busy(self) -> bool:
-        return self._server is not None and self._server.busy > 0
-
-    def end(self) -> None:
-        self._over.set()
-        if self._server:
-            self._server.close()
+def _give(channel: Channel, blocks: Iterable[Block]) -> None:
+    """Raises `ConnectionAbortedError` if they break off, which the other side is told."""
+    try:
+        channel.give(_guarded(blocks))
+    except _Broken as error:
+        channel.break_off(str(error), gone=error.gone)
+        raise ConnectionAbortedError(str(error)) from error

@@ -29,7 +29,7 @@ from safepoint.tiers.fetching import bring, check, put_in_place
 from safepoint.tiers.part import LARGEST_RECORD, parsed
 
 logger = logging.getLogger("safepoint")
-HELD = 20.0  # seconds for which another copy of a rank, which is given up or removed, is waited for
+HELD = 30.0  # seconds for which another copy of a rank is waited for; longer than for a sender that is gone
 
 
 def keys_of(root: Root) -> dict[int, int]:

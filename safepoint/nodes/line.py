@@ -24,7 +24,7 @@ from safepoint.tiers.part import BLOCK, Changed, Part
 from safepoint.tiers.place import Vanished
 
 GRAIN = 256 << 10  # bytes of a line that have a checksum of their own
-MOST_KEPT = 256  # parts that are known to be whole
+MOST_KEPT = 4096  # parts that are known to be whole
 
 
 class Segment(NamedTuple):

@@ -28,7 +28,7 @@ from safepoint.tiers.place import Unreachable, Vanished
 
 logger = logging.getLogger("safepoint")
 T = TypeVar("T")
-PATIENT, TRIES = 30.0, 3  # seconds, and tries, after which a node that does not answer is given up
+PATIENT, TRIES = 30.0, 2  # seconds, and tries, after which a node that does not answer is given up
 PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between two of them
 AWAY = (Unreachable, Vanished, Changed, Damaged)  # why a source does not give what it has
 
@@ -161,22 +161,26 @@ def at_start(start: Root, rank: int) -> list[Source]:
 
 def silent(source: Source, error: Exception) -> RestoreError:
     return RestoreError(
-        f"{source.name} does not answer, and has what may be nowhere else: {error}; the listed files are untouched, "
-        f"and restore may be repeated"
+        f"{source.name} does not answer, and has what is nowhere else: {error}; the listed files are untouched, and "
+        f"restore may be repeated, here or where the nodes reach each other"
     )
 
 
-def known(sources: Iterable[Source], newer: int) -> Iterator[tuple[Record, Source]]:
-    """Those of which the record can be read, of sets with a key above `newer`. What cannot be had is said. Raises
-    `RestoreError` for a node of this run that does not answer: without it an older set would be given back, and what
-    is newer removed."""
+def known(
+    sources: Iterable[Source], newer: int, away: Callable[[Source, Unreachable], object]
+) -> Iterator[tuple[Record, Source]]:
+    """Those of which the record can be read, of sets with a key above `newer`. What cannot be had is said; `away`: is
+    told of a node of this run that does not answer, as what it has may be nowhere else."""
     for source in sources:
+        if 0 < source.known[0] <= newer:
+            continue
         try:
             record = source.record()
         except Unreachable as error:
             if source.near:
-                raise silent(source, error) from error
-            logger.warning("a set on %s cannot be had: %s", source.name, error)
+                away(source, error)
+            else:
+                logger.warning("a set on %s cannot be had: %s", source.name, error)
             continue
         except (*AWAY, OSError, FormatError, SaveError, UsageError) as error:
             if not isinstance(error, Vanished):  # removed meanwhile, or never whole

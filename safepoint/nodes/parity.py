@@ -38,7 +38,7 @@ from safepoint.sealed import Unsealed, rows_of, seal, unseal
 from safepoint.tiers.part import BLOCK, LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
 
-LONGEST_WAIT = 20.0  # seconds for another process of this node that is at it
+LONGEST_WAIT = 30.0  # seconds for another process of this node, which may wait for a node that is gone
 SOON, LATE = 0.02, 0.5  # seconds between two looks for what another node has not committed yet
 
 
@@ -124,12 +124,12 @@ def lies(one: Root, layout: Layout) -> bool:
 
 
 @contextlib.contextmanager
-def alone(one: Root) -> Iterator[None]:
+def alone(one: Root, *, waits: bool = True) -> Iterator[None]:
     """The process of the life before may be at it still. Raises `Unreachable`."""
     _make_top(one)
     disk, until = one.disk, time.monotonic() + LONGEST_WAIT
     while (release := disk.lock(f"{_top(one)}/parity.lock")) is None:
-        if time.monotonic() > until:
+        if not waits or time.monotonic() > until:
             raise Unreachable("another process of this node makes parity, or removes some")
         time.sleep(0.05)
     try:
@@ -215,7 +215,7 @@ def drop_older(one: Root, floor: int, life: int) -> bool:
     try:
         old = [name for name, at, made in _kept(one) if (at, made) < (floor, life)]
         if old or exists(one.disk, f"{_top(one)}/parity.new"):
-            with alone(one):
+            with alone(one, waits=False):
                 _remove_new(one)
                 for name in old:
                     _remove(one, name)

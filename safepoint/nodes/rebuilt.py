@@ -35,7 +35,7 @@ class Rebuilt:
     name, near = "the parity on other nodes", True
 
     def __init__(
-        self, brief: Brief, lost: int, rank: int, parities: Mapping[int, Lying], parts: Mapping[int, Sequence[Lying]]
+        self, brief: Brief, lost: int, rank: int, parities: Mapping[int, Lying], parts: Mapping[int, list[Lying]]
     ) -> None:
         """`parities`: of the other nodes. `parts`: of the ranks that ran there, each wherever it is now."""
         self.known = brief.known
@@ -114,15 +114,16 @@ class Rebuilt:
         return found
 
 
-def _range(where: Sequence[Lying], sum_: str, begin: int, end: int) -> bytearray:
-    """From the first of these that has it, whole. Raises what the last one said."""
-    for other, lying in enumerate(where, 1):
+def _range(where: list[Lying], sum_: str, begin: int, end: int) -> bytearray:
+    """From the first of these that has it whole; one that has not is asked no more. Raises what the last one said."""
+    while True:
+        lying = where[0]
         try:
             return patiently(lambda lying=lying: ask_range(lying.peer, lying.which, sum_, begin, end))  # type: ignore[misc]
         except (Vanished, Unreachable):
-            if other == len(where):
+            if len(where) == 1:
                 raise
-    raise Vanished("it is nowhere")
+            del where[0]
 
 
 def _add(made: Any, data: bytearray) -> None:
@@ -151,5 +152,5 @@ def rebuildable(
             continue
         which = Which(rank, 0, "parity", brief.name)
         parities = {at: Lying(peers[nodes[at]], which) for at in others}
-        made.append(Rebuilt(brief, lost, rank, parities, {each: where[each, brief.known] for each in ranks}))
+        made.append(Rebuilt(brief, lost, rank, parities, {each: [*where[each, brief.known]] for each in ranks}))
     return made

@@ -84,8 +84,8 @@ class Nodes(Beside):
         else:
             self.group = next((group for group in groups_of(home.nodes, told) if home.here in group), [])
         if not self.doubled:
-            count = f"{len(home.nodes)} nodes are" if len(home.nodes) > 1 else "the one node is"
             where = f"of one domain ({home.node.domain})" if told == COPIES else "of too few domains"
+            count = f"{len(home.nodes)} nodes are" if len(home.nodes) > 1 else "the one node is"
             raise UsageError(
                 f"partner = {'on' if told == COPIES else f'xor {told}'}, and {count} {where}: what is to protect a set "
                 f"would be lost with it. Start it on more nodes, or tell their domains apart with the setting domain; "
@@ -105,8 +105,7 @@ class Nodes(Beside):
 
     def meet(self) -> None:
         """On return all nodes listen, and each rank knows where. Collective."""
-        self._met = self._life().number
-        home, ranks = self._home, self._home.ranks
+        home, ranks, self._met = self._home, self._home.ranks, self._life().number
         self._secret = ranks.share(os.urandom(32) if ranks.rank == home.lead else None, home.lead)
         ranks.together(self._listen)
         for node in home.nodes:
@@ -114,6 +113,9 @@ class Nodes(Beside):
             host, port = ranks.share((self._host, self._port) if ranks.rank == first else None, first)
             self.peers.append(Peer(host, port, self._secret))
         self._tell_partner()
+
+    def look_after(self) -> None:  # it may have died, and others will ask it
+        self._tend()
 
     def _listen(self) -> None:
         if not self.mine:

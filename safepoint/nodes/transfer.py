@@ -6,11 +6,12 @@
     client  a frame with the request: what to do, and with which part
     server  a frame with the answer, or with an error; then, or before it, the part as frames, and an empty one
 
-A frame is its length in four bytes, and as many bytes. One of words ends with an HMAC of them, by a key that both have
-of the greeting; words before and after a part have the digest of its record, which has the checksums of its files. The
-secret is new in each life of the run, and goes to all ranks by MPI: so nothing that another program says is listened
-to, nor what this one said before, nor a run that was taken for dead. No name, size or path that a peer says is used
-before it was looked at. Nothing is encrypted.
+A frame is its length in four bytes, and as many bytes. In the middle of a part a length that cannot be says that no
+more comes, and words say why. A frame of words ends with an HMAC of them, by a key that both have of the greeting;
+words before and after a part have the digest of its record, which has the checksums of its files. The secret is new in
+each life of the run, and goes to all ranks by MPI: so nothing that another program says is listened to, nor what this
+one said before, nor a run that was taken for dead. No name, size or path that a peer says is used before it was looked
+at. Nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ FRAME, HEAD = 1 << 20, 64 << 10  # bytes of a frame at most; and of one with a r
 GREETS, PATIENCE = 10.0, 600.0  # seconds for the greeting as a whole; for an answer: a flush may take long
 MAC = 32
 LEAVES = 5.0  # seconds for which a side that has refused something listens
-AWAY_MS = 60_000  # a peer that takes no byte for so long is gone; a disk may make it wait for some time
+AWAY_MS = 20_000  # a peer that takes no byte for so long is gone; a disk may make it wait for some time
+BROKEN = 0xFFFFFFFF  # in the place of a length: no more comes, and words say why
 
 
 class Peer(NamedTuple):
@@ -51,6 +53,14 @@ class Peer(NamedTuple):
 
 class Refused(Exception):
     """What was said is not what this program would say."""
+
+
+class Ended(Exception):
+    """What the other side gives breaks off. `words`: why."""
+
+    def __init__(self, words: dict[str, Any]) -> None:
+        super().__init__(f"{words.get('error')!s:.500}")
+        self.gone = bool(words.get("gone"))
 
 
 class Channel:
@@ -122,8 +132,13 @@ class Channel:
                 self._socket.sendall(piece)
         self._socket.sendall(LENGTH.pack(0))
 
+    def break_off(self, why: str, *, gone: bool) -> None:
+        """Between two blocks of what is given."""
+        self._socket.sendall(LENGTH.pack(BROKEN))
+        self.say(error=why, gone=gone)
+
     def take(self, most: int) -> Iterator[bytes]:
-        """The blocks of a part, or a record; no more than so many bytes. To be heard to its end."""
+        """The blocks of a part, or a record; no more than so many bytes. To be heard to its end. Raises `Ended`."""
         while block := self._frame(FRAME):
             look()
             most -= len(block)
@@ -152,6 +167,8 @@ class Channel:
 
     def _frame(self, most: int) -> bytes:
         (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        if length == BROKEN and most == FRAME:
+            raise Ended(self.hear())
         if length > most:
             raise Refused(f"it sends a frame of {length} bytes")
         return self._exactly(length)

@@ -18,8 +18,10 @@ from typing import Any
 
 from safepoint import SafepointError, SaveError, Session
 from safepoint.disk import Disk
+from safepoint.nodes import nearby
 from safepoint.saving import commit
 from safepoint.tiers import beside
+from safepoint.tiers.place import Unreachable
 
 MANIFEST = """\
 z-{rank}.dat
@@ -164,6 +166,15 @@ def main(start: str, steps: int, pause: float, how: list[str]) -> None:
     disk = Dying(int(at[1])) if at and int(at[0]) == rank else Disk()
     if (told := option(how, "looks")) and int(told[0]) == rank:
         disk = Failing(int(told[1]))
+    if "mute" in how:  # the other nodes are not reached, but for what this one gets from the place
+        nearby.PATIENT, nearby.PAUSE, real = 0.3, 0.05, nearby.ask_record
+
+        def ask_record(peer: Any, which: Any) -> bytes:
+            if which.where != "remote":
+                raise Unreachable("no route to host")
+            return real(peer, which)
+
+        nearby.ask_record = ask_record
     saver = int(option(how, "saver")[0]) if option(how, "saver") else 0
     if saver:
         few(saver)

@@ -20,9 +20,10 @@ from safepoint.errors import SafepointError
 from safepoint.manifest import load
 from safepoint.nodes import parity
 from safepoint.nodes.copying import FATAL, LOST, RETRIED, AtRemote, Superseded, Wanted, copy, trouble
-from safepoint.nodes.giving import Listening, Server
+from safepoint.nodes.giving import Server
 from safepoint.nodes.held import drop_older
 from safepoint.nodes.line import Lines
+from safepoint.nodes.listening import Listening
 from safepoint.nodes.marker import read_marker
 from safepoint.nodes.nearby import held_ranks
 from safepoint.nodes.transfer import Peer, listening_address
@@ -124,7 +125,7 @@ class Tender:
                 continue
             why = self._copy(wanted)
             if why is None:
-                pause = PAUSE
+                pause, failed, last = PAUSE, 0, ""
                 continue
             if self._over:  # the partner ends too
                 return
