@@ -8,6 +8,7 @@ some bytes                  `held/parity.new`, which nobody reads           begi
 all bytes, durable          the same                                        the same
 the rename                  the parity, of which nobody was told            finds it, flushes its name; may use it
 the flush of its name       the same, and it survives a power cut           the same
+a flush that fails          nothing: it is removed                          begins anew; the same
 half of an older one        one without a layout, which nobody reads        removes it; the same
 """
 
@@ -27,7 +28,7 @@ from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, sync, write
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
-from safepoint.nodes.copying import Wanted, committed
+from safepoint.nodes.copying import LATE, SOON, Wanted, committed
 from safepoint.nodes.line import Lines, Segment, told
 from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, refuse_impossible, xored
 from safepoint.nodes.transfer import Peer, digest
@@ -39,7 +40,6 @@ from safepoint.tiers.part import BLOCK, LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
 
 LONGEST_WAIT = 30.0  # seconds for another process of this node, which may wait for a node that is gone
-SOON, LATE = 0.02, 0.5  # seconds between two looks for what another node has not committed yet
 
 
 # On a disk.

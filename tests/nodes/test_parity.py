@@ -392,7 +392,7 @@ def test_of_two_places_that_have_a_part_the_whole_one_is_taken(tmp_path: Path) -
 def test_without_numpy_a_part_that_must_be_made_again_is_as_good_as_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if the setting is another one by now. What lies somewhere needs none."""
+    """Also if the setting is another one by now."""
     with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
         nodes.make_all()
         monkeypatch.setitem(sys.modules, "numpy", None)
