@@ -1,10 +1,10 @@
 """What sets on disks of nodes take: a copy on another node, `hide`, and a restart from each source, in one run each
-beside what is done by hand. `python benchmarks/nodes.py [--rounds N] [--size MB]`
+beside what is done by hand. `python benchmarks/nodes.py [--rounds N] [--size MB] [--other DIR]`
 
 copy     one file, from the page cache, to a process that listens on this machine and writes to the same disk, checked
-         and flushed there, against: reading it and its checksum; that and a copy by `sendfile` over one TCP
-         connection, which the other side writes and flushes ("by hand"); reading, writing and flushing it without a
-         network.
+         and flushed there, or to DIR, such as a disk that is not slower than reading, against: reading it and its
+         checksum; that and a copy by `sendfile` over one TCP connection, which the other side writes and flushes ("by
+         hand"); reading, writing and flushing it without a network.
 parity   4 nodes with one such file each, each a process of its own: the parity of all (`xor 4`), against the copies of
          all on the next node, and their space; a part that is made again, against one that comes from a copy, and `cp`
          and a flush.
@@ -112,9 +112,9 @@ def write_through(path: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def listening(top: Path) -> Iterator[tuple[int, int]]:
+def listening(other: Path) -> Iterator[tuple[int, int]]:
     """The ports of our server, and of the one by hand, in a process of their own."""
-    command = [sys.executable, __file__, "--serve", str(top)]
+    command = [sys.executable, __file__, "--serve", str(other)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdin
         ours, hand = map(int, process.stdout.readline().split())
@@ -122,10 +122,10 @@ def listening(top: Path) -> Iterator[tuple[int, int]]:
         process.stdin.close()
 
 
-def serve(top: Path) -> None:
-    server = Server(Root(str(top / "other")), SECRET, "127.0.0.1")
+def serve(other: Path) -> None:
+    server = Server(Root(str(other)), SECRET, "127.0.0.1")
     hand = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=receive, args=(hand, top / "other/by-hand"), daemon=True).start()
+    threading.Thread(target=receive, args=(hand, other / "by-hand"), daemon=True).start()
     print(server.port, hand.getsockname()[1], flush=True)
     sys.stdin.read()
 
@@ -142,9 +142,9 @@ def a_set(work: Path, size: int) -> Path:
     return Path(root.stored(1, "u.dat"))
 
 
-def copy(top: Path, size: int, rounds: int) -> None:
+def copy(top: Path, other: Path, size: int, rounds: int) -> None:
     path = a_set(top / "w", size)
-    (top / "other/.safepoint.d").mkdir(parents=True)
+    (other / ".safepoint.d").mkdir()
     cold = "reading and checksum", "ours", "read, written and flushed"  # as root: from the disk, not from memory
     names = ("ours", "reading and checksum", "read, checksum, and TCP by hand", "read, written and flushed")
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -154,17 +154,17 @@ def copy(top: Path, size: int, rounds: int) -> None:
             part = Part(Root(str(top / "w")), 1, stack)
             ask_to_hold(Peer("127.0.0.1", port, SECRET), part, part.blocks())
 
-    with listening(top) as (port, hand):
+    with listening(other) as (port, hand):
         for _ in range(rounds + 1):
-            shutil.rmtree(top / "other/.safepoint.d/held", ignore_errors=True)  # what it has is not sent again
+            shutil.rmtree(other / ".safepoint.d/held", ignore_errors=True)  # what it has is not sent again
             os.sync()
             times["ours"].append(timed(lambda: ours(port)))
             times["reading and checksum"].append(timed(lambda: read_and_sum(path)))
             times["read, checksum, and TCP by hand"].append(timed(lambda: by_hand(("127.0.0.1", hand), path)))
-            times["read, written and flushed"].append(timed(lambda: write_through(path, top / "other/plain")))
+            times["read, written and flushed"].append(timed(lambda: write_through(path, other / "plain")))
             if os.access(DROP, os.W_OK):
-                shutil.rmtree(top / "other/.safepoint.d/held", ignore_errors=True)
-                what = lambda: read_and_sum(path), lambda: ours(port), lambda: write_through(path, top / "other/plain")
+                shutil.rmtree(other / ".safepoint.d/held", ignore_errors=True)
+                what = lambda: read_and_sum(path), lambda: ours(port), lambda: write_through(path, other / "plain")
                 for name, work in zip(cold, what, strict=True):
                     os.sync()
                     Path(DROP).write_text("3")
@@ -358,6 +358,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--size", type=int, default=256, help="megabytes")
+    parser.add_argument("--other", type=Path, default=Path("."), help="where the copies of `copy` are written")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     told_ = parser.parse_args()
@@ -368,7 +369,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=".") as top:
         for name in ("copy", "parity", "hides", "hides-xor", "restarts"):
             (Path(top) / name).mkdir()
-        copy(Path(top).resolve() / "copy", told_.size * 1_000_000, told_.rounds)
+        with tempfile.TemporaryDirectory(dir=told_.other) as other:
+            copy(Path(top).resolve() / "copy", Path(other).resolve(), told_.size * 1_000_000, told_.rounds)
         parity(Path(top).resolve() / "parity", told_.size * 1_000_000, told_.rounds)
         hides(Path(top).resolve() / "hides", 100, "on")
         hides(Path(top).resolve() / "hides-xor", 100, "xor 4")
