@@ -28,6 +28,7 @@ from safepoint.default import (
     hide,
     init,
     load_state,
+    mark,
     reading,
     restore,
     save_state,
@@ -61,5 +62,5 @@ __all__ = [
     "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
     "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session",
     "State", "StoredSet", "UsageError", "__version__", "atomic", "close", "due", "finish", "hide", "init", "load_state",
-    "reading", "restore", "save_state", "sets", "should_stop", "stop", "wait", "watch",
+    "mark", "reading", "restore", "save_state", "sets", "should_stop", "stop", "wait", "watch",
 ]  # fmt: skip

@@ -24,6 +24,9 @@ _default: Session | None = None
 _refused = ""  # where the last init failed, and why: then the default session is not the one that is meant
 
 
+marked: Callable[[], None] | None = None  # what a tracer has registered
+
+
 def init(
     directory: str | os.PathLike[str] = ".", *, comm: Any = None, saver: int | None = 0,
     coordinate: bool | None = None, keep: int | str | None = None, background: bool = True, inflight: str = "warn",
@@ -291,6 +294,15 @@ def watch(step: SupportsIndex, /, **values: Any) -> None:
         _session("watch")
     elif _default._scribe.ledger.level >= MODIFY:
         _default.watch(step, **values)
+
+
+def mark() -> None:
+    """Name this line as one where the program might call `hide`: `safepoint places` judges it as if it did.
+
+    Without `safepoint trace` nothing is done. Not collective. It raises nothing.
+    """
+    if marked is not None:
+        marked()
 
 
 def _works_in(directory: str | os.PathLike[str]) -> bool:

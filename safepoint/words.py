@@ -95,3 +95,13 @@ def ranks(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def under_way(messages: int, other: int, rank: int) -> str:
+    """What a tracer has counted when all ranks were inside `hide`. `other`: with which rank; -1: a request is open, -2:
+    an access epoch of a window."""
+    if other >= 0:
+        of = "a message" if messages == 1 else f"one of {messages} messages"
+        return f"{of} between rank {other} and rank {rank}, whose lines `safepoint places` names"
+    what = "a request" if other == -1 else "an access epoch"
+    return f"{what} of rank {rank} that is open, whose line `safepoint places` names"

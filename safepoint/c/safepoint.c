@@ -797,16 +797,56 @@ int safepoint_restore(int *found, long long *step)
     return code;
 }
 
-int safepoint_hide(long long step)
+/* Of a tracer that was loaded before the program: it notes where and when each hide was. */
+void safepoint_trace_at(const char *file, int line);
+void safepoint_trace_hide(long long step);
+void safepoint_trace_hidden(void);
+void safepoint_trace_mark(void);
+#ifdef __linux__
+#pragma weak safepoint_trace_at
+#pragma weak safepoint_trace_hide
+#pragma weak safepoint_trace_hidden
+#pragma weak safepoint_trace_mark
+#endif
+
+static int safepoint_hides(const char *name, int waits, long long step)
 {
     struct answer answer;
-    return verb(HIDE, "safepoint_hide", 0, step, &answer);
+    int code;
+#ifdef __linux__
+    if (safepoint_trace_hide) {
+        safepoint_trace_at(here.file, here.line);
+        safepoint_trace_hide(step);
+    }
+#endif
+    code = verb(HIDE, name, waits, step, &answer);
+#ifdef __linux__
+    if (safepoint_trace_hidden)
+        safepoint_trace_hidden();
+#endif
+    return code;
+}
+
+void safepoint_mark(void)
+{
+#ifdef __linux__
+    if (safepoint_trace_mark) {
+        safepoint_trace_at(here.file, here.line);
+        safepoint_trace_mark();
+    }
+#endif
+    here.file = NULL;
+    here.line = 0;
+}
+
+int safepoint_hide(long long step)
+{
+    return safepoint_hides("safepoint_hide", 0, step);
 }
 
 int safepoint_hide_wait(long long step)
 {
-    struct answer answer;
-    return verb(HIDE, "safepoint_hide_wait", 1, step, &answer);
+    return safepoint_hides("safepoint_hide_wait", 1, step);
 }
 
 int safepoint_wait(void)

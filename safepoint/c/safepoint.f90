@@ -15,7 +15,8 @@ module safepoint
         safepoint_overwritten = 19, safepoint_nothing = 20, safepoint_no_helper = 30
 
     public :: safepoint_init, safepoint_restore, safepoint_hide, safepoint_wait, safepoint_due, safepoint_should_stop, &
-        safepoint_stop, safepoint_finish, safepoint_close, safepoint_error, safepoint_finished, safepoint_directory
+        safepoint_stop, safepoint_finish, safepoint_close, safepoint_error, safepoint_finished, safepoint_directory, &
+        safepoint_mark
 
     interface safepoint_restore
         module procedure restore32, restore64
@@ -50,6 +51,8 @@ module safepoint
             import :: c_int, c_long_long
             integer(c_long_long), value :: step
         end function
+        subroutine safepoint_mark() bind(c, name="safepoint_mark")
+        end subroutine
         integer(c_int) function c_wait() bind(c, name="safepoint_wait")
             import :: c_int
         end function

@@ -53,6 +53,9 @@ int safepoint_restore(int *found, long long *step);
 int safepoint_hide(long long step);
 int safepoint_hide_wait(long long step);
 
+/* Names this line as one where the program might save: `safepoint places` judges it as if it did. Not collective. */
+void safepoint_mark(void);
+
 /* Everything hidden so far is durable. Collective. */
 int safepoint_wait(void);
 
@@ -101,6 +104,7 @@ void safepoint_at(const char *file, int line);
 #ifndef SAFEPOINT_WITHOUT_PLACES
 #define safepoint_hide(step) (safepoint_at(__FILE__, __LINE__), safepoint_hide(step))
 #define safepoint_hide_wait(step) (safepoint_at(__FILE__, __LINE__), safepoint_hide_wait(step))
+#define safepoint_mark() (safepoint_at(__FILE__, __LINE__), safepoint_mark())
 #define safepoint_finish(step) (safepoint_at(__FILE__, __LINE__), safepoint_finish(step))
 #define safepoint_watch(step, name, type, data, count) \
     (safepoint_at(__FILE__, __LINE__), safepoint_watch(step, name, type, data, count))

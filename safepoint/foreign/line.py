@@ -18,6 +18,7 @@ NO_STEP = -(2**63)
 CALL, REDUCE, BROADCAST, ARRIVE, IN_FLIGHT = range(5)
 INIT, RESTORE, HIDE, WAIT, DUE, SHOULD_STOP, STOP, FINISH, CLOSE, LEAVE, WATCH = range(1, 12)
 MINIMUM, SUM = range(2)
+COUNTED = 2  # of IN_FLIGHT, instead of whether there is a message: see words.under_way
 LOOK_EVERY = 5000  # ms
 AT_ONCE = 1 << 26  # bytes of a broadcast; the program takes no message that is much longer
 HEADER = struct.Struct("=Iiii")
@@ -172,6 +173,10 @@ class Foreign:
     def arrive(self) -> None:
         self._line.send(ARRIVE)
 
-    def message(self) -> tuple[int, int, int] | None:
+    def message(self) -> tuple[int, int, int] | str | None:
         found, source, tag, size = array("i", self._asked(IN_FLIGHT))
+        if found == COUNTED:
+            from safepoint.words import under_way  # here: it comes with a tracer alone
+
+            return under_way(source, tag, self.rank)
         return (source, tag, size) if found else None

@@ -146,21 +146,21 @@ class Server:
         while True:
             self._line.tell(self._answered(*self._line.question()))
 
-    def _answered(self, question: Question, place: tuple[str, int], words: bytes, data: memoryview) -> Answer:
+    def _answered(self, question: Question, caller: tuple[str, int], words: bytes, data: memoryview) -> Answer:
         from safepoint.errors import SafepointError
 
         try:
-            return self._do(question, place, words, data)
+            return self._do(question, caller, words, data)
         except SafepointError as error:
             return Answer(error.code, text=str(error))
         except Exception as error:
             return Answer(1, text=f"{type(error).__name__}: {error}")
 
-    def _do(self, question: Question, place: tuple[str, int], words: bytes, data: memoryview) -> Answer:
+    def _do(self, question: Question, caller: tuple[str, int], words: bytes, data: memoryview) -> Answer:
         if question.verb == INIT:
             return self._begin(question, os.fsdecode(words), os.fsdecode(bytes(data)))
         session, step = self._session, None if question.step == NO_STEP else question.step
-        session._scribe.ledger.place = place
+        session._scribe.ledger.caller = caller
         self._noted.note(question.signals)
         session._timing.count(question.due_calls, question.stop_calls)
         verb = question.verb

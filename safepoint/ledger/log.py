@@ -37,7 +37,7 @@ class Ledger:
 
     def __init__(self, root: Root, log: str, level: int, edges: int) -> None:
         self.level, self._edges = level, edges
-        self.place: tuple[str, int] | None = None  # of the call, if it is made in another process
+        self.caller: tuple[str, int] | None = None  # of the call, if it is made in another process
         self._root, self._log, self._pid = root, log, os.getpid()
         self._lock = threading.Lock()  # of several threads that watch
         self._opened = False
@@ -72,8 +72,8 @@ class Ledger:
 
     def call_site(self) -> tuple[str, int]:
         """File and line of the program's call that this is part of; none for the command line."""
-        if self.place is not None:
-            return self.place
+        if self.caller is not None:
+            return self.caller
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(PACKAGE):
             if frame.f_code.co_filename.startswith(COMMANDS) or frame.f_back is None:
@@ -81,14 +81,14 @@ class Ledger:
             frame = frame.f_back
         return frame.f_code.co_filename, frame.f_lineno
 
-    def shown(self, place: tuple[str, int]) -> str:
+    def shown(self, caller: tuple[str, int]) -> str:
         """file:line, the file as seen from W if it is there."""
-        file, line = place
+        file, line = caller
         if not file:
             return ""
         if file not in self._shown:
             try:
-                full = os.path.abspath(file) if self.place is None else file  # as its compiler was told
+                full = os.path.abspath(file) if self.caller is None else file  # as its compiler was told
             except OSError:  # the directory where the program began is gone
                 full = file
             inside = full.startswith(self._root.work + os.sep)
