@@ -35,6 +35,7 @@ ELSEWHERE = (
     "config",
     "crash-test",
     "compare",
+    "trace",
     "drain",
     "fetch",
 )  # commands with pages of their own

@@ -40,12 +40,13 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "config": "What a program in C or Fortran is to be compiled and linked with.",
     "crash-test": "Does a run that is killed and resumed equal the uninterrupted one?",
     "compare": "Where do two runs differ first? From their ledgers, step by step.",
+    "trace": "Run a program of MPI, note each of its calls, and let hide count its messages.",
 }
 ROOMS = {
     "look": ("status", "verify", "show", "why", "diff", "log", "top"),
     "act": ("restore", "drop", "clean", "drain", "fetch"),
     "job": ("hide", "halt", "finish", "init", "run", "build-c", "config"),
-    "judge": ("report", "crash-test", "compare"),
+    "judge": ("report", "crash-test", "compare", "trace"),
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names} | {"tend": "act"}  # which is not for people
 SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was

@@ -1,0 +1,1 @@
+"""Which MPI calls did each rank make, when, and from which line?"""

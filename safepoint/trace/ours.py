@@ -1,0 +1,77 @@
+"""What the tracer of Python notes of this library itself: each `hide` and `mark`, with the line of the program.
+
+What `hide` sends to agree is not noted (`seen.Seen.site`). While it runs, it asks the exact check (`underway`).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+import safepoint
+from safepoint import default, ranks
+from safepoint.trace import record, roles
+from safepoint.trace.seen import PACKAGE, Seen
+from safepoint.trace.underway import Check
+
+NO_STEP = -(2**63)
+
+
+class Ours:
+    """The notes of one process of its calls of this library."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def listen(self) -> None:
+        """From now on, in this process."""
+        ranks.exact, default.marked = Check(self._seen), self.mark
+        plain = safepoint.Session.hide
+
+        def hide(session: Any, step: Any = None, **words: Any) -> Any:
+            at = self._begun(roles.HIDE, step if isinstance(step, int) else NO_STEP)
+            try:
+                result = plain(session, step, **words)
+            except BaseException as error:
+                if at:
+                    self._seen.raised(at, error)
+                raise
+            self._ended(at)
+            return result
+
+        hide.__doc__, hide.__wrapped__ = plain.__doc__, plain  # type: ignore[attr-defined]
+        setattr(safepoint.Session, "hide", hide)  # noqa: B010 - mypy has no type for it
+
+    def mark(self) -> None:
+        self._ended(self._begun(roles.MARK, 0))
+
+    def _begun(self, function: int, value: int) -> int:
+        """The place of the note; 0 if there is none."""
+        seen = self._seen
+        if seen.stopped:
+            return 0
+        try:
+            frame = sys._getframe(2)
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+                frame = frame.f_back
+            site = seen.sites.get((id(frame.f_code), frame.f_lasti)) or seen.site(frame)
+            at = seen.notes.advance()
+            if at >= seen.notes.end:
+                seen.grow()
+            thread = 0 if threading.get_ident() == seen.main else seen.thread()
+            record.LAYOUT.pack_into(
+                seen.notes.map, at, time.monotonic_ns(), 0, site, function, 0, -4, -4, -4, -4, value % 2**64, 0, 0, 0,
+                thread, 255, record.ENTERED,
+            )  # fmt: skip
+        except Exception as error:
+            seen.stop(error)
+            return 0
+        return int(at)
+
+    def _ended(self, at: int) -> None:
+        if at and self._seen.notes.map is not None:
+            struct.pack_into("<Q", self._seen.notes.map, at + record.LEAVE, time.monotonic_ns())
+            self._seen.notes.map[at + 62 : at + 64] = bytes((0, record.RETURNED))

@@ -1,0 +1,145 @@
+"""Subclasses of mpi4py's classes that note each call: their source is made from the signatures of the plain ones.
+
+A method that several classes inherit is made once, in the shape of its kind (`roles`, `shapes`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
+from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
+
+QUIET = {LOCAL, "group_new"}  # kinds that are not noted
+SKIPPED = {"f2py", "py2f", "fromhandle", "fromint", "toint"}  # they make nothing and send nothing
+
+
+def source(name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY) -> str:
+    """The definition of one wrapper, by the name `name`."""
+    parameters = list(inspect.signature(method).parameters.values())
+    words = [p.name for p in parameters]
+    of_class = words[0] == "cls"
+    heads = [p.name if p.default is p.empty else f"{p.name}=defaults[{name!r}, {p.name!r}]" for p in parameters]
+    passed = [f"{word}_" if word == shape.status else word for word in words]
+    buffer = next((word for word in ("buf", "sendbuf", "origin") if word in words), "")
+    size = "UNKNOWN" if pickled else "room" if buffer else "0"
+    flags, peer = shape.flags, shape.peer
+    if peer == "ROOT":
+        peer = "root if root >= 0 else special[root]" if "root" in words else "-4"
+        flags += " | (32 if root == c.rank else 0)" if "root" in words else ""
+    elif "rank" in words and shape.comm == "c.number":
+        peer = "rank"
+    elif peer not in ("-4", "ROOT") and shape.peer == "target_rank" and "target_rank" not in words:
+        peer = "-4"
+    before = shape.before.replace(COMM, GIVEN + "\n") if of_class and "comm" in words else shape.before
+    if size == "room":
+        before += f"\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = size({buffer})"
+    fields = shape._asdict() | {"flags": flags + (" | 1" if pickled else ""), "peer": peer, "bytes": size}
+    for key, depth in (("before", 8), ("after", 8)):
+        code = before if key == "before" else fields[key]
+        fields[key] = "\n".join(" " * depth + line for line in code.strip().splitlines()) or " " * depth + "pass"
+    return body.format(
+        name=name, params=", ".join(heads), args=", ".join(words), passed=", ".join(passed), **fields,
+    ).replace("plain", f"plain_{name}").replace("NUMBER", str(number))  # fmt: skip
+
+
+class Plain(type):
+    """So that `isinstance(comm, MPI.Comm)` is what it was: the class that is asked for is the plain one."""
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        plain = cls.__dict__.get("_plain")
+        return super().__instancecheck__(thing) if plain is None else isinstance(thing, plain)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        plain = cls.__dict__.get("_plain")
+        return super().__subclasscheck__(other) if plain is None else issubclass(other, plain)
+
+
+def _made(plain: type) -> Callable[..., Any]:
+    def __new__(cls: type, *args: Any, **words: Any) -> Any:
+        new = plain.__new__(cls, *args, **words)
+        if args and hasattr(args[0], "_noted"):
+            new._noted = args[0]._noted
+        return new
+
+    return __new__
+
+
+class Methods:
+    """The wrappers of all classes; one that several inherit is made once."""
+
+    def __init__(self, names: dict[str, Any], body: str) -> None:
+        self._names, self._body = names, body  # the functions' globals, and what they do
+        self._shapes = shapes(False), shapes(True)
+        self._made: dict[tuple[int, str], str] = {}
+        self._sources: list[str] = []
+        self._later: list[tuple[str, Any, bool]] = []
+        self.others: dict[str, int] = {}
+
+    def of(self, cls: type) -> dict[str, tuple[str, bool]]:
+        """Of each method that is noted the name of its wrapper, and whether it is one of the class."""
+        found: dict[str, tuple[str, bool]] = {}
+        for method in dir(cls):
+            if method.startswith("_") or method in SKIPPED:
+                continue
+            plain = inspect.getattr_static(cls, method)
+            of_class = isinstance(plain, classmethod)
+            if (not of_class and not callable(plain)) or isinstance(plain, (type, staticmethod)):
+                continue
+            function, pickled = of_method(cls.__name__, method)
+            if (role := kind(function)) in QUIET:
+                continue
+            found[method] = (
+                self._one(plain.__func__ if of_class else plain, method, function, pickled, role, of_class),
+                of_class,
+            )
+        return found
+
+    def _one(self, plain: Any, method: str, function: str, pickled: bool, role: str, of_class: bool) -> str:
+        key = id(plain), function
+        if key not in self._made:
+            self._made[key] = name = f"{method}_{len(self._made)}"
+            number = NUMBERS.get(function) or self.others.setdefault(function, FIRST_OTHER + len(self.others))
+            shape = self._shapes[pickled][role]
+            words = inspect.signature(plain).parameters
+            if of_class and shape.before.startswith(COMM) and "comm" not in words:
+                shape = self._shapes[pickled]["nowhere"]
+            for word, parameter in words.items():
+                if parameter.default is not parameter.empty:
+                    self._names["defaults"][name, word] = parameter.default
+            self._names[f"plain_{name}"] = plain
+            self._sources.append(source(name, plain, number, pickled, shape, self._body))
+            self._later.append((method, plain, of_class))
+        return self._made[key]
+
+    def compile(self) -> dict[str, Any]:
+        """All that were asked for, by their names."""
+        names = self._names
+        exec(compile("\n".join(self._sources), "<safepoint trace>", "exec"), names)
+        for name, (method, plain, _) in zip(self._made.values(), self._later, strict=True):
+            made = names[name]
+            made.__name__, made.__qualname__, made.__doc__ = method, plain.__qualname__, plain.__doc__
+            made.__wrapped__, made.__module__ = plain, plain.__module__
+        return names
+
+
+def classes(mpi: Any, names: dict[str, Any], body: str = BODY) -> tuple[dict[str, type], dict[str, int]]:
+    """By name the subclass of each class that communicates; and the numbers of functions that are not in the table.
+    `names`: what the wrappers need; see `python`. `body`: what they do."""
+    methods = Methods(names, body)
+    found = {name: getattr(mpi, name) for name in CLASSES if hasattr(mpi, name)}
+    wanted = {name: methods.of(plain) for name, plain in found.items()}
+    made = methods.compile()
+    result: dict[str, type] = {}
+    for name, plain in found.items():
+        space: dict[str, Any] = {
+            method: classmethod(made[wrapper]) if of_class else made[wrapper]
+            for method, (wrapper, of_class) in wanted[name].items()
+        }
+        # No slots: a class with these and one of the program's own could not be bases of one class.
+        space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
+        space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}
+        result[name] = Plain(name, (plain,), space)
+    return result, methods.others

@@ -1,0 +1,329 @@
+"""The tracer of Python programs: what they do is what they did without it, and all of it is noted."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from testbed import traced
+from testbed.sweep import ALL
+from testbed.traced import libraries
+
+from safepoint.trace import record, roles
+from safepoint.trace.record import ANY_SOURCE, ENTERED, NONE, PICKLED, RAISED, RETURNED, WILD_SOURCE
+from safepoint.trace.wrappers import SKIPPED
+
+NOTES = np.dtype({
+    "names": record.FIELDS,
+    "formats": ["<u8", "<u8", "<u4", "<u2", "<u2", "<i4", "<i4", "<i4", "<i4", "<u8", "<u4", "<u4", "<u4", "<u2", "u1",
+                "u1"],
+})  # fmt: skip
+PROGRAM = Path(__file__).parents[1] / "testbed/every_call.py"
+
+
+def notes(trace: Path, rank: int) -> np.ndarray:
+    found = np.frombuffer((trace / f"rank-{rank:05d}.calls").read_bytes()[record.HEADER :], NOTES)
+    empty = np.flatnonzero(found["state"] == record.EMPTY)
+    return found[: empty[0]] if len(empty) else found
+
+
+def called(trace: Path, rank: int) -> list[tuple[str, str]]:
+    """The functions, and the line of each call."""
+    functions = json.loads((trace / "functions-python.json").read_text())
+    sites = (trace / f"rank-{rank:05d}.sites").read_text().splitlines()
+    return [
+        (functions[str(note["function"])][0], sites[note["site"] - 1].split("\t")[2]) for note in notes(trace, rank)
+    ]
+
+
+@libraries
+def test_a_program_that_uses_each_call_prints_the_same_and_all_its_calls_are_noted(
+    tmp_path: Path, library: str
+) -> None:
+    plain = traced.run(3, str(PROGRAM), library=library)
+    same = traced.run(3, str(PROGRAM), library=library, trace=tmp_path / "t")
+    assert (plain.returncode, same.returncode, same.stderr.count("safepoint")) == (0, 0, 0), same.stderr
+    assert sorted(same.stdout.splitlines()) == sorted(plain.stdout.splitlines())
+    assert len(plain.stdout.splitlines()) > 180
+    for rank in range(3):
+        mine = notes(tmp_path / "t", rank)
+        about = json.loads((tmp_path / f"t/rank-{rank:05d}.json").read_text())
+        assert set(mine["state"]) <= {RETURNED, RAISED} and about["ended"] == "exit"
+        whole = mine[mine["state"] == RETURNED]
+        assert np.all(whole["leave"] >= whole["enter"]) and np.all(np.diff(mine["enter"].astype("i8")) >= 0)
+    functions = {name for name, _ in called(tmp_path / "t", 1)}
+    wanted = {"Mrecv", "Imrecv", "Startall", "Waitsome", "Testany", "Cancel", "Win_fence", "File_read_at_all",
+              "Cart_sub", "Intercomm_create", "Comm_idup", "Neighbor_alltoall", "Iexscan", "Request_free"}  # fmt: skip
+    assert wanted <= functions
+
+
+def test_no_method_of_mpi4py_is_unknown() -> None:
+    """Of a new version of mpi4py too: what is not in the table would be judged as if it did nothing."""
+    from mpi4py import MPI
+
+    unknown = []
+    for name in roles.CLASSES:
+        for method in dir(cls := getattr(MPI, name)):
+            plain = inspect.getattr_static(cls, method)
+            if not method.startswith("_") and method not in SKIPPED and (callable(plain) or hasattr(plain, "__func__")):
+                function, _ = roles.of_method(name, method)
+                unknown += [f"{name}.{method}: {function}"] * (roles.kind(function) == roles.OTHER)
+    assert unknown == []
+
+
+HELLO = """
+from mpi4py import MPI
+import numpy as np
+comm, a = MPI.COMM_WORLD, np.zeros(3)
+if comm.rank == 0:
+    comm.Send(a, 1, tag=9)
+    comm.send("abc", 1)
+else:
+    comm.Recv(a, MPI.ANY_SOURCE)
+    comm.recv(source=0)
+try:
+    comm.Send(a, 77)
+except MPI.Exception:
+    pass
+"""
+
+
+def test_a_note_says_where_to_whom_and_how_many_bytes(tmp_path: Path) -> None:
+    assert traced.run(2, "-c", HELLO, trace=tmp_path / "t").returncode == 0
+    sent, received = notes(tmp_path / "t", 0), notes(tmp_path / "t", 1)
+    assert called(tmp_path / "t", 0) == [("Send", "6"), ("Send", "7"), ("Send", "12")]
+    assert sent[["peer", "tag", "bytes", "got_peer"]][0].tolist() == (1, 9, 24, NONE)
+    assert sent["flags"].tolist() == [0, PICKLED, 0] and sent["state"].tolist() == [RETURNED, RETURNED, RAISED]
+    assert received[["peer", "tag", "got_peer", "got_tag"]][0].tolist() == (ANY_SOURCE, -1, 0, 9)
+    assert received["flags"][0] & WILD_SOURCE and sent["result"][2] == 6  # MPI_ERR_RANK of MPICH
+
+
+WRONG = """
+import numpy as np
+from mpi4py import MPI
+comm, a = MPI.COMM_WORLD, np.zeros(3)
+comm.Barrier()
+for words in ((a, "x"), (a, 2**40), (a, -77), (a, 0, "x"), (a, 0, 2**40), (a,)):
+    try:
+        comm.Isend(*words)
+    except (TypeError, OverflowError, MPI.Exception) as error:
+        print(type(error).__name__)
+comm.Barrier()
+"""
+
+
+def test_an_argument_that_mpi_refuses_is_a_note_of_a_call_that_has_raised(tmp_path: Path) -> None:
+    """All that comes after it can be read."""
+    plain = traced.run(1, "-c", WRONG)
+    done = traced.run(1, "-c", WRONG, trace=tmp_path / "t")
+    assert done.stdout == plain.stdout and done.stderr == plain.stderr and len(done.stdout.split()) == 6
+    found = notes(tmp_path / "t", 0)
+    assert [name for name, _ in called(tmp_path / "t", 0)] == ["Barrier", *["Isend"] * 5, "Barrier"]
+    assert found["state"].tolist() == [RETURNED, *[RAISED] * 5, RETURNED] and (found["site"] > 0).all()
+
+
+ODD = """
+import atexit, importlib.util, os, sys, time, _thread
+if importlib.util.find_spec("mpi4py") and importlib.util.find_spec("mpi4py.MPI"):  # who only asks changes nothing
+    from mpi4py import MPI
+import mpi4py.util.pkl5
+class Mixed(mpi4py.util.pkl5.Intracomm, MPI.Intracomm):  # bases of the program and ours
+    pass
+print(Mixed(MPI.COMM_WORLD).bcast([1, 2], 0))
+own = MPI.COMM_WORLD.Dup()
+atexit.register(print, "freed")
+atexit.register(own.Free)  # no Python calls these
+atexit.register(own.Barrier)
+_thread.start_new_thread(MPI.COMM_SELF.Barrier, ())
+time.sleep(0.1)
+"""
+
+
+def test_a_program_with_odd_ways_is_what_it_was(tmp_path: Path) -> None:
+    plain = traced.run(1, "-c", ODD)
+    done = traced.run(1, "-c", ODD, trace=tmp_path / "t")
+    assert (done.returncode, done.stdout, done.stderr) == (0, plain.stdout, plain.stderr) and "freed" in done.stdout
+    names = [name for name, _ in called(tmp_path / "t", 0)]
+    assert names.count("Barrier") == 2 and names[-2:] == ["Barrier", "Comm_free"], names
+
+
+GONE = """
+import os, sys
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+for number in map(int, os.listdir("/proc/self/fd")):
+    try:
+        name = os.readlink(f"/proc/self/fd/{number}")
+    except OSError:
+        continue
+    if ".trace/" in name and sys.argv[1] == "reused":
+        os.dup2(os.open("mine.txt", os.O_RDWR | os.O_CREAT), number)
+
+
+
+if sys.argv[1] == "full":
+    from safepoint.trace import record
+    def full(*words):
+        raise OSError(28, "No space left on device")
+    record.os.write = full
+for turn in range(70000):
+    MPI.COMM_SELF.Barrier()
+"""
+
+
+@pytest.mark.parametrize("how", ["full", "reused"])
+def test_a_file_that_cannot_be_written_or_is_another_by_now_is_left_alone(tmp_path: Path, how: str) -> None:
+    """A program that closes all descriptors may have one of ours for a file of its own."""
+    done = traced.run(1, "-c", GONE, how, trace=tmp_path / "run.trace", cwd=tmp_path)
+    said = {"full": "OSError: [Errno 28]", "reused": "the program has closed its files"}[how]
+    assert done.returncode == 0 and done.stderr.count("\n") == 1, done.stderr
+    assert f"safepoint trace: rank 0 stopped noting: {said}" in done.stderr
+    assert not (mine := tmp_path / "mine.txt").exists() or mine.stat().st_size == 0
+    assert record.count(tmp_path / "run.trace/rank-00000.calls") < 40000  # there is no note after that
+
+
+FORKED = """
+import os
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if not (child := os.fork()):
+    comm.Get_name()
+    MPI.COMM_SELF.bcast(3)  # a child may not do this; if it does, it is no call of this rank
+    os._exit(0)
+os.waitpid(child, 0)
+comm.Barrier()
+"""
+
+
+def test_what_a_child_of_the_program_does_is_not_its_own(tmp_path: Path) -> None:
+    assert traced.run(1, "-W", "ignore", "-c", FORKED, trace=tmp_path / "t").returncode == 0
+    assert [name for name, _ in called(tmp_path / "t", 0)] == ["Barrier", "Barrier"]
+
+
+KILLED = """
+import sys, time
+from mpi4py import MPI
+comm, n = MPI.COMM_WORLD, 0
+sys.stdout.write("ready\\n"); sys.stdout.flush()
+while True:
+    n += 1
+    request = comm.isend(n, 0)
+    comm.recv(source=0)
+    request.Wait()
+"""
+
+
+@pytest.mark.parametrize("turn", range(200 if ALL else 4))
+def test_killed_at_any_call_all_notes_can_be_read(tmp_path: Path, turn: int) -> None:
+    environment = traced.environment("mpich", tmp_path / "t")
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout and process.stdout.readline()
+        time.sleep(0.02 + 0.0137 * turn % 0.2)
+        process.send_signal(signal.SIGKILL)
+    found = notes(tmp_path / "t", 0)
+    assert len(found) > 10 and np.sum(found["state"] == ENTERED) <= 1 and np.all(found["state"][:-1] == RETURNED)
+    names = [name for name, _ in called(tmp_path / "t", 0)]
+    assert names == (["Isend", "Recv", "Wait"] * len(names))[: len(names)]
+    assert json.loads((tmp_path / "t/rank-00000.json").read_text())["ended"] is None
+
+
+def test_at_the_limit_it_says_so_once_and_the_program_goes_on(tmp_path: Path) -> None:
+    program = "from mpi4py import MPI\nfor i in range(40000): MPI.COMM_SELF.Barrier()\nprint('done')"
+    done = traced.run(1, "-c", program, trace=tmp_path / "t", more=[("SAFEPOINT_TRACE_LIMIT", str(5 << 20))])
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert done.stderr == f"safepoint trace: rank 0 stopped noting: the limit of {5 << 20} bytes\n"
+    assert len(notes(tmp_path / "t", 0)) == (2 << 20) // 64 - 64  # a segment, less its head
+    assert json.loads((tmp_path / "t/rank-00000.json").read_text())["stopped"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="needs root, to mount a small tmpfs")
+def test_on_a_full_disk_it_says_so_once_and_the_program_goes_on(tmp_path: Path) -> None:
+    """A mapped file with a hole would be a SIGBUS there, which ends the program."""
+    (small := tmp_path / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(small)], check=True)
+    try:
+        program = "from mpi4py import MPI\nfor i in range(40000): MPI.COMM_SELF.Barrier()\nprint('done')"
+        done = traced.run(1, "-c", program, trace=small / "t")
+        assert (done.returncode, done.stdout) == (0, "done\n")
+        assert done.stderr == "safepoint trace: rank 0 stopped noting: No space left on device\n"
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_a_trace_of_before_is_not_overwritten(tmp_path: Path) -> None:
+    assert traced.run(1, "-c", "from mpi4py import MPI", trace=tmp_path / "t").returncode == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()}
+    again = traced.run(1, "-c", "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(1))", trace=tmp_path / "t")
+    assert (again.returncode, again.stdout) == (0, "1\n") and "an older trace lies there" in again.stderr
+    assert {path.name: path.read_bytes() for path in (tmp_path / "t").iterdir()} == before
+
+
+def test_an_mpi4py_that_is_too_old_is_said_to_be(tmp_path: Path) -> None:
+    program = "import mpi4py; mpi4py.__version__ = '3.1.4'\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()"
+    done = traced.run(1, "-c", program, trace=tmp_path / "t")
+    assert done.stderr == "safepoint trace: not traced: needs mpi4py 4 or newer, and this is 3.1.4\n"
+    assert list((tmp_path / "t").iterdir()) == []
+
+
+def test_the_programs_own_sitecustomize_runs_and_so_does_an_mpi_that_begins_late(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("print('own')\n")
+    program = (
+        "import mpi4py; mpi4py.rc.initialize = False\nfrom mpi4py import MPI\nMPI.Init()\nMPI.COMM_WORLD.Barrier()"
+    )
+    environment = traced.environment("mpich", tmp_path / "t")
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path / "own")
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "own\n"
+    assert [name for name, _ in called(tmp_path / "t", 0)] == ["Barrier"]
+
+
+@pytest.mark.parametrize("switch", ["-I", "-E", "-S"])
+def test_a_python_that_loads_no_hook_is_traced_by_name(tmp_path: Path, switch: str) -> None:
+    (tmp_path / "near.py").write_text("value = 3\n")
+    (tmp_path / "solver.py").write_text(
+        "import sys\nif not sys.flags.isolated:\n    import near\nfrom mpi4py import MPI\n"
+        "print(MPI.COMM_WORLD.bcast(3), sys.argv, __name__)\n"
+    )
+    words = ["-m", "safepoint.trace", str(tmp_path / "solver.py"), "-a"]
+    environment = traced.environment("mpich", tmp_path / "t")
+    if switch == "-S":  # it has no site-packages but those that are named
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run([sys.executable, switch, *words], env=environment, capture_output=True, text=True)
+    assert done.stdout == f"3 {[str(tmp_path / 'solver.py'), '-a']} __main__\n", done.stderr
+    assert called(tmp_path / "t", 0) == [("Bcast", "5")]
+
+
+HIDES = """
+import safepoint
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+session = safepoint.init(comm=comm)
+safepoint.restore()
+for step in range(2):
+    open(f"u-{comm.rank}.dat", "w").write(str(step))
+    safepoint.mark()
+    safepoint.hide(step)
+safepoint.finish(1)
+"""
+
+
+def test_hide_and_mark_are_noted_and_what_safepoint_sends_itself_is_not(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
+    done = traced.run(2, "-c", HIDES, trace=tmp_path / "t", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert called(tmp_path / "t", rank) == [("mark", "9"), ("hide", "10")] * 2
+        assert notes(tmp_path / "t", rank)["bytes"].tolist() == [0, 0, 0, 1]
