@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -26,15 +27,24 @@ from safepoint.trace import launch, record
 )  # fmt: skip
 @click.option("--mpicc", default="", metavar="CC", help="The compiler of the MPI that the program is linked with.")
 @click.option("--limit", default="4GiB", metavar="SIZE", help="A rank stops noting at so many bytes. Default: 4GiB")
+@click.option("--export-otf2", "archive", default="", metavar="OUT",
+              help="Run nothing: write the trace that is named instead of COMMAND as OTF2, into OUT.")  # fmt: skip
+@click.option("--pack", is_flag=True, help="Run nothing: pack the trace that is named instead of COMMAND.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def trace(ctx: click.Context, output: str, tracer: str, mpicc: str, limit: str, command: Sequence[str]) -> None:
+def trace(
+    ctx: click.Context, output: str, tracer: str, mpicc: str, limit: str, archive: str, pack: bool,
+    command: Sequence[str],
+) -> None:  # fmt: skip
     """Run COMMAND, such as `mpiexec -n 4 python solver.py`, and note each call of MPI that sends, receives, completes
     or is collective. While it runs, `hide` counts the messages of all ranks: it finds each that is under way.
 
     Where a launcher passes no environment to other nodes, it starts this command itself: `mpiexec -n 4 safepoint trace
     -- python solver.py`. Programs in C and Fortran need the mpicc of their MPI. Exit code: the program's own.
     """
+    if archive or pack:
+        _of_trace(command, archive, pack)
+        return
     try:
         most = size(limit)
     except ValueError as error:
@@ -52,6 +62,25 @@ def trace(ctx: click.Context, output: str, tracer: str, mpicc: str, limit: str, 
             where.rmdir()
     _say(where, output)
     ctx.exit(code)
+
+
+def _of_trace(command: Sequence[str], archive: str, pack: bool) -> None:
+    """What is done with a trace that is there already. Raises `UsageError`."""
+    if len(command) != 1 or (archive and pack):
+        raise UsageError("--export-otf2 and --pack take one trace, each by itself: safepoint trace --pack run.trace")
+    path = Path(command[0])
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such file or directory")
+    try:
+        module = importlib.import_module(f"safepoint.trace.{'packed' if pack else 'otf2'}")
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is missing: pip install {error.name}") from error
+    if pack:
+        calls, before, size = module.pack(path)
+        each = f", {size / calls:.1f} bytes a call" if calls else ""
+        terminal.say(f"{path}: {words.count(calls, 'call')}, {words.size(before)} → {words.size(size)}{each}")
+    else:
+        terminal.say(f"{module.export(path, Path(archive))}: OTF2 of {path}")
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
