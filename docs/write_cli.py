@@ -36,6 +36,7 @@ ELSEWHERE = (
     "crash-test",
     "compare",
     "trace",
+    "places",
     "drain",
     "fetch",
 )  # commands with pages of their own
@@ -265,8 +266,8 @@ def codes() -> dict[int, tuple[str, str]]:
         REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
         HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
         0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
-        1: ("", "`diff`: something differs; packages of the command line are missing"),
-        2: ("", "the command was called wrongly: click's usage error"),
+        1: ("", "`diff`: something differs; `places`: no legal place; packages of the command line are missing"),
+        2: ("", "the command was called wrongly: click's usage error; `places`: it cannot be told"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }
     for name, kind in vars(errors).items():

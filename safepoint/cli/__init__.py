@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 NEEDED = ("click", "inotify_simple", "rich")
@@ -16,6 +17,9 @@ def main() -> None:
             raise
         print(missing(), file=sys.stderr)
         sys.exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without these characters is no failure of the command
     program(prog_name="safepoint")
 
 
