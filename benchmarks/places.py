@@ -30,14 +30,14 @@ from pathlib import Path
 
 import numpy as np
 
+from safepoint.matching.match import match
+from safepoint.matching.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, Ints, Matched, Site
+from safepoint.matching.reading import NOTES, read
 from safepoint.places.chance import Chance
 from safepoint.places.graph import LEVELS, order
 from safepoint.places.lines import HIDE, Line, candidates, judge, nearest
 from safepoint.places.oracle import Definition
 from safepoint.trace import record, roles
-from safepoint.trace.match import match
-from safepoint.trace.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, Ints, Matched, Site
-from safepoint.trace.reading import NOTES, read
 
 CALLS = "Irecv", "Irecv", "Isend", "Isend", "Waitall", "Allreduce"  # of one step of a rank
 TURN_NS = 1_000

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints, Matched
 from safepoint.places.chance import SAME, THIS, Difference, against, timed
 from safepoint.places.lines import Judged, nearest
 from safepoint.places.told import Told, where
 from safepoint.places.window import clock_of
-from safepoint.trace.matched import NONE, Ints, Matched
 from safepoint.words import count, precise
 
 SHOWN = 8  # ranks, calls or wildcards that are named; the others are counted

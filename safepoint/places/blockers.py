@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from safepoint.matching.matched import COLLECTIVE, NONE, Ints
 from safepoint.places.graph import PARTS, Order, Small
 from safepoint.places.segments import Bools, begun, highest, numbered
-from safepoint.trace.matched import COLLECTIVE, NONE, Ints
 
 OF_MESSAGE, OF_COLLECTIVE, OF_REQUEST, OF_CALL, OF_NEVER, OF_CHANCE = range(6)
 WHAT = "message", "collective call", "request", "call", "call that never ends", "call of chance"

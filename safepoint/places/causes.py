@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import depth_first_order
 
+from safepoint.matching.matched import COLLECTIVE, NONE, Ints, Matched
 from safepoint.places.segments import Bools, begun
-from safepoint.trace.matched import COLLECTIVE, NONE, Ints, Matched
 
 MEETING = re.compile(r"I?(barrier|allreduce|allgather|alltoall|reduce_scatter_block)", re.IGNORECASE)
 

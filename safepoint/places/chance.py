@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints, Matched
 from safepoint.places.causes import called, causes, last_before, rank_of
 from safepoint.places.segments import Bools, begun, highest, numbered
-from safepoint.trace.matched import NONE, Ints, Matched
 
 EVERY, SAME, THIS = (
     "every run",

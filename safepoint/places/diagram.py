@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import Ints
+from safepoint.matching.symbols import Site
 from safepoint.places.window import Window, around
 from safepoint.report.markup import tag, text, title
-from safepoint.trace.matched import Ints
-from safepoint.trace.symbols import Site
 from safepoint.words import count, size
 
 Floats = NDArray[np.float64]

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from safepoint.matching.matched import NONE, Ints, Matched
 from safepoint.places.chance import unsettled
 from safepoint.places.segments import Bools
-from safepoint.trace.matched import NONE, Ints, Matched
 
 Small = NDArray[np.int32]  # nodes: at 10⁷ actions half of the memory
 LEVELS = "message", "files", "strict"

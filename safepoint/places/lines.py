@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import NONE, Ints, Matched
 from safepoint.places.blockers import Blocker, Spoils, blockers, epochs, spoils
 from safepoint.places.graph import Order
 from safepoint.places.segments import Bools
-from safepoint.trace.matched import NONE, Ints, Matched
 
 HIDE, MARK, TOP, AFTER, BEFORE = "hide", "mark", "top of loop", "after", "before"
 LEGAL, BLOCKED, NOT_LEGAL, COUNTS_DIFFER = "legal", "blocked", "not legal", "counts differ"

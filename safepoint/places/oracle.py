@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from safepoint.matching.matched import COLLECTIVE, NONE, Matched
 from safepoint.places.causes import MEETING
 from safepoint.places.chance import TIMED
-from safepoint.trace.matched import COLLECTIVE, NONE, Matched
 
 Cut = tuple[int, ...]  # one gap for each rank
 Gap = tuple[int, int]  # rank and gap

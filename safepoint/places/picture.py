@@ -21,10 +21,10 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import NO_STEP, Ints, Matched
 from safepoint.places.diagram import BOTTOM, KINDS, PAD, SLOT, TOP, flag, frame_of, inside, kinds_of, label_of, short
 from safepoint.places.window import MOST_ACTIONS, Judgement, Line, Window, window
 from safepoint.report.markup import tag, text, title
-from safepoint.trace.matched import NO_STEP, Ints, Matched
 from safepoint.words import count, precise
 
 __all__ = ["Judgement", "Line", "page", "svg"]

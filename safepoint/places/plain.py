@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Matched
+from safepoint.matching.symbols import Site
 from safepoint.places.asked import alive_at
 from safepoint.places.blockers import Blocker
 from safepoint.places.chance import Doubt, timed
 from safepoint.places.lines import Judged
 from safepoint.places.told import Told
-from safepoint.trace.matched import NONE, Matched
-from safepoint.trace.symbols import Site
 
 UNKNOWN = 2**64 - 1
 MOST = 100  # messages of one blocker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from safepoint.trace.matched import Ints
+from safepoint.matching.matched import Ints
 
 Bools = NDArray[np.bool_]
 

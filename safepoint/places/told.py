@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Matched
+from safepoint.matching.symbols import Site
 from safepoint.pace.interval import daly
 from safepoint.places.blockers import epochs
 from safepoint.places.chance import EVERY, Chance, Verdict
@@ -27,8 +29,6 @@ from safepoint.places.lines import (
 )
 from safepoint.places.picture import Judgement as Drawn
 from safepoint.places.picture import Line as DrawnLine
-from safepoint.trace.matched import NONE, Matched
-from safepoint.trace.symbols import Site
 from safepoint.words import count, precise
 
 LEVELS = {"message": "no message under way", "files": "no request open", "strict": "nothing beside it left to chance"}

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import Ints, Matched
+from safepoint.matching.symbols import Site
 from safepoint.places.graph import Chain
-from safepoint.trace.matched import Ints, Matched
-from safepoint.trace.symbols import Site
 from safepoint.words import precise
 
 MOST_ROWS, BANDS = 64, 16  # three rows a band, and 16 for ranks of what blocks

@@ -16,8 +16,9 @@ from testbed.noted import action, groups, pairs
 from testbed.paths import TESTBED
 
 from safepoint.errors import UsageError
-from safepoint.trace import match, pmpi
-from safepoint.trace.matched import COLLECTIVE, MESSAGE
+from safepoint.matching import match
+from safepoint.matching.matched import COLLECTIVE, MESSAGE
+from safepoint.trace import pmpi
 
 pytestmark = [needs("cc", "mpicc.mpich"), pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs Linux")]
 RANKS, IN_PYTHON = 3, TESTBED / "same_groups.py"

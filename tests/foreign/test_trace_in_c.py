@@ -23,8 +23,9 @@ from testbed import flying
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, environment, needs, program, ran
 
 from safepoint.errors import UsageError
-from safepoint.trace import linked, pmpi, record, roles, symbols
-from safepoint.trace.symbols import Site
+from safepoint.matching import symbols
+from safepoint.matching.symbols import Site
+from safepoint.trace import linked, pmpi, record, roles
 
 pytestmark = [needs("cc", "mpicc.mpich"), pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs Linux")]
 LONG = os.environ.get("SAFEPOINT_CRASH") == "long"

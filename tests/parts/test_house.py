@@ -38,11 +38,25 @@ TOOLS = (
     "tiers",
     "nodes",
     "trace",
+    "matching",
     "places",
     "__main__",
 )  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
-COMFORTS = {"pace/", "ledger/", "words", "run/", "report/", "foreign/", "c/", "tiers/", "nodes/", "trace/", "places/"}
+COMFORTS = {
+    "pace/",
+    "ledger/",
+    "words",
+    "run/",
+    "report/",
+    "foreign/",
+    "c/",
+    "tiers/",
+    "nodes/",
+    "trace/",
+    "matching/",
+    "places/",
+}
 each_module = pytest.mark.parametrize("module", MODULES)
 
 

@@ -10,11 +10,11 @@ from testbed.ran_mpi import Outcome, run
 from testbed.random_mpi import ANY, NULL, Call, Program, program
 from testbed.sweep import LONG
 
+from safepoint.matching.matched import NONE
 from safepoint.places.causes import causes, last_before
 from safepoint.places.chance import EVERY, SAME, THIS, Chance, Difference, against
 from safepoint.places.graph import order
 from safepoint.places.oracle import Cut, Definition
-from safepoint.trace.matched import NONE
 
 PROGRAMS = 5_000 if LONG else 200
 RUNS = 12  # of a program, each at another speed

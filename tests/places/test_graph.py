@@ -11,10 +11,10 @@ from testbed.ran_mpi import run
 from testbed.random_mpi import program
 from testbed.sweep import LONG
 
+from safepoint.matching.matched import COLLECTIVE, MESSAGE, Matched
 from safepoint.places import graph
 from safepoint.places.graph import LEVELS, Order, order
 from safepoint.places.oracle import Cut, Definition
-from safepoint.trace.matched import COLLECTIVE, MESSAGE, Matched
 
 COMPARISONS = 50_000 if LONG else 2_000  # of a program at a level
 MOST_CUTS = 400

@@ -8,6 +8,7 @@ from testbed.ran_mpi import run
 from testbed.random_mpi import NULL, Call, Program, program
 from testbed.sweep import LONG
 
+from safepoint.matching.matched import MARKS, Matched, Site
 from safepoint.places.blockers import Blocker
 from safepoint.places.graph import LEVELS, order
 from safepoint.places.lines import (
@@ -26,7 +27,6 @@ from safepoint.places.lines import (
     nearest,
 )
 from safepoint.places.oracle import Definition
-from safepoint.trace.matched import MARKS, Matched, Site
 
 PROGRAMS = 3_000 if LONG else 120
 STEPS = 12

@@ -19,8 +19,8 @@ pytest.importorskip("scipy")
 from testbed.drawn import Drawn, Program, judged, pipeline, ring  # noqa: E402
 from testbed.sweep import COARSER, LONG  # noqa: E402
 
+from safepoint.matching.matched import Ints, Matched, Site  # noqa: E402
 from safepoint.places import picture  # noqa: E402
-from safepoint.trace.matched import Ints, Matched, Site  # noqa: E402
 
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=2">\'"&\x00\x1b]]>-->'
 SVG = "{http://www.w3.org/2000/svg}"

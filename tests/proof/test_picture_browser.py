@@ -26,8 +26,8 @@ pytest.importorskip("scipy")
 
 from testbed.drawn import Drawn, pipeline, ring  # noqa: E402
 
+from safepoint.matching.matched import Site  # noqa: E402
 from safepoint.places import picture  # noqa: E402
-from safepoint.trace.matched import Site  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 if CHROMIUM is None:

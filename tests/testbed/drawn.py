@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from safepoint.matching.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NONE, Ints, Matched, Site
 from safepoint.places.picture import Judgement, Line
-from safepoint.trace.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NONE, Ints, Matched, Site
 
 US = 1000  # ns
 Call = tuple[int, int]  # rank, and its number there

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from safepoint.trace.matched import NONE
+from safepoint.matching.matched import NONE
 from testbed.random_mpi import ANY, FROM_ROOT, NULL, TO_ROOT, Call, Program
 
 Action = tuple[int, int]  # a rank, and the number among its actions

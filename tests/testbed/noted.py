@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from safepoint.trace import match, reading, record, roles
+from safepoint.matching import match, reading
+from safepoint.matching.matched import COLLECTIVE, MESSAGE, Matched
+from safepoint.matching.matched import NONE as NO_ACTION
+from safepoint.trace import record, roles
 from safepoint.trace.known import ranges
-from safepoint.trace.matched import COLLECTIVE, MESSAGE, Matched
-from safepoint.trace.matched import NONE as NO_ACTION
 from safepoint.trace.record import ANY_SOURCE as ANY
 from safepoint.trace.record import HEADER, NONE, NOTE, PERSISTENT, RETURNED, WILD_SOURCE, WILD_TAG, WORLD, Notes
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from safepoint.trace.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, NONE, Matched, Site
+from safepoint.matching.matched import ALIVE, COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, NONE, Matched, Site
 from testbed.model_mpi import Action, Machine, Message, Receive, Went
 from testbed.random_mpi import ANY, NULL, Program
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from safepoint.matching.matched import NO_STEP
 from safepoint.trace import record
-from safepoint.trace.matched import NO_STEP
 from safepoint.trace.record import CANCELLED, ENTERED, FOUND, PROC_NULL, RETURNED
 from testbed import noted
 from testbed.model_mpi import Went

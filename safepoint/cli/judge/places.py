@@ -116,7 +116,7 @@ class _Judge:
             self.told, self.asked, self.plain, self.picture = (
                 importlib.import_module(f"safepoint.places.{name}") for name in ("told", "asked", "plain", "picture")
             )
-            self._match = importlib.import_module("safepoint.trace.match")
+            self._match = importlib.import_module("safepoint.matching.match")
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"{error.name} is missing: pip install '.[places]' in the directory of safepoint's source"
@@ -124,7 +124,7 @@ class _Judge:
 
     def read(self, trace: Path) -> Any:
         """A trace, matched. One that cannot be judged ends the command."""
-        from safepoint.trace.reading import TraceError
+        from safepoint.matching.reading import TraceError
 
         try:
             return self._match.matched(trace)

@@ -72,7 +72,7 @@ def _of_trace(command: Sequence[str], archive: str, pack: bool) -> None:
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or directory")
     try:
-        module = importlib.import_module(f"safepoint.trace.{'packed' if pack else 'otf2'}")
+        module = importlib.import_module(f"safepoint.matching.{'packed' if pack else 'otf2'}")
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is missing: pip install {error.name}") from error
     if pack:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints
+from safepoint.matching.objects import LASTS, Bools, Calls
+from safepoint.matching.reading import TraceError
 from safepoint.trace import record
-from safepoint.trace.matched import NONE, Ints
-from safepoint.trace.objects import LASTS, Bools, Calls
-from safepoint.trace.reading import TraceError
 
 OPENS = "isend", "irecv", "isendrecv", "icoll", "icomm_new", "iput", "file_icoll", "file_iio", "imrecv"
 SEVERAL = "waitall", "waitany", "waitsome", "testall", "testany", "testsome"

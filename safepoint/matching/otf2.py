@@ -26,14 +26,15 @@ from typing import Any
 import numpy as np
 
 from safepoint.errors import UsageError
-from safepoint.trace import reading, record, roles, spoken, strangers
+from safepoint.matching import reading, spoken, strangers
+from safepoint.matching.matched import NONE
+from safepoint.matching.objects import Calls, identified
+from safepoint.matching.reading import Rank, Trace
+from safepoint.matching.spoken import FIELDS, Note, Row, Spoken
+from safepoint.matching.stored import NOTES, Stored, TraceError, put
+from safepoint.matching.symbols import Site
+from safepoint.trace import record, roles
 from safepoint.trace.known import ranges
-from safepoint.trace.matched import NONE
-from safepoint.trace.objects import Calls, identified
-from safepoint.trace.reading import Rank, Trace
-from safepoint.trace.spoken import FIELDS, Note, Row, Spoken
-from safepoint.trace.stored import NOTES, Stored, TraceError, put
-from safepoint.trace.symbols import Site
 
 ANCHOR, HEAD = "traces.otf2", b"\x03BOTF2"  # with what each anchor file begins
 PREFIX = "safepoint."

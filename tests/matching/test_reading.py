@@ -14,10 +14,11 @@ import pytest
 from testbed.noted import Noted, some
 
 from safepoint.errors import UsageError
-from safepoint.trace import match, reading, record
-from safepoint.trace.reading import TraceError, read
+from safepoint.matching import match, reading
+from safepoint.matching.reading import TraceError, read
+from safepoint.matching.symbols import Site
+from safepoint.trace import record
 from safepoint.trace.record import ENTERED, HEADER, NONE, NOTE
-from safepoint.trace.symbols import Site
 
 
 def say(path: Path, **more: Any) -> int:

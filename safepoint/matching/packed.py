@@ -20,8 +20,9 @@ import numpy as np
 
 from safepoint.disk import Disk, kernel
 from safepoint.errors import UsageError
-from safepoint.trace import columns, reading, record, stored
-from safepoint.trace.stored import Stored, TraceError
+from safepoint.matching import columns, reading, stored
+from safepoint.matching.stored import Stored, TraceError
+from safepoint.trace import record
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 

@@ -19,11 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safepoint.trace import record, roles
-from safepoint.trace.clocks import clocks
-from safepoint.trace.matched import COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, NONE, Ints, Matched
-from safepoint.trace.messages import Joined, messages
-from safepoint.trace.objects import (
+from safepoint.matching.clocks import clocks
+from safepoint.matching.matched import COLLECTIVE, MARKS, MESSAGE, MESSAGES, NO_STEP, NONE, Ints, Matched
+from safepoint.matching.messages import Joined, messages
+from safepoint.matching.objects import (
     ON_COMM,
     ON_FILE,
     ON_WIN,
@@ -39,9 +38,10 @@ from safepoint.trace.objects import (
     turns,
     unexposed,
 )  # fmt: skip
-from safepoint.trace.opened import SEVERAL, Opened, requests
-from safepoint.trace.reading import Trace, read
-from safepoint.trace.wrong import MATCHED, named, say, tell, tell_messages
+from safepoint.matching.opened import SEVERAL, Opened, requests
+from safepoint.matching.reading import Trace, read
+from safepoint.matching.wrong import MATCHED, named, say, tell, tell_messages
+from safepoint.trace import record, roles
 
 ACTIONS = (
     "send", "isend", "recv", "irecv", "sendrecv", "isendrecv", "probe", "mprobe", "mrecv", "imrecv", "start",

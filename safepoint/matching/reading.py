@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safepoint.trace import record, roles, symbols
+from safepoint.matching import symbols
+from safepoint.matching.matched import Ints
+from safepoint.matching.stored import NOTES as NOTES  # who takes a trace takes these from here
+from safepoint.matching.stored import TraceError as TraceError
+from safepoint.matching.stored import bytes_of, stored
+from safepoint.matching.symbols import Site
+from safepoint.trace import record, roles
 from safepoint.trace.known import ranges
-from safepoint.trace.matched import Ints
-from safepoint.trace.stored import NOTES as NOTES  # who takes a trace takes these from here
-from safepoint.trace.stored import TraceError as TraceError
-from safepoint.trace.stored import bytes_of, stored
-from safepoint.trace.symbols import Site
 
 JSON_MAX, TIME_MAX, TRACERS_MAX = 16 << 20, 1 << 62, 8  # bytes; ns; tables of functions
 FUNCTIONS = 1 << 16  # numbers that a function can have
@@ -79,7 +80,7 @@ class Trace(NamedTuple):
 
 def read(directory: Path) -> Trace:
     """The trace in this directory, or that of this archive of OTF2. Raises `TraceError`."""
-    from safepoint.trace import otf2  # it makes a directory, and comes back
+    from safepoint.matching import otf2  # it makes a directory, and comes back
 
     if (archive := otf2.anchor(directory)) is not None:
         return otf2.read(archive)

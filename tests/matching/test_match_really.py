@@ -15,8 +15,8 @@ from testbed.random_mpi import BETWEEN, EVENTS, program
 from testbed.sweep import LONG
 from testbed.traced import libraries
 
-from safepoint.trace import match
-from safepoint.trace.matched import NONE, Ints, Matched
+from safepoint.matching import match
+from safepoint.matching.matched import NONE, Ints, Matched
 
 pytest.importorskip("mpi4py")
 PROGRAMS = 200 if LONG else 14  # for each number of ranks and MPI, in one launch

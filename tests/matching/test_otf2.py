@@ -26,10 +26,11 @@ from testbed.scorep import BEGIN, NO_ROOT, Archive
 
 from safepoint.cli.group import program as commands
 from safepoint.errors import UsageError
-from safepoint.trace import match, otf2, reading, record
-from safepoint.trace.matched import COLLECTIVE, Matched
+from safepoint.matching import match, otf2, reading
+from safepoint.matching.matched import COLLECTIVE, Matched
+from safepoint.matching.stored import TraceError
+from safepoint.trace import record
 from safepoint.trace.record import ANY_SOURCE, ANY_TAG, CANCELLED, ENTERED, NONE, PICKLED, RAISED
-from safepoint.trace.stored import TraceError
 
 PROGRAMS = 2000 if LONG else 100
 EVERY_CALL = Path(__file__).parents[1] / "testbed/every_call.py"

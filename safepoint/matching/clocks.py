@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints
+from safepoint.matching.messages import Joined
+from safepoint.matching.objects import Calls
 from safepoint.trace import record
-from safepoint.trace.matched import NONE, Ints
-from safepoint.trace.messages import Joined
-from safepoint.trace.objects import Calls
 
 
 def clocks(calls: Calls, joined: Joined) -> list[str]:

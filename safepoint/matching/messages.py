@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints
+from safepoint.matching.objects import Bools, Calls, Things, numbered
+from safepoint.matching.opened import Opened, found_in, key_of, rows
 from safepoint.trace import record
-from safepoint.trace.matched import NONE, Ints
-from safepoint.trace.objects import Bools, Calls, Things, numbered
-from safepoint.trace.opened import Opened, found_in, key_of, rows
 
 SIDES: tuple[Literal["left", "right"], ...] = "left", "right"
 LOOP = 1_000  # so many receives that never ended are looked at one by one

@@ -12,11 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from safepoint.trace import record, roles, spoken
+from safepoint.matching import spoken
+from safepoint.matching.spoken import COLLECTIVES, Event, Note, Spoken, kind_of
+from safepoint.matching.symbols import Site
+from safepoint.trace import record, roles
 from safepoint.trace.known import ranges
 from safepoint.trace.record import ANY_SOURCE, ANY_TAG, NONE, WILD_SOURCE, WILD_TAG
-from safepoint.trace.spoken import COLLECTIVES, Event, Note, Spoken, kind_of
-from safepoint.trace.symbols import Site
 
 NS = 10**9
 ALONE = "-"  # function of an event that is in no call

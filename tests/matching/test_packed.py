@@ -24,9 +24,10 @@ from testbed.sweep import LONG
 
 from safepoint.cli.group import program as commands
 from safepoint.errors import UsageError
-from safepoint.trace import columns, match, packed, reading, record, stored
-from safepoint.trace.columns import NOTES
-from safepoint.trace.stored import TraceError
+from safepoint.matching import columns, match, packed, reading, stored
+from safepoint.matching.columns import NOTES
+from safepoint.matching.stored import TraceError
+from safepoint.trace import record
 
 RUNS = 2000 if LONG else 200
 Notes = tuple[Any, Any, int]

@@ -14,8 +14,8 @@ from testbed.random_mpi import Program, program
 from testbed.sweep import LONG
 from testbed.written_down import killed, written_down
 
+from safepoint.matching.matched import NONE, Matched
 from safepoint.places.graph import LEVELS, order
-from safepoint.trace.matched import NONE, Matched
 
 PROGRAMS = 50_000 if LONG else 500
 HOWS: list[dict[str, Any]] = [

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint.errors import UsageError
-from safepoint.trace import columns, record
-from safepoint.trace.columns import NOTES as NOTES
-from safepoint.trace.matched import Ints
+from safepoint.matching import columns
+from safepoint.matching.columns import NOTES as NOTES
+from safepoint.matching.matched import Ints
+from safepoint.trace import record
 
 
 class TraceError(UsageError):

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import ALIVE, NONE, Ints
+from safepoint.matching.reading import Spans, Thing, Trace, TraceError
+from safepoint.matching.symbols import Site
 from safepoint.trace import record
-from safepoint.trace.matched import ALIVE, NONE, Ints
-from safepoint.trace.reading import Spans, Thing, Trace, TraceError
-from safepoint.trace.symbols import Site
 
 Bools = NDArray[np.bool_]
 Gap = Callable[[Ints], Ints]  # of calls, in which gap of their ranks they begin

@@ -19,10 +19,11 @@ from testbed.random_mpi import program
 from testbed.sweep import LONG
 from testbed.written_down import killed, written_down
 
+from safepoint.matching import match, reading
+from safepoint.matching.matched import NONE, Matched
+from safepoint.matching.reading import TraceError, read
 from safepoint.places.graph import order
-from safepoint.trace import match, reading, record
-from safepoint.trace.matched import NONE, Matched
-from safepoint.trace.reading import TraceError, read
+from safepoint.trace import record
 from safepoint.trace.record import HEADER, NOTE
 
 DAMAGES = 20_000 if LONG else 300

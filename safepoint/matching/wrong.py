@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from safepoint.matching.matched import NONE, Ints
+from safepoint.matching.messages import Joined
+from safepoint.matching.objects import Bools, Calls, Things
+from safepoint.matching.opened import Opened
 from safepoint.trace import record
-from safepoint.trace.matched import NONE, Ints
-from safepoint.trace.messages import Joined
-from safepoint.trace.objects import Bools, Calls, Things
-from safepoint.trace.opened import Opened
 
 MATCHED = "Win_start", "Win_complete", "Win_post", "Win_wait"  # whose are for whom the notes do not say
 FEW = 5  # sentences of one kind

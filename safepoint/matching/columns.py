@@ -18,8 +18,8 @@ import xxhash
 import zstandard
 from numpy.typing import NDArray
 
+from safepoint.matching.matched import Ints
 from safepoint.trace import record
-from safepoint.trace.matched import Ints
 
 _TYPES = {"Q": "<u8", "I": "<u4", "H": "<u2", "i": "<i4", "B": "u1"}
 NOTES = np.dtype([(name, _TYPES[c]) for name, c in zip(record.FIELDS, record.LAYOUT.format[1:], strict=True)])

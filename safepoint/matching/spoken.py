@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from safepoint.matching.symbols import Site
 from safepoint.trace import record, roles
 from safepoint.trace.record import CANCELLED, COMPLETED, ENTERED, FOUND, NONE, PERSISTENT, PROC_NULL, RETURNED
-from safepoint.trace.symbols import Site
 
 Note = dict[str, int]
 Row = tuple[int, ...]  # kind, values …; only a kind of 0: there is none

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from safepoint.trace.symbols import Site
+from safepoint.matching.symbols import Site
 
 Ints = NDArray[np.int64]
 NONE = -1  # no such action, group, message

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from testbed.noted import Noted, groups, never, pairs, taken
 
+from safepoint.matching.matched import COLLECTIVE, MESSAGE, NO_STEP
+from safepoint.matching.reading import TraceError
 from safepoint.places.graph import order
-from safepoint.trace.matched import COLLECTIVE, MESSAGE, NO_STEP
-from safepoint.trace.reading import TraceError
 from safepoint.trace.record import (
     ANY_SOURCE,
     ANY_TAG,
@@ -172,7 +172,7 @@ def test_a_send_that_was_cancelled_or_not_is_never_legal(trace: Noted) -> None:
 
 
 def test_of_many_open_wildcards_none_is_forgotten(three: Noted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safepoint.trace.messages.LOOP", 0)
+    monkeypatch.setattr("safepoint.matching.messages.LOOP", 0)
     test_what_an_open_wildcard_may_have_taken_is_never_legal(three)
 
 
