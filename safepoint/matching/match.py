@@ -31,15 +31,14 @@ from safepoint.matching.objects import (
     Gap,
     Things,
     alive,
-    epochs,
     identified,
     numbered,
     persistent,
     turns,
-    unexposed,
 )  # fmt: skip
 from safepoint.matching.opened import SEVERAL, Opened, requests
 from safepoint.matching.reading import Trace, read
+from safepoint.matching.windows import epochs, unexposed
 from safepoint.matching.wrong import MATCHED, named, say, tell, tell_messages
 from safepoint.trace import record, roles
 
@@ -133,6 +132,7 @@ def _acts(calls: Calls, things: Things, opened: Opened) -> Bools:
     # Any program may ask for its parent. If it has none, that is no communication.
     asks = np.array([name == "Comm_get_parent" for name in calls.trace.functions], "?")[calls.function[outside]]
     acts[outside[~asks | np.isin(outside, things.made)]] = True
+    acts[calls.doubtful()] = True
     acts[final] = len(np.unique(calls.rank[final])) == calls.trace.size
     return acts
 
@@ -242,7 +242,7 @@ def _never(
 ) -> Ints:  # fmt: skip
     """(2)."""
     entered = np.flatnonzero(acts & (calls.state == record.ENTERED))
-    never = np.concatenate([entered, *others, calls.of("outside"), arcs[arcs[:, 1] == NONE, 0]])
+    never = np.concatenate([entered, calls.doubtful(), *others, calls.of("outside"), arcs[arcs[:, 1] == NONE, 0]])
     open_ = rows[rows["group"] == NONE]
     found = np.concatenate([number[never[acts[never]]], open_["sent"], open_["received"]])
     return np.unique(found[found != NONE])

@@ -9,6 +9,7 @@ receive that it fits. The source and tag of a receive are in its status, if it w
     could put a legal place between a message and its receive. So it is with what `Cancel` was asked for.
 (2) A receive that was cancelled took nothing, and a send that was cancelled sent nothing.
 (3) A message that was probed is taken after that. Else the trace is damaged, and nothing takes it.
+(4) A receive that is freed while it waits has its message at some time that nobody learns of: it never ends.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def _receives(calls: Calls, things: Things, opened: Opened) -> Ends:
     probed, took = _probed(calls, opened)
     call = np.concatenate([plain, opened.call[later], probed])
     what = np.concatenate([plain, opened.what[later], probed])
-    done = np.concatenate([np.where(ended, plain, NONE), opened.close[later], took])
+    close = opened.close[later]
+    close = np.where(calls.are(np.maximum(close, 0), "request_free"), NONE, close)  # (4)
+    done = np.concatenate([np.where(ended, plain, NONE), close, took])
     got = [
         np.concatenate([np.where(ended, column[plain], record.NONE), late[later], column[probed]])
         for column, late in ((calls.got_peer, opened.got_peer), (calls.got_tag, opened.got_tag))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safepoint.matching.matched import ALIVE, NONE, Ints
 from safepoint.matching.reading import Spans, Thing, Trace, TraceError
 from safepoint.matching.symbols import Site
-from safepoint.trace import record
+from safepoint.trace import record, roles
 
 Bools = NDArray[np.bool_]
 Gap = Callable[[Ints], Ints]  # of calls, in which gap of their ranks they begin
@@ -35,6 +35,9 @@ WORKS_ON = {
     "win": (*ON_WIN, "put", "iput", "win_open", "win_close", "win_expose", "win_exposed"),
     "file": (*ON_FILE, "file_iio"),
 }  # fmt: skip
+TAKES = "recv", "sendrecv", "isendrecv", "mrecv", "mprobe", "improbe", *roles.WAITS
+SENDS = "send", "isend", "start", "startall"
+REFUSALS = 6  # MPI_ERR_BUFFER, COUNT, TYPE, TAG, COMM and RANK are 1 to 6 in MPICH and Open MPI
 WORDS = {"comm": "communicator", "win": "window", "file": "file"}
 LONGEST = 60  # characters of a list of ranks in a sentence
 WORLD, SELF = "MPI_COMM_WORLD", "MPI_COMM_SELF"
@@ -49,10 +52,31 @@ class Calls:
         self.rank = np.repeat(np.array([rank.rank for rank in ranks], "i4"), np.diff(self.begins))
         self.function = np.concatenate([rank.functions[rank.notes["function"]] for rank in ranks])
         self.site = np.concatenate([rank.sites[rank.notes["site"]] for rank in ranks])
-        columns = ("flags", "peer", "tag", "got_peer", "got_tag", "request", "state", "bytes", "enter", "leave")
-        self.flags, self.peer, self.tag, self.got_peer, self.got_tag, self.request, self.state, self.bytes, *times = (
-            np.concatenate([rank.notes[name] for rank in ranks]) for name in columns
+        columns = (
+            "flags",
+            "peer",
+            "tag",
+            "got_peer",
+            "got_tag",
+            "request",
+            "state",
+            "result",
+            "bytes",
+            "enter",
+            "leave",
         )
+        (
+            self.flags,
+            self.peer,
+            self.tag,
+            self.got_peer,
+            self.got_tag,
+            self.request,
+            self.state,
+            self.result,
+            self.bytes,
+            *times,
+        ) = (np.concatenate([rank.notes[name] for rank in ranks]) for name in columns)
         self.enter, self.leave = (time.view("i8") for time in times)
         self.words = np.concatenate([rank.more for rank in ranks])
         self.first_thing = np.cumsum([0, *(len(rank.things) for rank in ranks)])
@@ -62,7 +86,7 @@ class Calls:
         self._sort()
 
     def _sort(self) -> None:
-        """By kind. What raised is judged as not having happened. (2)."""
+        """By kind. What raised is judged as not having happened (but see `doubtful`). (2)."""
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(self.trace.kinds))}
         code = np.array([numbers[kind] for kind in self.trace.kinds], "u1")[self.function]
         works_on = np.zeros(len(numbers) + 1, "u1")
@@ -79,6 +103,17 @@ class Calls:
         self._order = np.argsort(code, kind="stable")
         ends = np.cumsum(np.bincount(code, minlength=len(numbers) + 1)).tolist()
         self._parts = {kind: slice(end, ends[n]) for (kind, n), end in zip(numbers.items(), [0, *ends], strict=False)}
+
+    def doubtful(self) -> Ints:
+        """Calls that raised, of which nobody knows what they have sent or received before. An argument that is refused
+        is none: MPI says so, or Python does before it."""
+        raised = np.flatnonzero(self.state == record.RAISED)
+        kind = np.array(self.trace.kinds)[self.function[raised]]
+        refused = (self.result[raised] >= 1) & (self.result[raised] <= REFUSALS)
+        outside = (self.result[raised] == record.NO_RESULT) & ((self.flags[raised] & record.PICKLED) == 0)
+        takes, meets = np.isin(kind, TAKES), np.isin(kind, (*ON_COMM, *ON_WIN, *ON_FILE, *SENDS))
+        found: Ints = raised[takes & ~refused | meets & ~refused & ~outside]
+        return found
 
     def of(self, *kinds: str) -> Ints:
         """The calls of these kinds that returned, or were entered, in order."""
@@ -248,7 +283,7 @@ def short(site: Site) -> str:
     return str(site._replace(file=os.path.basename(site.file)))
 
 
-# What is alive where, and epochs of windows.
+# What is alive where.
 
 
 def alive(calls: Calls, things: Things, gap: Gap, count: Ints) -> NDArray[np.void]:
@@ -279,41 +314,6 @@ def persistent(calls: Calls, gap: Gap, count: Ints, names: list[str]) -> tuple[l
         numbers.setdefault(f"persistent request of {calls.said(call)}", len(names) + len(numbers)) for call in made
     ]
     return [*names, *numbers], found
-
-
-def epochs(calls: Calls) -> Ints:
-    """(n, 2): a call after which a window or file is in between two states, and that which ends this, or NONE."""
-    close, put = calls.of("win_close"), calls.of("put", "iput")
-    put, of_one = put[calls.peer[put] != record.PROC_NULL], calls.peer[close] >= 0
-    of_all = np.concatenate([calls.of("win_coll", "win_free"), close[~of_one]])
-    exposed, split = calls.of("win_exposed"), calls.of("file_coll")
-    last = np.array([name.rpartition("_")[2] for name in calls.trace.functions])[calls.function[split]]
-    begin, end = split[last == "begin"], split[last == "end"]
-    pairs = [
-        (put, np.minimum(_next(calls, put, of_all), _next(calls, put, close[of_one], calls.peer))),
-        (calls.of("win_open"), _next(calls, calls.of("win_open"), close, calls.peer)),
-        (calls.of("win_expose"), _next(calls, calls.of("win_expose"), exposed[unexposed(calls, exposed)])),
-        (begin, _next(calls, begin, end)),
-    ]
-    found = np.concatenate([np.column_stack(pair) for pair in pairs])
-    return np.where(found == len(calls.rank), NONE, found)
-
-
-def unexposed(calls: Calls, some: Ints) -> Bools:
-    """Which of these `Win_wait` and `Win_test` have ended the exposure of a window."""
-    waits = np.array([name == "Win_wait" for name in calls.trace.functions], "?")
-    found: Bools = waits[calls.function[some]] | ((calls.flags[some] & record.FOUND) > 0)
-    return found
-
-
-def _next(calls: Calls, some: Ints, others: Ints, peer: Ints | None = None) -> Ints:
-    """Of each call the next of the others on its window or file, and to its peer; the number of all calls: none."""
-    both, late = np.concatenate([some, others]), len(calls.rank)
-    key = numbered(calls.thing[both], both * 0 if peer is None else peer[both]).astype("i8")
-    keys = np.unique(key, return_inverse=True)[1] * (late + 1) + both
-    own, after = keys[: len(some)], np.append(np.sort(keys[len(some) :]), np.iinfo("i8").max)
-    at = after[np.searchsorted(after, own)]
-    return np.where(at // (late + 1) == own // (late + 1), at % (late + 1), late)
 
 
 def _lifted(columns: list[Ints], firsts: Ints) -> Ints:

@@ -78,7 +78,7 @@ def export(trace: Path, out: Path, own: bool = True) -> Path:
             archive.creator = "safepoint"
             Export(otf2, archive, read, abouts, own).all()
         os.rename(beside / "archive", out)
-    except (OSError, otf2.writer._otf2.Error) as error:
+    except (OSError, OverflowError, UnicodeError, otf2.writer._otf2.Error) as error:
         raise UsageError(f"{out}: it could not be written: {error}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -265,7 +265,7 @@ def read(path: Path) -> Trace:
             with otf2.reader.open(str(path)) as archive:
                 remarks = _unpack(otf2, archive, directory, path)
         except (otf2.reader._otf2.Error, otf2.reader.TraceReaderError, AssertionError, AttributeError, LookupError,
-                OverflowError, RecursionError, TypeError, ValueError, struct.error) as error:  # fmt: skip
+                OSError, OverflowError, RecursionError, TypeError, ValueError, struct.error) as error:  # fmt: skip
             raise TraceError(f"{path} cannot be read as OTF2: {error or type(error).__name__}") from error
         try:
             trace = reading.read(directory)

@@ -4,14 +4,15 @@ Each rank by itself: `rank-00000.packed` takes the place of `.calls` and `.more`
 and `stored` takes the packed file if there is one. So whoever dies in here, or loses power, leaves a trace that can be
 read, and packing again goes on.
 
-(1) A packed file gets its name when its contents are durable, and were read back from the disk: a bad block or a fault
-    in `columns` would else be seen when nothing else is left.
+(1) A packed file gets its name when its contents are durable, and were read back: a fault in `columns` would else be
+    seen when nothing else is left.
 (2) What it was made of goes when its name is durable: a power cut could else keep the removal, and lose the name.
 (3) The notes of a rank that still runs are left alone: it writes where nobody would look any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,8 @@ def pack(trace: Path, disk: Disk | None = None) -> tuple[int, int, int]:
         raise TraceError(f"{trace} is not the directory of a trace")
     abouts = reading.ranks_of(trace)
     for about in abouts:
-        if about["ended"] is None and _runs(about):
-            raise UsageError(f"{trace}: rank {about['rank']} still runs, as process {about['pid']}")
+        if about["ended"] is None and (runs := _runs(about)):
+            raise UsageError(f"{trace}: rank {about['rank']} {runs}")
     for about in abouts:
         names = record.names(trace.resolve(), about["rank"])
         try:
@@ -52,15 +53,20 @@ def pack(trace: Path, disk: Disk | None = None) -> tuple[int, int, int]:
 def _pack(disk: Disk, names: record.Names) -> tuple[int, int, int]:
     target = stored.packed(names)
     before = sum(path.stat().st_size for path in (names.calls, names.more) if path.exists())
-    beside = target.with_suffix(".new")
+    beside = target.with_suffix(".packed.new")
     if beside.exists():  # of one that was killed
         disk.remove(str(beside))
     of = _trimmed(stored.stored(names))
     if not target.exists():
-        with disk.create(str(beside)) as file:
-            _write(file, columns.pack(*of))
-        disk.sync_files([str(beside)])
-        _check(disk, beside, of)  # (1)
+        try:
+            with disk.create(str(beside)) as file:
+                _write(file, columns.pack(*of))
+            disk.sync_files([str(beside)])
+            _check(disk, beside, of)  # (1)
+        except BaseException:
+            with contextlib.suppress(OSError):  # a full disk is to have its space back
+                disk.remove(str(beside))
+            raise
         disk.rename(str(beside), str(target))
     disk.sync_dir(str(target.parent))  # (2)
     for path in (names.calls, names.more):
@@ -101,7 +107,10 @@ def _trimmed(of: Stored) -> Stored:
     return Stored(notes if of.told < 0 else of.notes, words, of.told)
 
 
-def _runs(about: dict[str, Any]) -> bool:
+def _runs(about: dict[str, Any]) -> str:
+    """Why it may still write; empty: it does not."""
+    if about["host"] != platform.node():
+        return f"has not ended, as far as can be seen from here: pack the trace on {about['host']}"
     boot = BOOT.read_text("ascii").strip() if BOOT.exists() else ""
-    here = about["host"] == platform.node() and about["boot"] == boot
-    return here and type(about.get("pid")) is int and kernel.began(about["pid"]) is not None
+    alive = about["boot"] == boot and type(about.get("pid")) is int and kernel.began(about["pid"]) is not None
+    return f"still runs, as process {about['pid']}" if alive else ""

@@ -121,6 +121,8 @@ def ranks_of(directory: Path) -> list[dict[str, Any]]:
         raise TraceError(f"{directory} is not a trace: it has no rank-00000.json")
     abouts = sorted((_about(path) for path in files), key=lambda about: int(about["rank"]))
     first = abouts[0]
+    if len({about["rank"] for about in abouts}) < len(abouts):
+        raise TraceError(f"{directory}: two of its files are of the same rank")
     for path, about in zip(files, abouts, strict=True):
         if (about["size"], about["argv"][0]) != (first["size"], first["argv"][0]):
             raise TraceError(

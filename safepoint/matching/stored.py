@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from safepoint.matching import columns
 from safepoint.matching.columns import NOTES as NOTES
 from safepoint.matching.matched import Ints
 from safepoint.trace import record
+
+MOST = 1 << 30  # bytes of a file that is read whole
 
 
 class TraceError(UsageError):
@@ -33,10 +36,15 @@ class Stored(NamedTuple):
 
 
 def bytes_of(path: Path, most: int = -1) -> bytes:
-    """So many, at most. Raises `TraceError`."""
+    """So many, at most; without `most` all, if they can be true. Raises `TraceError`."""
     try:
+        found = path.stat()
+        if not S_ISREG(found.st_mode):  # a pipe would wait for ever
+            raise TraceError(f"{path} is no file")
+        if most < 0 and found.st_size > MOST:
+            raise TraceError(f"{path}: {found.st_size:,} bytes are too many")
         with path.open("rb") as file:
-            return file.read(min(most, path.stat().st_size) if most >= 0 else -1)
+            return file.read(min(most, found.st_size) if most >= 0 else -1)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}", error.errno) from error
 
@@ -73,6 +81,7 @@ def _head(path: Path, size: int) -> int:
 def _filled(path: Path, kind: np.dtype[Any], begin: int) -> Any:
     """What lies in a file up to the first segment of zeros: (1), since a file may be a hole of any size."""
     parts, items = [np.zeros(0, kind)], record.SEGMENT // kind.itemsize
+    bytes_of(path, 0)  # it is there, and a file
     with path.open("rb") as file:
         file.seek(begin)
         while len(part := np.fromfile(file, kind, items)) and part.view("u1").any():

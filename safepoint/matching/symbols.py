@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 OURS = ("safepoint_", "__safepoint_MOD_", "__safepoint_df_MOD_")  # functions of the library that a hide comes through
+MODULES = 200  # a damaged trace may name any number; the first of them are asked about
 AT_ONCE = 500  # addresses that one command is given
 
 
@@ -34,7 +35,9 @@ def sites(lines: Sequence[str]) -> list[Site]:
     chains = [_chain(line) for line in lines]
     for module, offsets in chains:
         wanted[module] += offsets
-    known = {module: _resolved(module, sorted(set(offsets))) for module, offsets in wanted.items() if offsets}
+    asked = [(module, offsets) for module, offsets in wanted.items() if offsets]
+    known = {module: _resolved(module, sorted(set(offsets))) for module, offsets in asked[:MODULES]}
+    known |= {module: {} for module, _ in asked[MODULES:]}
     return [
         _first(module, [known[module].get(offset) or _bare(module, offset) for offset in offsets])
         if offsets

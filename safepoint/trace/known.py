@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 class Known:
     """A communicator, window or file."""
 
-    __slots__ = ("depth", "dirty", "got", "number", "outside", "peers", "rank", "sent")
+    __slots__ = ("depth", "dirty", "got", "line", "number", "outside", "peers", "rank", "sent")
 
     def __init__(self, number: int, rank: int, peers: Sequence[int]) -> None:
         self.number, self.rank = number, rank
         self.peers = peers  # of each rank that can be sent to, its rank in the world; -1: it is outside
         self.outside = -1 in peers
+        self.line: dict[str, Any] = {}  # what was noted of it
         self.sent: defaultdict[int, int] = defaultdict(int)  # messages, by rank
         self.got: defaultdict[int, int] = defaultdict(int)
         self.depth = 0  # of a window: epochs that are open

@@ -82,6 +82,7 @@ class Seen:
         known = Known(
             self.notes.objects.add(json.dumps(line)), thing.Get_rank() if line["kind"] == "comm" else 0, peers
         )
+        known.line = line
         self._known.append(known)
         self._handles[thing.handle] = known
         return known
@@ -148,9 +149,9 @@ class Seen:
 
     def idup(self, new: Any, parent: Known, at: int) -> Known:
         """Of a communicator that is not complete yet: it has the members of this one."""
-        line = {"kind": "comm", "name": "", "parent": parent.number, "note": (at - HEADER) // NOTE}
+        line = {**parent.line, "name": "", "parent": parent.number, "note": (at - HEADER) // NOTE}
         known = Known(0, parent.rank, parent.peers)
-        line["members"] = ranges(parent.peers)
+        known.line = line
         known.number = self.notes.objects.add(json.dumps(line))
         self._known.append(known)
         self._handles[new.handle] = known

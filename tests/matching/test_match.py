@@ -684,6 +684,28 @@ def test_a_call_that_never_returned_is_never_legal_and_has_no_end(trace: Noted) 
     assert "rank 0: Send at solver.py:10 never returned" in matched.remarks
 
 
+def test_a_receive_that_raised_may_have_taken_its_message_and_nothing_after_it_is_legal(trace: Noted) -> None:
+    """Too long a message is taken, and so is one that cannot be unpickled. An argument that is refused is no call."""
+    for tag in (5, 6):
+        trace[0].call("Send", 10, peer=1, tag=tag)
+    trace[1].call("Recv", 20, peer=0, tag=5, state=RAISED, result=15)
+    trace[1].call("Recv", 21, peer=0, tag=6)
+    trace[0].call("Send", 11, peer=7, tag=5, state=RAISED, result=6)
+    trace[0].call("Bcast", 12, peer=0, state=RAISED, result=255)
+    matched = trace.matched()
+    assert (1, 0) in never(matched) and order(matched).possible(1).tolist() == [True, False, False]
+    assert "rank 1: Recv at solver.py:20 raised: nobody knows what it has sent or received before" in matched.remarks
+    assert "rank 0: Send at solver.py:11 raised: it is judged as not called" in matched.remarks
+
+
+def test_a_receive_that_is_freed_while_it_waits_never_ends(trace: Noted) -> None:
+    trace[0].call("Send", 10, peer=1, tag=5)
+    trace[1].call("Irecv", 20, peer=0, tag=5, request=1)
+    trace[1].call("Request_free", 21, request=1)
+    matched = trace.matched()
+    assert never(matched) == [(0, 0)] and not order(matched).possible(0)[1]
+
+
 def test_what_raised_was_not_called_and_is_named(trace: Noted) -> None:
     trace[0].call("Send", 10, peer=7, tag=5, state=RAISED)
     trace[0].call("Barrier", 11, state=RAISED)

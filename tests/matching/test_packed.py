@@ -196,6 +196,9 @@ def test_a_rank_that_still_runs_is_left_alone(tmp_path: Path) -> None:
     assert not list((tmp_path / "t").glob("*.packed"))
     trace.close()
     assert packed.pack(tmp_path / "t")[0] == 0
+    Noted(tmp_path / "far", 2, {1: {**here, "host": "far"}})
+    with pytest.raises(UsageError, match=r"rank 1 has not ended, as far as can be seen from here: pack .* on far$"):
+        packed.pack(tmp_path / "far")
 
 
 # Damage.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,10 +57,10 @@ class Rank:
     def call(
         self, name: str, line: int = 0, *, comm: int = WORLD, peer: int = NONE, tag: int = NONE,
         got: tuple[int, int] | None = None, request: int = 0, flags: int = 0, size: int = 0, state: int = RETURNED,
-        row: Sequence[int] = (), thread: int = 0, enter: int = 0, leave: int = 0, site: int = 0,
+        row: Sequence[int] = (), thread: int = 0, enter: int = 0, leave: int = 0, site: int = 0, result: int = 6,
     ) -> int:  # fmt: skip
         """Its number. `got`: what came; for a Sendrecv what is received. What a receive for a named source and tag got
-        need not be said. `row`: the values of its row in `.more`."""
+        need not be said. `row`: the values of its row in `.more`. `result`: of a call that raised."""
         kind = roles.ROLES[name].kind if name in roles.ROLES else "ours"
         number = roles.NUMBERS[name] if name in roles.NUMBERS else {"hide": roles.HIDE, "mark": roles.MARK}[name]
         wild = (peer, tag) if kind in RECEIVES else got if kind in BOTH and got else (0, 0)
@@ -78,7 +79,7 @@ class Rank:
             more = self.notes.more(at, of_row.get(kind, record.COMPLETED), row) if state == RETURNED else 0
         record.LAYOUT.pack_into(
             self.notes.map, at, enter, leave, site or self.site(line), number, flags, peer, tag, *(got or (NONE, NONE)),
-            size, request, comm, more, thread, 255 if state != record.RAISED else 6, state,
+            size, request, comm, more, thread, 255 if state != record.RAISED else result, state,
         )  # fmt: skip
         self.count += 1
         assert (at - HEADER) // NOTE == self.count - 1
@@ -105,7 +106,7 @@ class Noted:
         functions = json.dumps(roles.functions({}))
         (directory / "functions-python.json").write_text(functions)
         self.about = {
-            "size": size, "host": "here", "boot": "b", "pid": 1, "argv": ["solver.py"], "tracer": "python",
+            "size": size, "host": platform.node(), "boot": "b", "pid": 1, "argv": ["solver.py"], "tracer": "python",
             "mpi": "none", "functions": "functions-python.json", "cwd": "/",
         }  # fmt: skip
         self._ranks = [Rank(self, rank, (about or {}).get(rank, {})) for rank in range(size)]

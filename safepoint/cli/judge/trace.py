@@ -27,13 +27,13 @@ from safepoint.trace import launch, record
 )  # fmt: skip
 @click.option("--mpicc", default="", metavar="CC", help="The compiler of the MPI that the program is linked with.")
 @click.option("--limit", default="4GiB", metavar="SIZE", help="A rank stops noting at so many bytes. Default: 4GiB")
-@click.option("--export-otf2", "archive", default="", metavar="OUT",
+@click.option("--export-otf2", "archive", default=None, metavar="OUT",
               help="Run nothing: write the trace that is named instead of COMMAND as OTF2, into OUT.")  # fmt: skip
 @click.option("--pack", is_flag=True, help="Run nothing: pack the trace that is named instead of COMMAND.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
 def trace(
-    ctx: click.Context, output: str, tracer: str, mpicc: str, limit: str, archive: str, pack: bool,
+    ctx: click.Context, output: str, tracer: str, mpicc: str, limit: str, archive: str | None, pack: bool,
     command: Sequence[str],
 ) -> None:  # fmt: skip
     """Run COMMAND, such as `mpiexec -n 4 python solver.py`, and note each call of MPI that sends, receives, completes
@@ -42,8 +42,8 @@ def trace(
     Where a launcher passes no environment to other nodes, it starts this command itself: `mpiexec -n 4 safepoint trace
     -- python solver.py`. Programs in C and Fortran need the mpicc of their MPI. Exit code: the program's own.
     """
-    if archive or pack:
-        _of_trace(command, archive, pack)
+    if archive is not None or pack:
+        _of_trace(command, archive or "", pack)
         return
     try:
         most = size(limit)
@@ -66,7 +66,7 @@ def trace(
 
 def _of_trace(command: Sequence[str], archive: str, pack: bool) -> None:
     """What is done with a trace that is there already. Raises `UsageError`."""
-    if len(command) != 1 or (archive and pack):
+    if len(command) != 1 or bool(archive) == pack:
         raise UsageError("--export-otf2 and --pack take one trace, each by itself: safepoint trace --pack run.trace")
     path = Path(command[0])
     if not path.exists():
