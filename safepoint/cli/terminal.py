@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -148,6 +149,16 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda more: bar.advance(task, more)
+
+
+@contextmanager
+def tidy() -> Iterator[None]:
+    """SIGTERM ends what is done here as Ctrl-C does: nothing temporary is left behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def agreed(question: str, *, yes: bool) -> bool:

@@ -23,7 +23,7 @@ from safepoint.trace import record
 
 _TYPES = {"Q": "<u8", "I": "<u4", "H": "<u2", "i": "<i4", "B": "u1"}
 NOTES = np.dtype([(name, _TYPES[c]) for name, c in zip(record.FIELDS, record.LAYOUT.format[1:], strict=True)])
-MAGIC, MOST, LEVEL = b"SPPACK1\n", 1024, 19
+MAGIC, MOST, LEVEL = b"SPPACK1\n", 128, 19
 HEAD, SUM = struct.Struct("<8sqqq"), struct.Struct("<Q")
 SIZE = struct.Struct("<Q")
 WIDTHS = {record.COMPLETED: 3, record.STARTED: 2}  # of what repeats in a row, by its kind

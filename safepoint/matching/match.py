@@ -38,6 +38,7 @@ from safepoint.matching.objects import (
 )  # fmt: skip
 from safepoint.matching.opened import SEVERAL, Opened, requests
 from safepoint.matching.reading import Trace, read
+from safepoint.matching.threads import beside, overlapping
 from safepoint.matching.windows import epochs, unexposed
 from safepoint.matching.wrong import MATCHED, named, say, tell, tell_messages
 from safepoint.trace import record, roles
@@ -93,12 +94,13 @@ def match(trace: Trace) -> Matched:
     broken = _broken(calls, things, meetings, remarks)
     messages_ = _messages(calls, joined, number)
     tell_messages(calls, things, joined, remarks)
-    tell(calls, opened, acts, pairs, remarks)
+    tell(calls, things, opened, acts, pairs, remarks)
     remarks += clocks(calls, joined)
     member, group, kind = _groups(messages_, meetings, number)
     implied = np.append(joined.sends.call, NONE)[joined.implied]
     arcs = np.concatenate([np.column_stack([joined.probes.call, implied]), pairs])
     some, here = np.flatnonzero(acts), [rank.rank for rank in trace.ranks]
+    arcs = np.concatenate([arcs, overlapping(calls, some)])
     names, lasting = persistent(calls, gap, count, things.names)
     return Matched(
         begins=begins, enter=calls.enter[some], leave=calls.leave[some], site=calls.site[some],
@@ -108,7 +110,7 @@ def match(trace: Trace) -> Matched:
         requests=number[np.column_stack([opened.call, opened.close])],
         never=_never(calls, acts, number, messages_, [meetings.call[broken[meetings.group]],
                      joined.sends.call[joined.doubted], named(calls, *MATCHED)], arcs),
-        messages=messages_, marks=_marks(calls, gap), unsure=_unsure(calls, gap),
+        messages=messages_, marks=beside(calls, acts, _marks(calls, gap)), unsure=_unsure(calls, gap),
         loose=number[_loose(calls, things, meetings)], cancelled=_cancelled(calls, opened, gap),
         torn=tuple(rank.rank for rank in trace.ranks if rank.torn),
         absent=tuple(sorted({*range(trace.size)} - {*here})),

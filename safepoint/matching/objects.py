@@ -40,6 +40,7 @@ SENDS = "send", "isend", "start", "startall"
 REFUSALS = 6  # MPI_ERR_BUFFER, COUNT, TYPE, TAG, COMM and RANK are 1 to 6 in MPICH and Open MPI
 WORDS = {"comm": "communicator", "win": "window", "file": "file"}
 LONGEST = 60  # characters of a list of ranks in a sentence
+UNSEEN = "made where the tracer does not look"
 WORLD, SELF = "MPI_COMM_WORLD", "MPI_COMM_SELF"
 
 
@@ -266,7 +267,7 @@ def _count(spans: Spans) -> int:
 def _name(calls: Calls, number: int, thing: Thing, note: int) -> str:
     """`communicator 3, of Comm_split at solver.py:12, ranks 0-1 of world`."""
     own = f" ({thing.name})" if thing.name else ""
-    origin = f"of {calls.said(note)}" if note != NONE else "made where the tracer does not look"
+    origin = f"of {calls.said(note)}" if note != NONE else UNSEEN
     ranks = " and ".join(_text(spans) for spans in (thing.members, thing.remote) if spans)
     return f"{WORDS.get(thing.kind, 'object')} {number}{own}, {origin}, ranks {ranks} of world"
 

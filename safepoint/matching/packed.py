@@ -13,6 +13,7 @@ read, and packing again goes on.
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def _pack(disk: Disk, names: record.Names) -> tuple[int, int, int]:
     target = stored.packed(names)
     before = sum(path.stat().st_size for path in (names.calls, names.more) if path.exists())
     beside = target.with_suffix(".packed.new")
-    if beside.exists():  # of one that was killed
+    if os.path.lexists(beside):  # of one that was killed
         disk.remove(str(beside))
     of = _trimmed(stored.stored(names))
     if not target.exists():

@@ -53,7 +53,9 @@ ON_WIN = {"win_coll", "win_free", "put", "iput", "win_open", "win_close", "win_e
 LEFT_OUT = {
     "probe": "what a probe has found", "init": "which requests are persistent: each start is judged as a new one",
     "file": "what is done with files: that is left out", "win": "of some calls their window: those are left out",
+    "comm": "which communicators some calls have made or freed: those are left out",
     "line": "in which lines the calls are: each stands where its function begins",
+    "coll": "on what communicators some collective calls are: no place after them is called legal",
     "open": "from whom a receive was that is never completed, and on what communicator",
 }  # fmt: skip
 
@@ -233,8 +235,9 @@ def things(archive: Any, found: Ranks) -> list[list[tuple[dict[str, Any], Any]]]
             ({"kind": "comm", "name": "MPI_COMM_SELF", "members": str(rank)}, ("comm", own)),
         ]
     for ref, ranks_ in members.items():
-        for rank in ranks_ if ref != first else ():
-            line = {"kind": "comm", "name": define.comms[ref].name, "members": ranges(ranks_)}
+        of_each = world if not ranks_ and ref != own else []  # another one of each rank alone
+        for rank in (*ranks_, *of_each) if ref != first else ():
+            line = {"kind": "comm", "name": define.comms[ref].name, "members": ranges(ranks_ or [rank])}
             tables[rank].append((line, ("comm", ref)))
     for win in (win for win in define.rma_wins if win.comm._ref in members):
         over = members[win.comm._ref]
@@ -289,9 +292,12 @@ def _understood(
             yield call
     elif kind not in ON_COMM or names - {"MpiCollectiveBegin"}:
         yield call
-    elif call.leave is None:
+    elif call.leave is None or kind in ("coll", "icoll"):
+        missing["coll"] |= call.leave is not None
         call.own = dict(WILD if kind == "recv" else {}, comm=record.WORLD)
-        yield call
+        yield dataclasses.replace(call, leave=None)
+    elif kind in ("comm_new", "icomm_new", "comm_of_group", "comm_free"):
+        missing["comm"] = True
 
 
 def _older(event: Event, messages: dict[int, list[Any]]) -> Event:

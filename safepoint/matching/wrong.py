@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 
 from safepoint.matching.matched import NONE, Ints
 from safepoint.matching.messages import Joined
-from safepoint.matching.objects import Bools, Calls, Things
+from safepoint.matching.objects import UNSEEN, Bools, Calls, Things
 from safepoint.matching.opened import Opened
 from safepoint.trace import record
 
@@ -31,7 +32,13 @@ def say(remarks: list[str], some: Ints, said: Callable[[int], str]) -> None:
         remarks.append(f"and {len(some) - FEW:,} more like the last one")
 
 
-def tell(calls: Calls, opened: Opened, acts: Bools, pairs: Ints, remarks: list[str]) -> None:
+def _unseen(things: Things) -> int:
+    """Those that others of the same kind and ranks could be taken for."""
+    names = Counter(name.partition(UNSEEN)[2] for name in things.names if UNSEEN in name)
+    return sum(count for count in names.values() if count > 1)
+
+
+def tell(calls: Calls, things: Things, opened: Opened, acts: Bools, pairs: Ints, remarks: list[str]) -> None:
     """Of (2), and what else may surprise."""
 
     def at(call: int) -> str:
@@ -53,6 +60,11 @@ def tell(calls: Calls, opened: Opened, acts: Bools, pairs: Ints, remarks: list[s
         remarks.append(f"{at(found[0])}: a rank whose window is locked makes no call, so nothing shows there")
     if len(found := named(calls, *MATCHED)):
         remarks.append(f"{at(found[0])}: who starts and who posts is not matched, so no place after it is called legal")
+    if unseen := _unseen(things):
+        remarks.append(
+            f"{unseen} communicators or windows of the same ranks were made where the tracer does not look: they are "
+            "told apart by the order of their first use on each rank"
+        )
     if opened.strange:
         remarks.append(f"{opened.strange:,} requests were completed or started that no noted call has made")
 

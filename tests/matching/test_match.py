@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from testbed.noted import Noted, groups, never, pairs, taken
 
@@ -696,6 +697,21 @@ def test_a_receive_that_raised_may_have_taken_its_message_and_nothing_after_it_i
     assert (1, 0) in never(matched) and order(matched).possible(1).tolist() == [True, False, False]
     assert "rank 1: Recv at solver.py:20 raised: nobody knows what it has sent or received before" in matched.remarks
     assert "rank 0: Send at solver.py:11 raised: it is judged as not called" in matched.remarks
+
+
+def test_a_receive_of_another_thread_is_under_way_until_it_returns(trace: Noted) -> None:
+    """A hide meanwhile comes before it, and what this thread calls meanwhile is no legal gap behind it."""
+    own = trace[1].made("comm", [1], -1, parent=0)
+    trace[0].call("Send", 10, peer=1, tag=5, enter=1, leave=2)
+    trace[0].call("hide", 11, comm=0, enter=30, leave=31)
+    trace[1].call("Recv", 20, peer=0, tag=5, thread=1, enter=10, leave=90)
+    trace[1].call("hide", 21, comm=0, enter=30, leave=31)
+    trace[1].call("Send", 22, comm=own, peer=0, tag=7, enter=40, leave=41)
+    trace[1].call("Recv", 23, comm=own, peer=0, tag=7, enter=50, leave=51)
+    matched = trace.matched()
+    assert matched.marks[["rank", "gap"]].tolist() == [(0, 1), (1, 0)]
+    assert order(matched).possible(1).tolist() == [True, False, False, True]
+    assert not order(matched).legal_cut(np.array([1, 0])).legal
 
 
 def test_a_receive_that_is_freed_while_it_waits_never_ends(trace: Noted) -> None:

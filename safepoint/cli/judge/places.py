@@ -127,7 +127,8 @@ class _Judge:
         from safepoint.matching.reading import TraceError
 
         try:
-            return self._match.matched(trace)
+            with terminal.tidy():
+                return self._match.matched(trace)
         except TraceError as error:
             click.echo(f"safepoint: {terminal.printable(str(error))}", err=True)
             sys.exit(UNDECIDED)

@@ -43,7 +43,8 @@ def trace(
     -- python solver.py`. Programs in C and Fortran need the mpicc of their MPI. Exit code: the program's own.
     """
     if archive is not None or pack:
-        _of_trace(command, archive or "", pack)
+        with terminal.tidy():
+            _of_trace(command, archive or "", pack)
         return
     try:
         most = size(limit)
