@@ -8,6 +8,8 @@ read, and packing again goes on.
     seen when nothing else is left.
 (2) What it was made of goes when its name is durable: a power cut could else keep the removal, and lose the name.
 (3) The notes of a rank that still runs are left alone: it writes where nobody would look any more.
+(4) One at a time, by a lock of the kernel that dies with its process: of two the first could give its name to the half
+    of the other, and remove what both are made of.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from safepoint.matching import columns, reading, stored
 from safepoint.matching.stored import Stored, TraceError
 from safepoint.trace import record
 
+LOCK = "pack.lock"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -41,13 +44,18 @@ def pack(trace: Path, disk: Disk | None = None) -> tuple[int, int, int]:
     for about in abouts:
         if about["ended"] is None and (runs := _runs(about)):
             raise UsageError(f"{trace}: rank {about['rank']} {runs}")
-    for about in abouts:
-        names = record.names(trace.resolve(), about["rank"])
+    try:
+        if (release := disk.lock(str(trace.resolve() / LOCK))) is None:  # (4)
+            raise UsageError(f"{trace}: another --pack is at work there")
         try:
-            found = tuple(one + more for one, more in zip(found, _pack(disk, names), strict=True))  # type: ignore[assignment]
-        except OSError as error:
-            what = f"{error.filename or stored.packed(names)}: {error.strerror or error}"
-            raise UsageError(f"{trace} is not packed whole: {what}; all notes of it are intact") from error
+            for about in abouts:
+                one = _pack(disk, record.names(trace.resolve(), about["rank"]))
+                found = tuple(map(sum, zip(found, one, strict=True)))  # type: ignore[assignment]
+        finally:
+            release()
+    except OSError as error:
+        what = f"{error.filename or trace}: {error.strerror or error}"
+        raise UsageError(f"{trace} is not packed whole: {what}; all notes of it are intact") from error
     return found
 
 

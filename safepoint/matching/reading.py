@@ -30,6 +30,7 @@ from safepoint.trace import record, roles
 from safepoint.trace.known import ranges
 
 JSON_MAX, TIME_MAX, TRACERS_MAX = 16 << 20, 1 << 62, 8  # bytes; ns; tables of functions
+AN_HOUR = 3600 * 10**9  # ns
 FUNCTIONS = 1 << 16  # numbers that a function can have
 RANKS_A_FILE = 1024  # so many ranks may a trace say that it has, for each whose notes are here
 KINDS = frozenset((roles.OTHER, roles.LOCAL, "ours", *(role.kind for role in roles.ROLES.values())))
@@ -121,6 +122,10 @@ def ranks_of(directory: Path) -> list[dict[str, Any]]:
         raise TraceError(f"{directory} is not a trace: it has no rank-00000.json")
     abouts = sorted((_about(path) for path in files), key=lambda about: int(about["rank"]))
     first = abouts[0]
+    ends = [about["end"][1] for about in abouts if isinstance(about.get("end"), list) and len(about["end"]) == 2]
+    late = max(about["begin"][1] for about in abouts) - AN_HOUR  # clocks of hosts may differ
+    if ends and all(type(end) is int for end in ends) and late > min(ends):
+        raise TraceError(f"{directory}: one of its ranks began when another had ended: these are parts of several runs")
     if len({about["rank"] for about in abouts}) < len(abouts):
         raise TraceError(f"{directory}: two of its files are of the same rank")
     for path, about in zip(files, abouts, strict=True):

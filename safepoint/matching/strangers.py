@@ -235,9 +235,9 @@ def things(archive: Any, found: Ranks) -> list[list[tuple[dict[str, Any], Any]]]
             ({"kind": "comm", "name": "MPI_COMM_SELF", "members": str(rank)}, ("comm", own)),
         ]
     for ref, ranks_ in members.items():
-        of_each = world if not ranks_ and ref != own else []  # another one of each rank alone
+        text, of_each = ranges(ranks_), world if not ranks_ and ref != own else []  # another one of each rank alone
         for rank in (*ranks_, *of_each) if ref != first else ():
-            line = {"kind": "comm", "name": define.comms[ref].name, "members": ranges(ranks_ or [rank])}
+            line = {"kind": "comm", "name": define.comms[ref].name, "members": text or str(rank)}
             tables[rank].append((line, ("comm", ref)))
     for win in (win for win in define.rma_wins if win.comm._ref in members):
         over = members[win.comm._ref]

@@ -23,6 +23,7 @@ from testbed.random_mpi import program
 from testbed.sweep import LONG
 
 from safepoint.cli.group import program as commands
+from safepoint.disk import Disk
 from safepoint.errors import UsageError
 from safepoint.matching import columns, match, packed, reading, stored
 from safepoint.matching.columns import NOTES
@@ -108,7 +109,7 @@ def test_what_is_packed_is_not_packed_again(tmp_path: Path) -> None:
     first = packed.pack(tmp_path / "t")
     disk = FaultDisk(tmp_path / "t")
     assert packed.pack(tmp_path / "t", disk) == (first[0], first[2], first[2])
-    assert {operation.split()[0] for operation in disk.record.ops} == {"sync"}
+    assert {operation.split()[0] for operation in disk.record.ops} == {"lock", "sync"}
 
 
 # Whatever happens.
@@ -134,7 +135,7 @@ def whole(directory: Path, like: Path) -> bool:
 def packs_on(directory: Path, like: Path) -> None:
     packed.pack(directory)
     assert whole(directory, like)
-    assert {path.suffix for path in directory.iterdir()} == {".json", ".packed", ".sites", ".objects"}
+    assert {path.suffix for path in directory.iterdir()} - {".lock"} == {".json", ".packed", ".sites", ".objects"}
 
 
 def test_packing_that_is_killed_at_any_operation_leaves_the_trace_and_goes_on(tmp_path: Path) -> None:
@@ -199,6 +200,17 @@ def test_a_rank_that_still_runs_is_left_alone(tmp_path: Path) -> None:
     Noted(tmp_path / "far", 2, {1: {**here, "host": "far"}})
     with pytest.raises(UsageError, match=r"rank 1 has not ended, as far as can be seen from here: pack .* on far$"):
         packed.pack(tmp_path / "far")
+
+
+def test_two_that_pack_do_not_meet(tmp_path: Path) -> None:
+    some(tmp_path / "t").close()
+    release = Disk().lock(str(tmp_path / "t" / packed.LOCK))
+    assert release
+    with pytest.raises(UsageError, match=r"another --pack is at work there$"):
+        packed.pack(tmp_path / "t")
+    assert not list((tmp_path / "t").glob("*.packed*"))
+    release()
+    assert packed.pack(tmp_path / "t")[0]
 
 
 # Damage.

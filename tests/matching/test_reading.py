@@ -62,6 +62,17 @@ def test_one_line_is_one_site_on_all_ranks_whatever_its_number(tmp_path: Path) -
     assert len(matched.sites) == 3
 
 
+def pipe(trace: Path) -> None:
+    (trace / "rank-00001.sites").unlink()
+    os.mkfifo(trace / "rank-00001.sites")
+
+
+def later(trace: Path) -> None:
+    about = json.loads((trace / "rank-00001.json").read_text())
+    about["begin"][1] += 30 * 86400 * 10**9
+    (trace / "rank-00001.json").write_text(json.dumps(about))
+
+
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no directory": (lambda t: shutil.rmtree(t), "No such file"),
     "nothing in it": (
@@ -102,6 +113,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "two rows in one": (
         lambda t: poke(t / "rank-00001.more", 24, (12).to_bytes(8, "little")), "note 5: its row in .more is not there"
     ),
+    "a pipe": (pipe, "rank-00001.sites is no file"),
+    "a file of holes": (lambda t: os.truncate(t / "rank-00001.sites", 20 << 30), "are too many"),
+    "a rank twice": (lambda t: shutil.copy(t / "rank-00001.json", t / "rank-000001.json"), "are of the same rank"),
+    "parts of two runs": (later, "these are parts of several runs"),
     "a thing": (lambda t: (t / "rank-00001.objects").write_text("[]\n"), "rank-00001.objects: line 1: "),
     "a deep thing": (lambda t: (t / "rank-00001.objects").write_text("[" * 10**5 + "\n"), "objects: line 1: "),
     "no world": (

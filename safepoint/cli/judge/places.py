@@ -129,6 +129,7 @@ class _Judge:
         try:
             with terminal.tidy():
                 return self._match.matched(trace)
-        except TraceError as error:
-            click.echo(f"safepoint: {terminal.printable(str(error))}", err=True)
+        except (TraceError, MemoryError) as error:
+            said = terminal.printable(str(error) or f"{trace}: there is not enough memory for it")
+            click.echo(f"safepoint: {said}", err=True)
             sys.exit(UNDECIDED)

@@ -72,6 +72,8 @@ def _of_trace(command: Sequence[str], archive: str, pack: bool) -> None:
     path = Path(command[0])
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or directory")
+    if not path.is_dir():
+        raise UsageError(f"{path} is not the directory of a trace")
     try:
         module = importlib.import_module(f"safepoint.matching.{'packed' if pack else 'otf2'}")
     except ModuleNotFoundError as error:
