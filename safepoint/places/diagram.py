@@ -293,7 +293,7 @@ def _blocking(drawn: Window, frame: Frame) -> list[str]:
 def _label(frame: Frame, ends: tuple[float, float, float, float], first: str, second: str) -> str:
     """At the right end of the arrow, or at its left end, or below or above it: where there is room."""
     (left, low), (right, high) = sorted([(ends[0], ends[1]), (ends[2], ends[3])])
-    wide = max(7.4 * len(first), 5.9 * len(second)) + 16
+    wide = max(7.8 * len(first), 5.9 * len(second)) + 16
     if right + 16 + wide <= frame.right:
         x, y, at, to = right + 16, high - 18, (right, high), (right + 16, high)
     elif left - 16 - wide >= frame.left:

@@ -279,7 +279,7 @@
 
   function labelOf([first, second], ends, bottom) {  // where there is room: at an end of the arrow, below it, above it
     const [[left, low], [end, high]] = [ends.slice(0, 2), ends.slice(2)].sort((a, b) => a[0] - b[0]);
-    const wide = Math.max(7.4 * first.length, 5.9 * second.length) + 16, half = [(left + end) / 2, (low + high) / 2];
+    const wide = Math.max(7.8 * first.length, 5.9 * second.length) + 16, half = [(left + end) / 2, (low + high) / 2];
     const under = Math.max(low, high) + 16, over = Math.max(data.top + 2, Math.min(low, high) - 54);
     const below = under + 38 <= bottom ? under : over;
     const [place, y, from, to] = end + 16 + wide <= right() ? [end + 16, high - 18, [end, high], [end + 16, high]]
