@@ -13,7 +13,8 @@ from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of
 from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
 
 QUIET = {LOCAL, "group_new"}  # kinds that are not noted
-SKIPPED = {"f2py", "py2f", "fromhandle", "fromint", "toint"}  # they make nothing and send nothing
+SKIPPED = {"py2f", "toint"}  # they make nothing and send nothing
+OF_HANDLES = ("f2py", "fromhandle", "fromint")  # these make an object of what is there, which is to be noted too
 
 
 def source(name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY) -> str:
@@ -67,6 +68,14 @@ def _made(plain: type) -> Callable[..., Any]:
     return __new__
 
 
+def _of_handle(plain: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
+    def made(cls: type, *args: Any, **words: Any) -> Any:
+        return wrap(plain(*args, **words))
+
+    made.__name__, made.__doc__ = plain.__name__, plain.__doc__
+    return classmethod(made)
+
+
 class Methods:
     """The wrappers of all classes; one that several inherit is made once."""
 
@@ -82,7 +91,7 @@ class Methods:
         """Of each method that is noted the name of its wrapper, and whether it is one of the class."""
         found: dict[str, tuple[str, bool]] = {}
         for method in dir(cls):
-            if method.startswith("_") or method in SKIPPED:
+            if method.startswith("_") or method in SKIPPED or method in OF_HANDLES:
                 continue
             plain = inspect.getattr_static(cls, method)
             of_class = isinstance(plain, classmethod)
@@ -138,6 +147,7 @@ def classes(mpi: Any, names: dict[str, Any], body: str = BODY) -> tuple[dict[str
             method: classmethod(made[wrapper]) if of_class else made[wrapper]
             for method, (wrapper, of_class) in wanted[name].items()
         }
+        space |= {at: _of_handle(getattr(plain, at), names["wrap"]) for at in OF_HANDLES if hasattr(plain, at)}
         # No slots: a class with these and one of the program's own could not be bases of one class.
         space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
         space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}

@@ -454,6 +454,10 @@ def test_what_is_said_is_said_though_the_page_cannot_be_written(tmp_path: Path) 
     assert status == 0, text
     done = places(tmp_path, "run.trace", "--html", "nowhere/p.html")
     assert done.returncode == 17 and "legal in every run" in done.stdout and "nowhere/p.html" in done.stderr
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "run.trace/places.html").unlink()
+    (tmp_path / "run.trace/places.html").symlink_to(tmp_path / "mine.txt")
+    assert places(tmp_path, "run.trace").returncode == 0 and (tmp_path / "mine.txt").read_text() == "mine"
     done = places(tmp_path, "run.trace", "--html", "nowhere/p.html", "--json")
     assert done.returncode == 17 and json.loads(done.stdout)["page"] is None
     command = [sys.executable, "-m", "safepoint", "places", "run.trace"]

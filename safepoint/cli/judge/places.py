@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -99,12 +101,24 @@ def _draw(judge: _Judge, found: Any, to: tuple[Path, str], name: str, window: tu
     page, picture = to
     drawn = judge.told.drawn(found)
     try:
-        page.write_text(judge.picture.page(found.matched, drawn, name, *window), "utf-8")
+        _write(page, judge.picture.page(found.matched, drawn, name, *window))
         if picture:
-            Path(picture).write_text(judge.picture.svg(found.matched, drawn, *window), "utf-8")
+            _write(Path(picture), judge.picture.svg(found.matched, drawn, *window))
     except OSError as error:
         return error
     return None
+
+
+def _write(path: Path, text: str) -> None:
+    """In the place of what is there: a trace of somebody else may have a link of this name to a file of mine."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        beside.write_text(text, "utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 class _Judge:
