@@ -122,12 +122,11 @@ def ranks_of(directory: Path) -> list[dict[str, Any]]:
         raise TraceError(f"{directory} is not a trace: it has no rank-00000.json")
     abouts = sorted((_about(path) for path in files), key=lambda about: int(about["rank"]))
     first = abouts[0]
-    ends = [about["end"][1] for about in abouts if isinstance(about.get("end"), list) and len(about["end"]) == 2]
-    late = max(about["begin"][1] for about in abouts) - AN_HOUR  # clocks of hosts may differ
-    if ends and all(type(end) is int for end in ends) and late > min(ends):
-        raise TraceError(f"{directory}: one of its ranks began when another had ended: these are parts of several runs")
     if len({about["rank"] for about in abouts}) < len(abouts):
-        raise TraceError(f"{directory}: two of its files are of the same rank")
+        raise TraceError(
+            f"{directory}: two of the files {', '.join(path.name for path in files[:9])} are of the same rank"
+        )
+    _of_one_run(directory, abouts)
     for path, about in zip(files, abouts, strict=True):
         if (about["size"], about["argv"][0]) != (first["size"], first["argv"][0]):
             raise TraceError(
@@ -137,6 +136,22 @@ def ranks_of(directory: Path) -> list[dict[str, Any]]:
     if first["size"] > RANKS_A_FILE * len(abouts):
         raise TraceError(f"{files[0]}: it is one of {first['size']} ranks, and only {len(abouts)} are here")
     return abouts
+
+
+def _of_one_run(directory: Path, abouts: list[dict[str, Any]]) -> None:
+    """Raises `TraceError`: a rank began when another one had ended long ago. Clocks of hosts may differ."""
+    ended = [about for about in abouts if isinstance(about.get("end"), list) and len(about["end"]) == 2]
+    if not ended or not all(type(about["end"][1]) is int for about in ended):
+        return
+    last, first = (
+        max(abouts, key=lambda about: int(about["begin"][1])),
+        min(ended, key=lambda about: int(about["end"][1])),
+    )
+    if last["begin"][1] > first["end"][1] + AN_HOUR:
+        raise TraceError(
+            f"{directory}: rank {last['rank']} began when rank {first['rank']} had ended: these are parts of "
+            "several runs"
+        )
 
 
 def _about(path: Path) -> dict[str, Any]:
