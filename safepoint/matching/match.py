@@ -134,7 +134,7 @@ def _acts(calls: Calls, things: Things, opened: Opened) -> Bools:
     # Any program may ask for its parent. If it has none, that is no communication.
     asks = np.array([name == "Comm_get_parent" for name in calls.trace.functions], "?")[calls.function[outside]]
     acts[outside[~asks | np.isin(outside, things.made)]] = True
-    acts[calls.doubtful()] = True
+    acts[calls.doubtful] = True
     acts[final] = len(np.unique(calls.rank[final])) == calls.trace.size
     return acts
 
@@ -244,7 +244,7 @@ def _never(
 ) -> Ints:  # fmt: skip
     """(2)."""
     entered = np.flatnonzero(acts & (calls.state == record.ENTERED))
-    never = np.concatenate([entered, calls.doubtful(), *others, calls.of("outside"), arcs[arcs[:, 1] == NONE, 0]])
+    never = np.concatenate([entered, calls.doubtful, *others, calls.of("outside"), arcs[arcs[:, 1] == NONE, 0]])
     open_ = rows[rows["group"] == NONE]
     found = np.concatenate([number[never[acts[never]]], open_["sent"], open_["received"]])
     return np.unique(found[found != NONE])
@@ -268,18 +268,19 @@ def _marks(calls: Calls, gap: Gap) -> NDArray[np.void]:
 def _loose(calls: Calls, things: Things, meetings: Meetings) -> Ints:
     """`Matched.loose`. A `Barrier` has no bytes, and waits."""
     some = meetings.call[meetings.begins]
+    size = calls.bytes[some]
+    some = some[(size == 0) | (size == np.uint64(record.UNKNOWN)) | calls.between[calls.thing[some]]]
     waits = np.array([name in ("Barrier", "Ibarrier") for name in calls.trace.functions], "?")[calls.function[some]]
     size, pickled = calls.bytes[some], (calls.flags[some] & record.PICKLED) > 0
     empty = (size == 0) | ((size == np.uint64(record.UNKNOWN)) & ~pickled)
-    between = np.array([bool(thing.remote) for _, thing in calls.things()] + [False], "?")[calls.thing[some]]
-    found: Ints = some[(empty & ~waits) | between]
+    found: Ints = some[(empty & ~waits) | calls.between[calls.thing[some]]]
     return found
 
 
 def _cancelled(calls: Calls, opened: Opened, gap: Gap) -> Ints:
     """`Matched.cancelled`: in another run such a receive may have its message before."""
-    takes = calls.are(opened.what, "irecv", "isendrecv", "recv_init", "imrecv")
-    gone = np.flatnonzero(takes & (opened.asked | (opened.got_peer == record.CANCELLED)))
+    gone = np.flatnonzero(opened.asked | (opened.got_peer == record.CANCELLED))
+    gone = gone[calls.are(opened.what[gone], "irecv", "isendrecv", "recv_init", "imrecv")]
     call = opened.call[gone]
     return np.column_stack([calls.rank[call], gap(call)]).astype("i8")
 

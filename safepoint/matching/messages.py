@@ -133,7 +133,8 @@ def _receives(calls: Calls, things: Things, opened: Opened) -> Ends:
     call = np.concatenate([plain, opened.call[later], probed])
     what = np.concatenate([plain, opened.what[later], probed])
     close = opened.close[later]
-    close = np.where(calls.are(np.maximum(close, 0), "request_free"), NONE, close)  # (4)
+    if len(freed := calls.of("request_free")):
+        close = np.where(np.isin(close, freed), NONE, close)  # (4)
     done = np.concatenate([np.where(ended, plain, NONE), close, took])
     got = [
         np.concatenate([np.where(ended, column[plain], record.NONE), late[later], column[probed]])

@@ -10,6 +10,7 @@ that is the same, for the same members; MPI_COMM_WORLD is where this begins. Wha
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -53,31 +54,10 @@ class Calls:
         self.rank = np.repeat(np.array([rank.rank for rank in ranks], "i4"), np.diff(self.begins))
         self.function = np.concatenate([rank.functions[rank.notes["function"]] for rank in ranks])
         self.site = np.concatenate([rank.sites[rank.notes["site"]] for rank in ranks])
-        columns = (
-            "flags",
-            "peer",
-            "tag",
-            "got_peer",
-            "got_tag",
-            "request",
-            "state",
-            "result",
-            "bytes",
-            "enter",
-            "leave",
+        columns = ("flags", "peer", "tag", "got_peer", "got_tag", "request", "state", "bytes", "enter", "leave")
+        self.flags, self.peer, self.tag, self.got_peer, self.got_tag, self.request, self.state, self.bytes, *times = (
+            np.concatenate([rank.notes[name] for rank in ranks]) for name in columns
         )
-        (
-            self.flags,
-            self.peer,
-            self.tag,
-            self.got_peer,
-            self.got_tag,
-            self.request,
-            self.state,
-            self.result,
-            self.bytes,
-            *times,
-        ) = (np.concatenate([rank.notes[name] for rank in ranks]) for name in columns)
         self.enter, self.leave = (time.view("i8") for time in times)
         self.words = np.concatenate([rank.more for rank in ranks])
         self.first_thing = np.cumsum([0, *(len(rank.things) for rank in ranks)])
@@ -105,16 +85,23 @@ class Calls:
         ends = np.cumsum(np.bincount(code, minlength=len(numbers) + 1)).tolist()
         self._parts = {kind: slice(end, ends[n]) for (kind, n), end in zip(numbers.items(), [0, *ends], strict=False)}
 
+    @functools.cached_property
     def doubtful(self) -> Ints:
         """Calls that raised, of which nobody knows what they have sent or received before. An argument that is refused
         is none: MPI says so, or Python does before it."""
         raised = np.flatnonzero(self.state == record.RAISED)
         kind = np.array(self.trace.kinds)[self.function[raised]]
-        refused = (self.result[raised] >= 1) & (self.result[raised] <= REFUSALS)
-        outside = (self.result[raised] == record.NO_RESULT) & ((self.flags[raised] & record.PICKLED) == 0)
+        result = np.concatenate([rank.notes["result"] for rank in self.trace.ranks])[raised] if len(raised) else raised
+        refused = (result >= 1) & (result <= REFUSALS)
+        outside = (result == record.NO_RESULT) & ((self.flags[raised] & record.PICKLED) == 0)
         takes, meets = np.isin(kind, TAKES), np.isin(kind, (*ON_COMM, *ON_WIN, *ON_FILE, *SENDS))
         found: Ints = raised[takes & ~refused | meets & ~refused & ~outside]
         return found
+
+    @functools.cached_property
+    def between(self) -> Bools:
+        """Of each communicator, window or file: is it one of two groups? [NONE] is not."""
+        return np.array([*(bool(thing.remote) for _, thing in self.things()), False], "?")
 
     def of(self, *kinds: str) -> Ints:
         """The calls of these kinds that returned, or were entered, in order."""

@@ -77,8 +77,10 @@ def _closed(calls: Calls, call: Ints, what: Ints, key: Ints, strange: int) -> Op
         column[of[right]] = found[right]
     _free_running(calls, call, what, close, handles)
     cancelling = calls.of("cancel")
-    asked = np.isin(key, key_of(calls, cancelling, calls.request[cancelling]))
-    asked &= (close == NONE) | np.isin(close, freeing)
+    asked = np.zeros(len(key), "?")
+    if len(cancelling):
+        asked = np.isin(key, key_of(calls, cancelling, calls.request[cancelling]))
+        asked &= (close == NONE) | np.isin(close, freeing)
     return Opened(call, what, close, got_peer, got_tag, asked, strange)
 
 

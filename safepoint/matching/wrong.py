@@ -49,7 +49,7 @@ def tell(calls: Calls, things: Things, opened: Opened, acts: Bools, pairs: Ints,
     locks = np.array([name.startswith("Win_lock") for name in calls.trace.functions], "?")
     passive, outside = calls.of("win_open"), calls.of("outside")
     say(remarks, entered, lambda call: f"{at(call)} never returned")
-    doubtful = calls.doubtful()
+    doubtful = calls.doubtful
     say(remarks, raised[~np.isin(raised, doubtful)], lambda call: f"{at(call)} raised: it is judged as not called")
     say(remarks, doubtful, lambda call: f"{at(call)} raised: nobody knows what it has sent or received before")
     say(remarks, open_, lambda call: f"{at(call)}: its request is never completed")
