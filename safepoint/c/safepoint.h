@@ -81,7 +81,8 @@ int safepoint_watch(long long step, const char *name, const char *type, const vo
 const char *safepoint_error(void);
 
 /* End the program, all ranks of it, with a status: for one that cannot go on after an error, such as one in Fortran that
- * asks for no codes. It does not return. */
+ * asks for no codes. It does not return. If several ranks call it, the launcher's own status is that of one of them or of
+ * one that it killed: never 0, unless all gave 0. */
 void safepoint_end_all(int status);
 
 /* For ranks that are connected by something else than MPI: what an agreement needs. All return 0, or a failure. */
