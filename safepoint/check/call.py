@@ -53,6 +53,8 @@ class Call:
     wild: bool  # it takes from any source or tag, and nothing has come
     thread: int
     arguments: Arguments
+    pending: bool = False  # it may not be judged yet: it is still inside, or what it takes has not come
+    dropped: bool = False  # it has come to nothing: it was cancelled
 
     def value(self, name: int | str) -> Value | None:
         """Of an argument by its place from 1 or its name in the C binding; or of one of `template.ATTRIBUTES`. None:
