@@ -44,8 +44,14 @@ WORLD, SELF = 1, 2  # numbers of objects; those of others begin after them
 
 # Kinds of rows in `.more`, each `length, note, kind, values …` in 64-bit integers. COMPLETED: of each request that the
 # call completed its number, source and tag (NONE: it is no receive). STARTED: of each persistent request its number and
-# that of what was started. MESSAGE: the number of the message that is received. ARGUMENTS: as a template asked for.
-COMPLETED, STARTED, MESSAGE, ARGUMENTS = range(1, 5)
+# that of what was started. MESSAGE: the number of the message that is received. In check mode each call has more:
+# ARGUMENTS: those of the C binding, ABSENT where one is not known; BEFORE: position (from 1), count and the handles of
+# each argument that points to some that the call reads; AFTER: the same of what it has written.
+COMPLETED, STARTED, MESSAGE, ARGUMENTS, BEFORE, AFTER = range(1, 7)
+ABSENT = -(2**63)
+
+WATCH = "watch.json"  # in the directory of a trace: only these functions are noted
+STACK_SIGNAL = 11  # after SIGRTMIN: a rank says where it is
 
 
 class Names(NamedTuple):
