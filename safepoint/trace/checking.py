@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,16 +24,16 @@ from typing import Any
 from safepoint.trace import arguments, methods, record
 from safepoint.trace.known import Known, Persistent
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, NUMBERS, kind
-from safepoint.trace.rows import Layouts, Rows
-from safepoint.trace.seen import PACKAGE, Seen
+from safepoint.trace.rows import Layouts, Rows, signed
+from safepoint.trace.seen import PACKAGE, WRAPPERS, Seen
 from safepoint.trace.shapes import BODY, COMM, SHAPES, Shape, checked
 from safepoint.trace.signatures import signatures
 from safepoint.trace.specs import NO_HANDLE, Specs
 from safepoint.trace.wrappers import Methods, methods_of, subclass
 
-HERE = "<safepoint trace>"
 KEPT: list[Any] = []  # the file of the stacks, and what has a place in one of mpi4py's classes
-FORTRAN = ("F_", "SIGNED_", "SINT")  # names that mpi4py alone has
+# Names of types that mpi4py alone has, by how they begin; and those that it has otherwise.
+ALIASES, RENAMED = ("F_", "SIGNED_", "SINT", "BOOL", "INT_INT"), {"TWOINT": "2INT", "LONG_LONG": "LONG_LONG_INT"}
 
 
 def watched(where: Path, rank: int) -> frozenset[str] | None:
@@ -139,14 +139,12 @@ class Checking:
         found = {"TAG_UB": int(mpi.COMM_WORLD.Get_attr(mpi.TAG_UB) or 0)}
         for name in dir(mpi):
             value = getattr(mpi, name)
-            if not name.isupper() and not name.replace("_", "").isalnum() or name.startswith(FORTRAN):
+            if not name.isupper() or name.startswith(ALIASES):
                 continue
-            if isinstance(value, int) and name.isupper():
-                found[f"MPI_{name}"] = int(value)
-            elif name in ("BOTTOM", "IN_PLACE"):
+            if isinstance(value, int) or name in ("BOTTOM", "IN_PLACE"):
                 found[f"MPI_{name}"] = int(value)
             elif isinstance(value, things) and hasattr(value, "handle"):
-                found[f"MPI_{name}"] = value.handle - (2**64 if value.handle >= 2**63 else 0)
+                found[f"MPI_{RENAMED.get(name, name)}"] = signed(value.handle)
         return found
 
     def _listen(self) -> None:
@@ -155,18 +153,24 @@ class Checking:
         KEPT.append(file := open(path, "ab", buffering=0))  # noqa: SIM115 - as long as this process
         faulthandler.register(signal.SIGRTMIN + record.STACK_SIGNAL, file=file, all_threads=True, chain=False)
 
-    def initialised(self) -> None:
-        """Note that MPI was initialised, by the import of mpi4py or by the call that has just returned."""
+    def initialised(self, called: tuple[str, int] | None) -> None:
+        """Note that MPI was initialised: by this function, and the level of threads that it asked for; None: when
+        mpi4py was loaded."""
+        try:
+            name, required = called or self._by_mpi4py()
+            if name in self._wanted:
+                given = (record.ABSENT, record.ABSENT, required, record.ABSENT)
+                at = self._note(name, given if name == "Init_thread" else given[:2], _site(self._seen))
+                if name == "Init_thread":
+                    self._rows.one(at, record.AFTER, 4, self._mpi.Query_thread())
+                self._ended(at)
+        except Exception as error:
+            self._seen.stop(error)
+
+    def _by_mpi4py(self) -> tuple[str, int]:
         rc = getattr(sys.modules.get("mpi4py"), "rc", None)
-        threads = getattr(rc, "threads", True) not in (False, "no")
-        name = called if (called := _called("Init", "Init_thread")) else "Init_thread" if threads else "Init"
-        if name not in self._wanted:
-            return
-        given = (record.ABSENT,) * (4 if name == "Init_thread" else 2)
-        at = self._note(name, given, _site(self._seen))
-        if name == "Init_thread":
-            self._rows.one(at, record.AFTER, 4, self._mpi.Query_thread())
-        self._ended(at)
+        level = getattr(self._mpi, f"THREAD_{str(getattr(rc, 'thread_level', 'multiple')).upper()}", record.ABSENT)
+        return "Init_thread" if getattr(rc, "threads", True) in (True, "yes") else "Init", level
 
     def finalizes(self) -> None:
         """Note that mpi4py is about to finalise MPI, at the end of the process: it does not return."""
@@ -215,25 +219,11 @@ def put_into(cls: type, space: dict[str, Any]) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
 
 
-def _frames() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _called(*names: str) -> str:
-    """Which of these functions the program has called, if it has."""
-    return next((found for frame in _frames() if (found := frame.f_locals.get("initialiser")) in names), "")
-
-
 def _site(seen: Seen) -> int:
     """The line of the program that has brought this about."""
-    for frame in _frames():
-        name = frame.f_code.co_filename
-        if not name.startswith((PACKAGE, "<frozen importlib", HERE)):
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith((PACKAGE, "<frozen importlib", WRAPPERS)):
             return seen.add_site(frame)
+        frame = frame.f_back
     return 0
-
-
-Begin = Callable[[], None]

@@ -37,9 +37,9 @@ CONSTANTS = (
 seen: Seen | None = None
 
 
-def begin(mpi: ModuleType) -> None:
+def begin(mpi: ModuleType, called: tuple[str, int] | None = None) -> None:
     """Note what this process does with this module from now on; once MPI is initialised. On any failure nothing is
-    noted, and the program is as it was."""
+    noted, and the program is as it was. `called`: what the program has initialised MPI with, and for which level."""
     where = os.environ.get(WHERE)
     if not where or seen is not None or not hasattr(mpi, "Is_initialized"):
         return
@@ -54,7 +54,7 @@ def begin(mpi: ModuleType) -> None:
         if os.environ.get(beside.WITH) == "both":
             _replace(mpi, *beside.begin(mpi, _reducer(mpi)))
         else:
-            _begin(mpi, Path(where))
+            _begin(mpi, Path(where), called)
     except FileExistsError as error:
         record.say(f"not traced: {error.filename} is there already: another process notes as this rank, or an older "
                    "trace lies there")  # fmt: skip
@@ -62,7 +62,7 @@ def begin(mpi: ModuleType) -> None:
         record.say(f"not traced: {type(error).__name__}: {error}")
 
 
-def _begin(mpi: Any, where: Path) -> None:
+def _begin(mpi: Any, where: Path, called: tuple[str, int] | None) -> None:
     global seen
     plain = {name: getattr(mpi, name) for name in (*roles.CLASSES, *CONSTANTS, *LOCAL_CLASSES, "Exception", "BYTE")}
     world = plain["COMM_WORLD"]
@@ -86,7 +86,7 @@ def _begin(mpi: Any, where: Path) -> None:
         getattr(mpi, name)._noted = (0, names["World"], mpi.PROC_NULL, record.NONE)
     Ours(seen).listen(watched)
     if watched is not None:
-        check.initialised()
+        check.initialised(called)
     atexit.register(end, None if watched is None else check)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forked)
@@ -155,11 +155,11 @@ def _when_initialised(mpi: Any) -> None:
     for name in ("Init", "Init_thread"):
         plain = getattr(mpi, name)
 
-        def initialise(*args: Any, plain: Any = plain, initialiser: str = name, **words: Any) -> Any:
+        def initialise(*args: Any, plain: Any = plain, function: str = name, **words: Any) -> Any:
             result = plain(*args, **words)
             for other, own in replaced.items():
                 setattr(mpi, other, own)
-            begin(mpi)
+            begin(mpi, (function, next(iter((*args, *words.values())), mpi.THREAD_MULTIPLE)))
             return result
 
         initialise.__doc__, initialise.__name__ = plain.__doc__, plain.__name__

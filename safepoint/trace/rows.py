@@ -10,7 +10,7 @@ from typing import Any
 
 from safepoint.trace.record import ABSENT, AFTER, ARGUMENTS, HEADER, NOTE, Notes
 
-ONE = struct.Struct("<6qQ").pack_into
+ONE = struct.Struct("<5qQ").pack_into
 UNSIGNED = 2**64 - 1
 
 

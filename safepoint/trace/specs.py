@@ -1,7 +1,7 @@
 """What mpi4py passes to MPI for a buffer as the program gives it: its address, count and type.
 
-(1) Reading changes nothing that the program can see: no buffer is copied, no iterator is asked, and no method of a class
-    of the program's own is called.
+(1) Reading changes nothing that the program can see: no buffer is copied, no iterator is asked, and no method of a
+    class of the program's own is called.
 (2) What cannot be known is `ABSENT`: mpi4py refuses most of that itself, a moment later.
 """
 
@@ -51,7 +51,7 @@ class Specs:
     def length(self, things: Any) -> int:
         """Of an array that mpi4py takes the length of."""
         known = type(things) in (list, tuple, range) or (self._array is not None and type(things) is self._array)
-        return len(things) if known and getattr(things, "ndim", 1) else ABSENT
+        return len(things) if known and getattr(things, "shape", True) else ABSENT
 
     def address(self, thing: Any) -> int:
         """Of a buffer that is taken as it is."""

@@ -19,7 +19,8 @@ OF_HANDLES = ("f2py", "fromhandle", "fromint")  # these make an object of what i
 
 
 def source(
-    name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY, rows: tuple[str, str] = ("", ""),
+    name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY,
+    rows: tuple[str, str] = ("", ""),
 ) -> str:  # fmt: skip
     """The definition of one wrapper, by the name `name`. `rows`: lines that write more of it, before and after."""
     parameters = list(inspect.signature(method).parameters.values())
@@ -155,9 +156,7 @@ def classes(mpi: Any, names: dict[str, Any], body: str = BODY) -> tuple[dict[str
     found = {name: getattr(mpi, name) for name in CLASSES if hasattr(mpi, name)}
     wanted = {name: methods.of(plain) for name, plain in found.items()}
     made = methods.compile()
-    return {
-        name: subclass(name, plain, made, wanted[name], names) for name, plain in found.items()
-    }, methods.others
+    return {name: subclass(name, plain, made, wanted[name], names) for name, plain in found.items()}, methods.others
 
 
 def methods_of(made: dict[str, Any], wanted: dict[str, tuple[str, bool]]) -> dict[str, Any]:
