@@ -122,7 +122,7 @@ class Checking:
             "room_": seen.notes.room, "layouts_": Layouts(), "carefully_": rows.carefully, "one_": rows.one,
             "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles, "HEADER": record.HEADER,
             "NOTE": record.NOTE, "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
-            "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
+            "size": specs.bytes, "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
         }  # fmt: skip
 
     def _taken(self, message: Any) -> tuple[int, Known, int, int]:
@@ -143,7 +143,7 @@ class Checking:
                 continue
             if isinstance(value, int) or name in ("BOTTOM", "IN_PLACE"):
                 found[f"MPI_{name}"] = int(value)
-            elif isinstance(value, things) and hasattr(value, "handle"):
+            elif isinstance(value, things) and (value or name.endswith("_NULL")) and hasattr(value, "handle"):
                 found[f"MPI_{RENAMED.get(name, name)}"] = signed(value.handle)
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 from collections import defaultdict
@@ -74,7 +75,7 @@ def signed(value: int, handle: bool = True) -> int:
 
 
 def number(value: Any) -> int:
-    """ABSENT if only the program's own code could tell."""
-    if isinstance(value, int):
+    """ABSENT if only the program's own code could tell. mpi4py takes 1.5 for 1."""
+    if isinstance(value, int) or (type(value) is float and math.isfinite(value)):
         return int(value)
     return operator.index(value) if type(value).__module__ == "numpy" and hasattr(type(value), "__index__") else ABSENT

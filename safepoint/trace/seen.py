@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from safepoint.trace import roles
-from safepoint.trace.known import Begun, Known, Persistent, ranges
+from safepoint.trace.known import Begun, Known, Persistent, items_of, ranges
 from safepoint.trace.record import (
     ANY_SOURCE,
     CANCELLED,
@@ -239,9 +239,10 @@ class Seen:
             pass
         if isinstance(buffer, (bytes, bytearray)):
             return len(buffer)
-        if not isinstance(buffer, (list, tuple)) or not 1 <= len(buffer) <= 3 or buffer[0] is None:
+        items = items_of(buffer)
+        if not 1 <= len(items) <= 3 or items[0] is None:
             return UNKNOWN
-        first, *rest = buffer
+        first, *rest = items
         counted = [item for item in rest if isinstance(item, int)]
         types = [item for item in rest if isinstance(item, self._plain["Datatype"])]
         if len(rest) == len(counted) + len(types) and counted and types:

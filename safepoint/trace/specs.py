@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from safepoint.trace.known import Known
-from safepoint.trace.record import ABSENT
+from safepoint.trace.known import Known, items_of
+from safepoint.trace.record import ABSENT, UNKNOWN
 from safepoint.trace.rows import number
 
 NO_HANDLE = 2**63  # ABSENT, as rows have handles: without a sign
@@ -35,7 +36,8 @@ class Specs:
         self._none, self.in_place, self._byte = mpi.PROC_NULL, int(mpi.IN_PLACE), mpi.BYTE.handle
         self._root, self._null, self._no_message = mpi.ROOT, mpi.DATATYPE_NULL.handle, mpi.MESSAGE_NO_PROC.handle
         self.pickled: Message = (ABSENT, ABSENT, self._byte)
-        self._extents: dict[int, int] = {}  # of predefined types
+        self._size_of = plain["Datatype"].Get_size
+        self._extents, self._sizes = dict[int, int](), dict[int, int]()  # of predefined types
         self._array: Any = None  # numpy's, once the program has loaded it
         self._dtypes: dict[int, tuple[int, Any]] = {}  # by address of a dtype, which is kept: no other gets it
         self._degrees: dict[Known, tuple[int, int]] = {}
@@ -66,6 +68,18 @@ class Specs:
             return 0
         view = self._view(thing)
         return ABSENT if view is None else view[1]
+
+    def bytes(self, message: Any) -> int:
+        """Of a message, UNKNOWN if they cannot be told. What has `nbytes` is not asked for here."""
+        try:
+            buffer, count, displacement, kind = self._parts(message, (list, tuple))
+            _, length, found = self._basic(buffer, kind)
+            if count is None:
+                return length - (number(displacement) * self._extent(found) if displacement else 0)
+            size, counted = self._size(found), number(count)
+            return counted * size if counted >= 0 and size >= 0 else UNKNOWN
+        except Exception:  # (2)
+            return UNKNOWN
 
     # A message.
 
@@ -118,7 +132,7 @@ class Specs:
         if message is None or message is self._in_place:
             return (self.in_place, ABSENT, NO_HANDLE), []
         try:
-            parts = _items(message)
+            parts = items_of(message)
             return (self.address(parts[0]), ABSENT, NO_HANDLE), self.handles(parts[-1])
         except Exception:  # (2)
             return NOTHING, []
@@ -127,7 +141,7 @@ class Specs:
         """Buffer, count, displacement, type. `pairs`: what a count with its displacement may be."""
         if not isinstance(message, (list, tuple)):
             return message, None, None, None
-        items = _items(message)
+        items = items_of(message)
         if len(items) == 2 and isinstance(items[1], (self._datatype, str)):
             return items[0], None, None, items[1]
         if len(items) == 4:
@@ -135,7 +149,7 @@ class Specs:
         buffer, count, *rest = items
         displacement = None
         if isinstance(count, pairs):
-            count, displacement = _items(count)
+            count, displacement = items_of(count)
         return buffer, count, displacement, rest[0] if rest else None
 
     def _basic(self, buffer: Any, kind: Any) -> tuple[int, int, Any]:
@@ -175,15 +189,23 @@ class Specs:
 
     def _extent(self, kind: Any) -> int:
         """0: it cannot be known."""
+        return max(0, self._told(self._extents, kind, lambda: self._extent_of(kind)[1]))
+
+    def _size(self, kind: Any) -> int:
+        """Negative: it cannot be known."""
+        return self._told(self._sizes, kind, lambda: self._size_of(kind))
+
+    def _told(self, known: dict[int, int], kind: Any, ask: Callable[[], int]) -> int:
+        """What MPI says of a type, once if it is predefined. It may not be asked after its end."""
         handle = kind.handle
-        if handle not in self._extents:
-            if handle == self._null or self._finalized():
-                return 0
-            extent = self._extent_of(kind)[1]
-            if not kind.is_predefined:
-                return int(extent)
-            self._extents[handle] = extent
-        return self._extents[handle]
+        if handle in known:
+            return known[handle]
+        if handle == self._null or self._finalized():
+            return -1
+        found = ask()
+        if kind.is_predefined:
+            known[handle] = found
+        return found
 
     # Collective calls: what is sent, and what is received.
 
@@ -258,14 +280,14 @@ class Specs:
 
     def target(self, origin: Message, given: Any, rank: Any, target: Any) -> Message2:
         """Of one-sided calls: origin, then displacement, count and type at the target."""
-        if rank == self._none and isinstance(given, (list, tuple)) and (items := _items(given)):
+        if rank == self._none and isinstance(given, (list, tuple)) and (items := items_of(given)):
             found = self._type(items[-1])
             origin = (*origin[:2], origin[2] if found is None else found.handle)
         if target is None:
             return origin, (0, *origin[1:])
         if not isinstance(target, (list, tuple)):
             return origin, (_integer(target, 0), *origin[1:])
-        items = [*_items(target), None, None, None][:3]
+        items = [*items_of(target), None, None, None][:3]
         found = self._type(items[2])
         return origin, (_integer(items[0], 0), _integer(items[1], origin[1]), found.handle if found else origin[2])
 
@@ -284,11 +306,6 @@ Message2 = tuple[Message, Message]
 
 def _inter(c: Known) -> bool:
     return "remote" in c.line
-
-
-def _items(sequence: Any) -> list[Any]:
-    """Of a list or tuple; one of the program's own class too, without its methods."""
-    return list((list if isinstance(sequence, list) else tuple).__iter__(sequence))
 
 
 def _integer(value: Any, otherwise: int) -> int:
