@@ -108,9 +108,9 @@ class Given:
             if inter and root is True:
                 found |= OF_RECEIVER if name.startswith("scatter") else OF_SENDER
         at = self.signature.at("root")
-        if at is not None and self.comm is not None and self.comm.inter:
-            if self.raw(at) == self.handles.constants.get("MPI_PROC_NULL"):
-                found |= {one.name for one in self.signature.parameters if one.name not in ("root", "comm")}
+        passive = at is not None and self.raw(at) == self.handles.constants.get("MPI_PROC_NULL")
+        if passive and self.comm is not None and self.comm.inter:
+            found |= {one.name for one in self.signature.parameters if one.name not in ("root", "comm")}
         return frozenset(found)
 
     def found_nothing(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the handles of one rank mean, from the calls that make and free them: communicators, types, requests and the rest.
+"""What the handles of one rank mean, from the calls that make and free them: communicators, types and the rest.
 
 (1) Handles are numbers that MPI uses again, and in other processes others: two are compared by what made them.
 (2) A handle that came from where the tracer does not look has no meaning: nothing holds on it across processes. A wrong
@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from safepoint.check.call import Token
+from safepoint.check.named import Thing
 
 NULLS = {
     "MPI_COMM_NULL": "comm", "MPI_DATATYPE_NULL": "type", "MPI_REQUEST_NULL": "request", "MPI_OP_NULL": "op",
@@ -77,15 +77,6 @@ class Instance:
 
     def text(self) -> str:
         return min(self.names) if self.names else f"{self.kind} {self.kind[0]}{self.number}"
-
-
-def spans(text: str) -> list[int]:
-    """`0-2,5` as 0, 1, 2, 5."""
-    found: list[int] = []
-    for word in text.split(",") if text else ():
-        first, _, last = word.rpartition("-") if not word.startswith("-") else ("", "", word)
-        found.extend(range(int(first), int(last) + 1) if first else (int(last),))
-    return found
 
 
 class Handles:
@@ -153,27 +144,25 @@ class Handles:
         made.shape, made.size = shape, size
         return made
 
-    def new_of_ranks(self, kind: str, raw: int, parent: Instance | None, thing: Mapping[str, Any] | None) -> Instance:
-        """A communicator, window or file. `thing`: its line in `.objects`. All its processes give it one name: the i-th
-        that was made over this parent with these members."""
-        members = str((thing or {}).get("members", ""))
-        remote = str((thing or {}).get("remote", ""))
-        outside = bool((thing or {}).get("outside", False))
+    def new_of_ranks(self, kind: str, raw: int, parent: Instance | None, thing: Thing | None) -> Instance:
+        """A communicator, window or file. All its processes give it one name: the i-th that was made over this parent
+        with these members."""
         across: frozenset[Token] = frozenset()
-        if thing is not None and not outside and (parent is None or parent.across):
-            over = tuple(sorted(map(repr, parent.across))) if parent is not None else ()
-            turn = self._turn(kind, over, members, remote, parent is None)
-            across = frozenset({(kind, over, turn, tuple(sorted((members, remote))))})
+        if thing is not None and not thing.outside and (parent is None or parent.across):
+            over = parent.across if parent is not None else frozenset()
+            sides = frozenset((thing.members, thing.remote))  # the other group has them the other way round
+            across = frozenset({(kind, over, self._turn(kind, over, sides, parent is None), sides)})
         made = self._put(kind, raw, across)
-        own = spans(members)
-        made.peers = spans(remote) if remote else own
+        own = [rank for span in (thing.members if thing else ()) for rank in span]
+        remote = [rank for span in (thing.remote if thing else ()) for rank in span]
+        made.peers = remote or own
         made.inter = bool(remote)
         made.mine = own.index(self.rank) if self.rank in own else -1
         return made
 
-    def _turn(self, kind: str, over: object, members: str, remote: str, alone: bool) -> int:
+    def _turn(self, kind: str, over: object, sides: object, alone: bool) -> int:
         """Of those made over one communicator which it is; those of groups are counted by their members."""
-        key = (kind, over, "group", members, remote) if alone else ("made over", over)
+        key = (kind, sides) if alone else ("made over", over)
         self._counts[key] += 1
         return self._counts[key]
 

@@ -1,5 +1,5 @@
-"""Between the notes of ranks and the matchers of templates: each matcher has the calls of a rank in their order, and only
-those that can be judged.
+"""Between the notes of ranks and the matchers of templates: each matcher has the calls of a rank in their order, and
+only those that can be judged.
 
 A call that is pending, or takes from anybody and has received nothing, holds back those of its rank behind it, in this
 template alone. So what live and later judgement see is the same, however late a rank is heard.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 from safepoint.check.call import Call
 from safepoint.check.template import Argument, Condition, Template
@@ -17,10 +17,10 @@ from safepoint.check.template import Argument, Condition, Template
 MOST = 200_000  # calls that wait in one stream; then the first is judged with what is known of it
 RECEIVED = {"source", "tag", "recvtag", "got_source", "got_tag", 4, 5}
 RETURNED = {"new", "result", "got_source", "got_tag", "flag", "index", "outcount", "array_of_indices"}
-Found = TypeVar("Found", covariant=True)
+Found = Any
 
 
-class Matcher(Protocol[Found]):
+class Matcher(Protocol):
     """What looks for one template (`rows.Matcher`)."""
 
     def feed(self, call: Call) -> list[Found]: ...
@@ -35,14 +35,10 @@ def _sides(template: Template) -> Iterator[tuple[Condition, Argument]]:
                 yield condition, side
 
 
-class Streams(Protocol[Found]):
-    pass
-
-
 class Stream:
     """The calls of all ranks on their way to one matcher."""
 
-    def __init__(self, template: Template, matcher: Matcher[Found]) -> None:
+    def __init__(self, template: Template, matcher: Matcher) -> None:
         self.template, self.matcher = template, matcher
         self.functions = frozenset(
             name for one in template.functions.values() for row in one for item in row for name in item.functions

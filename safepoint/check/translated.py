@@ -15,6 +15,7 @@ from safepoint.check.arguments import COLLECTIVE, KINDS, OPENS, Given
 from safepoint.check.call import Call, Token
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
 from safepoint.check.messages import Made, Messages
+from safepoint.check.named import Thing
 from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted, groups
 from safepoint.trace import record, roles
 
@@ -23,7 +24,7 @@ OF_RANKS = {"comm", "win", "file"}
 FREED = {"comm_free": "comm", "type_free": "type", "group_free": "group", "op_free": "op", "win_free": "win",
          "file_free": "file"}  # fmt: skip
 PSEUDO = -(2**62)  # and the number of an object: its handle where the trace has none
-Things = Mapping[int, tuple[int, Mapping[str, Any]]]  # note → the number and line of what it has made
+Things = Mapping[int, tuple[int, Thing]]  # note → the number and line of what it has made
 
 
 class Translator:
@@ -59,17 +60,15 @@ class Translator:
         return [*calls, *more] if new else more
 
     def end(self) -> list[Call]:
-        """This process has come to its end: nothing is pending any more. What was."""
+        """This process has come to its end: nothing is pending any more. Returns calls that were not given yet."""
         late = [call for noted in self._late.values() for call in self._entered(noted)]
         self._late.clear()
         found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]
-        for call in found:
-            call.pending = False
-        for call in late:
+        for call in (*found, *late):
             call.pending = False
         self._open.clear()
         self._waiting.clear()
-        return [*found, *late]
+        return late
 
     # When it is entered.
 
@@ -141,7 +140,7 @@ class Translator:
     # When it has returned.
 
     def _returned(self, noted: Noted, calls: list[Call], things: Things) -> list[Call]:
-        given: Given = calls[0].arguments  # type: ignore[assignment]
+        given: Any = calls[0].arguments
         after = groups(noted.rows.get(AFTER, []))
         given.update(noted, after)
         for call in calls:
@@ -169,11 +168,11 @@ class Translator:
         for at, one in enumerate(given.signature.parameters):
             if one.kind not in KINDS or one.kind == "request" or one.by == "value" or not given.makes(at, one):
                 continue
-            raws = given.after(at) or ([PSEUDO + thing[0]] if thing and one.kind == thing[1].get("kind") else [])
+            raws = given.after(at) or ([PSEUDO + thing[0]] if thing and one.kind == thing[1].kind else [])
             for raw in raws[:1]:
                 given.held[at] = [self._new(one.kind, raw, given, thing)]
 
-    def _new(self, kind: str, raw: int, given: Given, thing: tuple[int, Mapping[str, Any]] | None) -> Instance:
+    def _new(self, kind: str, raw: int, given: Given, thing: tuple[int, Thing] | None) -> Instance:
         known = self._handles.known(kind, raw)
         if known is not None and known.names:  # a constant, such as MPI_COMM_NULL
             return known
@@ -204,7 +203,7 @@ class Translator:
     def _complete(self, number: int, source: int, tag: int) -> None:
         for call in self._waiting.pop(number, ()):
             call.pending, call.dropped = False, source == record.CANCELLED
-            given: Given = getattr(call.arguments, "who", call.arguments)  # type: ignore[assignment]
+            given: Any = getattr(call.arguments, "who", call.arguments)
             if source >= 0 and given.takes():
                 given.source = source, tag
                 call.wild = False
