@@ -8,15 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from safepoint.check.call import Token, Value
+from safepoint.check.attributes import ATTRIBUTES, KINDS
+from safepoint.check.call import Token, Value, plain
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
 from safepoint.check.noted import ABSENT, BEFORE, Noted, groups
 from safepoint.trace import record, roles
-from safepoint.trace.signatures import HANDLES, Parameter, Signature, signatures
+from safepoint.trace.signatures import Parameter, Signature, signatures
 
-KINDS = frozenset(HANDLES.values())
 COLLECTIVE = frozenset(
     ("coll", "icoll", "coll_init", "comm_new", "icomm_new", "win_new", "win_free", "win_coll", "file_new", "comm_free")
 )
@@ -24,11 +22,6 @@ FINDS = {"test", "testall", "testany", "testsome", "iprobe", "improbe"}
 OF_SENDER = {"sendbuf", "sendcount", "sendtype", "sendcounts", "sendtypes", "displs", "sdispls"}
 OF_RECEIVER = {"recvbuf", "recvcount", "recvtype", "recvcounts", "recvtypes", "displs", "rdispls"}
 EMPTY = frozenset[Token]()
-
-
-def plain(number: int, text: str = "") -> Value:
-    tokens = frozenset[Token]({number})
-    return Value(tokens, tokens, number=number, text=text or str(number))
 
 
 def base(function: str) -> str:
@@ -121,18 +114,17 @@ class Given:
 
     def value(self, name: int | str) -> Value | None:
         if isinstance(name, str) and name in ATTRIBUTES:
-            attribute: Callable[[Given], Value | None] = ATTRIBUTES[name]
-            return attribute(self)
+            return ATTRIBUTES[name](self)
         at = self.place(name)
         if self.function == "hide":
-            return self._step() if at == 0 else None
+            return ATTRIBUTES["step"](self) if at == 0 else None
         if self.signature is None or at is None or not 0 <= at < len(self.signature.parameters):
             return None
         one = self.signature.parameters[at]
         if one.name in self.absent or self.found_nothing():
             return None
         if one.kind in KINDS:
-            return self._handle(at, one)
+            return self.handle(at, one)
         if one.kind == "rank":
             return self._rank(at, one)
         if one.kind == "tag":
@@ -212,17 +204,17 @@ class Given:
             text = "source=MPI_ANY_SOURCE"
             if came is None:
                 return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_SOURCE"}), None, True, text)
-            return self._of_rank(came[0], text)._replace(names=frozenset({"MPI_ANY_SOURCE"}), number=None)
+            return self.of_rank(came[0], text)._replace(names=frozenset({"MPI_ANY_SOURCE"}), number=None)
         if names:
             tokens = frozenset[Token](("const", name) for name in names)
             return Value(tokens, tokens, names, raw, text=text)
-        return self._of_rank(raw, text)
+        return self.of_rank(raw, text)
 
     def _of_note(self, peer: int) -> int:
         words = {record.ANY_SOURCE: "ANY_SOURCE", record.PROC_NULL: "PROC_NULL", record.ROOT: "ROOT"}
         return self.handles.constants.get(f"MPI_{words[peer]}", peer) if peer in words else peer
 
-    def _of_rank(self, rank: int, text: str) -> Value:
+    def of_rank(self, rank: int, text: str) -> Value:
         world = self.world(rank)
         if world >= 0:
             tokens = frozenset[Token]({world})
@@ -230,7 +222,7 @@ class Given:
             return Value(frozenset({("rank", rank)}), EMPTY, number=rank, text=text)
         return Value(tokens, tokens, number=rank, text=text)
 
-    def _handle(self, at: int, one: Parameter) -> Value | None:
+    def handle(self, at: int, one: Parameter) -> Value | None:
         if one.kind == "request":
             return self._request(at, one)
         held = self.held.get(at)
@@ -275,53 +267,13 @@ class Given:
             return completed[::3]
         return [self.noted.request] if self.noted.request else []
 
-    # Attributes.
-
-    def _new(self) -> Value | None:
-        if self.signature is None or self.noted.state != record.RETURNED:
-            return None
-        for at, one in enumerate(self.signature.parameters):
-            if one.kind in KINDS and one.by == "pointer" and self.makes(at, one):
-                value = self._handle(at, one)
-                gone = value is None or any(name.endswith("_NULL") for name in value.names)
-                return None if gone else value
-        return None
+    # What it makes.
 
     def makes(self, at: int, one: Parameter) -> bool:
         """It is a handle that the call creates."""
         if one.kind == "request":
             return self.kind in OPENS
         return one.by == "pointer" and not one.const and self.kind not in FREES and self.function != "Type_commit"
-
-    def _result(self) -> Value | None:
-        code = self.noted.result
-        if code == record.NO_RESULT:
-            return None
-        names = frozenset(
-            name for name, value in self.handles.constants.items()
-            if value == code and (name.startswith("MPI_ERR_") or name == "MPI_SUCCESS")
-        )  # fmt: skip
-        return plain(code)._replace(names=names or (frozenset({"MPI_SUCCESS"}) if not code else frozenset()))
-
-    def _match(self) -> Value | None:
-        if self.match is None:
-            return None
-        tokens = frozenset[Token]({("match", self.match)})
-        return Value(tokens, tokens, number=self.match[1])
-
-    def _function(self) -> Value | None:
-        tokens = frozenset[Token]({("function", self.function)})
-        return Value(tokens, tokens)
-
-    def _last(self) -> Value | None:
-        if self.comm is None or not self.comm.peers:
-            return None
-        return self._of_rank(len(self.comm.peers) - 1, "last")
-
-    def _bytes(self) -> Value | None:
-        if self.noted.bytes not in (record.UNKNOWN, 0) and self.noted.state == record.RETURNED:
-            return plain(self.noted.bytes)
-        return self.size("count", "datatype") or self.size("sendcount", "sendtype")
 
     def size(self, count: str, datatype: str) -> Value | None:
         """In bytes."""
@@ -334,30 +286,10 @@ class Given:
             return None
         return plain(number * held[0].size)
 
-    def _got(self, which: int) -> Value | None:
-        came = self.came()
-        if came is None:
-            return None
-        return self._of_rank(came[0], "") if which == 0 else plain(came[1])
-
-    def _step(self) -> Value | None:
-        return None if self.step == ABSENT else plain(self.step)
-
 
 OPENS = {"isend", "irecv", "send_init", "recv_init", "imrecv", "icoll", "coll_init", "iput", "icomm_new", "isendrecv",
          "file_icoll", "file_iio"}  # fmt: skip
 FREES = {"comm_free", "type_free", "group_free", "op_free", "win_free", "file_free", "request_free", "type_commit"}
-ATTRIBUTES = {
-    "new": Given._new,
-    "result": Given._result,
-    "match": Given._match,
-    "function": Given._function,
-    "last": Given._last,
-    "bytes": Given._bytes,
-    "got_source": lambda given: given._got(0),
-    "got_tag": lambda given: given._got(1),
-    "step": Given._step,
-}
 
 
 def described(given: Given) -> str:

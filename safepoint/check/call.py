@@ -33,6 +33,11 @@ class Value(NamedTuple):
         return bool(mine) and bool(its) and mine.isdisjoint(its)
 
 
+def plain(number: int, text: str = "") -> Value:
+    tokens = frozenset[Token]({number})
+    return Value(tokens, tokens, number=number, text=text or str(number))
+
+
 class Arguments(Protocol):
     """Where the values of a call come from (`arguments`)."""
 

@@ -131,9 +131,9 @@ class OfRank:
         if self._translator is None:
             self._translator = Translator(self.rank, self.tail.about["size"], named.constants or PLAIN)
         for note in notes:
-            function = named.functions[note.function][0]
-            noted = Noted(note.number, function, note.enter, note.leave, note.site, *note[5:13], note.thread, note.result,
-                          note.state, note.rows)  # fmt: skip
+            name = named.functions[note.function][0]
+            ends = note.thread, note.result, note.state, note.rows
+            noted = Noted(note.number, name, note.enter, note.leave, note.site, *note[5:13], *ends)
             if noted.inside:
                 self.inside[noted.number] = noted
             else:

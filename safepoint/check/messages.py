@@ -11,8 +11,8 @@ import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from safepoint.check.arguments import Given, plain
-from safepoint.check.call import Value
+from safepoint.check.arguments import Given
+from safepoint.check.call import Value, plain
 from safepoint.check.noted import Noted
 from safepoint.trace import record
 

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from safepoint.check.arguments import COLLECTIVE, KINDS, OPENS, Given
+from safepoint.check.arguments import COLLECTIVE, OPENS, Given
+from safepoint.check.attributes import KINDS
 from safepoint.check.call import Call, Token
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
 from safepoint.check.messages import Made, Messages

@@ -1,0 +1,86 @@
+"""What a template may ask of a call besides its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from safepoint.check.call import Token, Value, plain
+from safepoint.check.noted import ABSENT
+from safepoint.trace import record
+from safepoint.trace.signatures import HANDLES
+
+if TYPE_CHECKING:
+    from safepoint.check.arguments import Given
+
+KINDS = frozenset(HANDLES.values())
+
+
+def new(given: Given) -> Value | None:
+    if given.signature is None or given.noted.state != record.RETURNED:
+        return None
+    for at, one in enumerate(given.signature.parameters):
+        if one.kind in KINDS and one.by == "pointer" and given.makes(at, one):
+            value = given.handle(at, one)
+            gone = value is None or any(name.endswith("_NULL") for name in value.names)
+            return None if gone else value
+    return None
+
+
+def result(given: Given) -> Value | None:
+    code = given.noted.result
+    if code == record.NO_RESULT:
+        return None
+    names = frozenset(
+        name for name, value in given.handles.constants.items()
+        if value == code and (name.startswith("MPI_ERR_") or name == "MPI_SUCCESS")
+    )  # fmt: skip
+    return plain(code)._replace(names=names or (frozenset({"MPI_SUCCESS"}) if not code else frozenset()))
+
+
+def match(given: Given) -> Value | None:
+    if given.match is None:
+        return None
+    tokens = frozenset[Token]({("match", given.match)})
+    return Value(tokens, tokens, number=given.match[1])
+
+
+def function(given: Given) -> Value | None:
+    tokens = frozenset[Token]({("function", given.function)})
+    return Value(tokens, tokens)
+
+
+def last(given: Given) -> Value | None:
+    if given.comm is None or not given.comm.peers:
+        return None
+    return given.of_rank(len(given.comm.peers) - 1, "last")
+
+
+def bytes_(given: Given) -> Value | None:
+    if given.noted.bytes not in (record.UNKNOWN, 0) and given.noted.state == record.RETURNED:
+        return plain(given.noted.bytes)
+    return given.size("count", "datatype") or given.size("sendcount", "sendtype")
+
+
+def got(given: Given, which: int) -> Value | None:
+    came = given.came()
+    if came is None:
+        return None
+    return given.of_rank(came[0], "") if which == 0 else plain(came[1])
+
+
+def step(given: Given) -> Value | None:
+    return None if given.step == ABSENT else plain(given.step)
+
+
+ATTRIBUTES: dict[str, Callable[[Given], Value | None]] = {
+    "new": new,
+    "result": result,
+    "match": match,
+    "function": function,
+    "last": last,
+    "bytes": bytes_,
+    "got_source": lambda given: got(given, 0),
+    "got_tag": lambda given: got(given, 1),
+    "step": step,
+}
