@@ -248,7 +248,17 @@ class Given:
         if not tokens and not names:
             return None
         text = ", ".join(f"r{number}" for number in numbers[:4]) or min(names, default="request")
-        return Value(frozenset(tokens), EMPTY, names, None, text=f"request {text}")
+        value = Value(frozenset(tokens), EMPTY, names, None, text=f"request {text}")
+        return value._replace(each=self._each(numbers)) if len(numbers) > 1 else value
+
+    def _each(self, numbers: list[int]) -> tuple[Value, ...]:
+        """One request each; one that was started has two numbers."""
+        width = 2 if self.started else 1
+        parts = [numbers[at : at + width] for at in range(0, len(numbers), width)]
+        return tuple(
+            Value(frozenset(("request", number) for number in part), EMPTY, text=f"request r{part[-1]}")
+            for part in parts
+        )  # fmt: skip
 
     def _nulls(self, at: int) -> frozenset[str]:
         null = self.handles.constants.get("MPI_REQUEST_NULL", ABSENT)

@@ -69,6 +69,22 @@ def got(given: Given, which: int) -> Value | None:
     return given.of_rank(came[0], "") if which == 0 else plain(came[1])
 
 
+def types(given: Given) -> Value | None:
+    """All types that it uses: it is equal if one is."""
+    parameters = given.signature.parameters if given.signature is not None else ()
+    found = [
+        value for at, one in enumerate(parameters)
+        if one.kind == "type" and one.by != "pointer" and (value := given.value(at + 1)) is not None
+    ]  # fmt: skip
+    if not found:
+        return None
+    here, across = (
+        frozenset[Token]().union(*each) for each in zip(*((one.here, one.across) for one in found), strict=True)
+    )
+    names = frozenset[str]().union(*(one.names for one in found))
+    return Value(here, across, names, text=", ".join(one.text for one in found))
+
+
 def step(given: Given) -> Value | None:
     return None if given.step == ABSENT else plain(given.step)
 
@@ -83,4 +99,5 @@ ATTRIBUTES: dict[str, Callable[[Given], Value | None]] = {
     "got_source": lambda given: got(given, 0),
     "got_tag": lambda given: got(given, 1),
     "step": step,
+    "types": types,
 }

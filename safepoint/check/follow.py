@@ -5,19 +5,22 @@ What is found does not depend on when a rank is heard: each template has the cal
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
+from safepoint import words
 from safepoint.check import tail as tails
-from safepoint.check.call import Call
+from safepoint.check.call import Call, Token, Value
 from safepoint.check.named import Thing
 from safepoint.check.noted import Noted
-from safepoint.check.streams import Matcher, Stream, by_function
+from safepoint.check.rows import Matcher
+from safepoint.check.situations import Situation
+from safepoint.check.streams import Stream, by_function
+from safepoint.check.tail import Noted as Note
 from safepoint.check.tail import Tail
 from safepoint.check.template import Template
 from safepoint.check.translated import Translator
+from safepoint.matching.symbols import Site
 from safepoint.trace import record
 
 # Of a trace that has no constants: numbers that its notes have instead.
@@ -26,62 +29,60 @@ PLAIN = {
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
-ENDING = "Finalize"  # after it a process makes no calls that are right
 
 
 class Follower:
-    """All ranks that have begun to note in this directory."""
+    """All ranks of a run."""
 
-    def __init__(
-        self, directory: Path, templates: Sequence[Template], matcher: Callable[[Template, int], Matcher]
-    ) -> None:
-        self._directory, self._templates, self._matcher = directory, templates, matcher
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self._templates = templates
         self.ranks: dict[int, OfRank] = {}
         self.size = 0  # of MPI_COMM_WORLD; 0: nobody has begun
         self.streams: list[Stream] = []
         self._wanted: dict[str, list[Stream]] = {}
+        self._members: dict[Token, frozenset[int]] = {}
         self.calls = 0
 
-    def look(self) -> list[Any]:
-        """Read what has come; the situations that it makes. Raises `TraceError`."""
-        self._begin()
+    def feed(self, tail: Tail, notes: Iterable[Note]) -> list[Situation]:
+        """Notes of a rank, as its tail has given them; the situations that they make."""
+        of_rank = self.ranks.get(tail.rank)
+        if of_rank is None:
+            of_rank = self.ranks[tail.rank] = OfRank(tail, self._members)
+            self._begin(int(tail.about["size"]))
         found = []
-        for of_rank in self.ranks.values():
-            settled = False
-            for call in of_rank.calls():
-                settled = True
-                if call is not None:
-                    self.calls += 1
-                    found += self._offer(call)
-            if settled:
-                for stream in self.streams:
-                    found += stream.settled(of_rank.rank)
-        since = time.monotonic_ns() - STUCK
-        for of_rank in self.ranks.values():
-            if of_rank.inside:
-                for stream in self.streams:
-                    found += stream.stuck(of_rank.rank, since)
+        for call in of_rank.calls(notes):
+            self.calls += 1
+            found += self._offer(call)
+        for stream in self.streams:
+            found += stream.settled(tail.rank)
         return found
 
-    def _begin(self) -> None:
-        """Those who are new."""
-        if self.size and len(self.ranks) == self.size:
-            return
-        for rank in tails.ranks(self._directory):
-            if rank not in self.ranks:
-                self.ranks[rank] = OfRank(Tail(self._directory, rank))
-        if self.ranks and not self.size:
-            self.size = next(iter(self.ranks.values())).tail.about["size"]
-            self.streams = [Stream(one, self._matcher(one, self.size)) for one in self._templates]
+    def _begin(self, size: int) -> None:
+        if not self.size:
+            self.size = size
+            self.streams = [Stream(one, Matcher(one, size, self._of_comm)) for one in self._templates]
             self._wanted = by_function(self.streams)
 
-    def _offer(self, call: Call) -> list[Any]:
+    def _of_comm(self, value: Value) -> frozenset[int] | None:
+        """The members of a communicator."""
+        return next((self._members[token] for token in value.across if token in self._members), None)
+
+    def _offer(self, call: Call) -> list[Situation]:
         found = []
         for stream in self._wanted.get(call.function, ()):
             found += stream.offer(call)
         return found
 
-    def ended(self, rank: int) -> list[Any]:
+    def stuck(self, now: int) -> list[Situation]:
+        """Calls in which ranks are since long are judged with what is known. `now`: ns of the clock of the notes."""
+        return [
+            one
+            for of_rank in self.ranks.values() if of_rank.inside
+            for stream in self.streams
+            for one in stream.stuck(of_rank.rank, now - STUCK)
+        ]  # fmt: skip
+
+    def ended(self, rank: int) -> list[Situation]:
         """This process makes no more calls: all of it is judged."""
         of_rank = self.ranks.get(rank)
         if of_rank is None or of_rank.ended:
@@ -91,45 +92,61 @@ class Follower:
             found += self._offer(call)
         return [*found, *(one for stream in self.streams for one in stream.ended(rank))]
 
-    def finish(self) -> list[Any]:
-        """The final pass, over all that is there."""
-        found = self.look()
-        while any(of_rank.more for of_rank in self.ranks.values()):
-            found += self.look()
+    def finish(self) -> list[Situation]:
+        """The final pass, over all that was fed."""
+        found = []
         for rank in range(self.size):
             found += self.ended(rank)
         return [*found, *(one for stream in self.streams for one in stream.finish())]
 
-    def close(self) -> None:
-        for of_rank in self.ranks.values():
-            of_rank.tail.close()
+    def remarks(self) -> list[str]:
+        """What was not looked at."""
+        found = []
+        for stream in self.streams:
+            found += [f"{stream.template.id}: {text}" for text in stream.matcher.remarks]
+            if stream.forced:
+                what = words.count(stream.forced, "call")
+                found.append(f"{stream.template.id}: {what} judged before it was known what came")
+        return found
+
+    def site(self, call: Call) -> Site:
+        return self.ranks[call.rank].tail.named.site(call.site)
+
+    @property
+    def cwd(self) -> str:
+        return next((str(of_rank.tail.about["cwd"]) for of_rank in self.ranks.values()), "")
+
+
+def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
+    """All of a trace that is there. Raises `TraceError`."""
+    follower, found = Follower(templates), list[Situation]()
+    for tail in tails.follow(directory):
+        while notes := tail.read():
+            found += follower.feed(tail, notes)
+    return follower, [*found, *follower.finish()]
 
 
 class OfRank:
     """One of them."""
 
-    def __init__(self, tail: Tail) -> None:
-        self.tail, self.rank = tail, int(tail.about["rank"])
+    def __init__(self, tail: Tail, members: dict[Token, frozenset[int]]) -> None:
+        self.tail, self.rank, self._members = tail, tail.rank, members
         self._translator: Translator | None = None
         self._things: dict[int, tuple[int, Thing]] = {}
         self._known = 0
         self.inside: dict[int, Noted] = {}  # calls that have not returned
-        self.last: Noted | None = None
-        self.more, self.ended = False, False
+        self.ended = False
 
-    def calls(self) -> Iterator[Call | None]:
-        """Those that have come; None: something that was pending has been settled."""
-        notes = self.tail.read()
-        self.more = bool(notes)
-        if not notes:
-            return
+    def calls(self, notes: Iterable[Note]) -> Iterator[Call]:
+        """Those that these notes are."""
         named = self.tail.named
         for number, thing in enumerate(named.things[self._known :], self._known + 1):
             if thing.note >= 0:
                 self._things[thing.note] = number, thing
         self._known = len(named.things)
         if self._translator is None:
-            self._translator = Translator(self.rank, self.tail.about["size"], named.constants or PLAIN)
+            constants = named.constants or PLAIN
+            self._translator = Translator(self.rank, self.tail.about["size"], constants, self._members)
         for note in notes:
             name = named.functions[note.function][0]
             ends = note.thread, note.result, note.state, note.rows
@@ -138,8 +155,6 @@ class OfRank:
                 self.inside[noted.number] = noted
             else:
                 self.inside.pop(noted.number, None)
-            self.last = noted
-            yield None
             yield from self._translator.calls(noted, self._things)
 
     def end(self) -> list[Call]:

@@ -80,9 +80,13 @@ class Instance:
 
 
 class Handles:
-    """Those of one rank. `constants`: by name the values of this process."""
+    """Those of one rank. `constants`: by name the values of this process. `members`: of each communicator that all
+    processes know by one name, its ranks of the world; it is filled here."""
 
-    def __init__(self, rank: int, size: int, constants: Mapping[str, int]) -> None:
+    def __init__(
+        self, rank: int, size: int, constants: Mapping[str, int], members: dict[Token, frozenset[int]]
+    ) -> None:
+        self._members = members
         self.rank, self.constants = rank, constants
         self._of: dict[tuple[str, int], Instance] = {}
         self._names: dict[tuple[str, int], set[str]] = {}
@@ -107,6 +111,7 @@ class Handles:
         made = self._of.get(("comm", self.constants.get(name, 0)))
         if made is not None and name in made.names:
             made.peers, made.mine = peers, mine
+            self._members.update(dict.fromkeys(made.across, frozenset(peers)))
 
     def get(self, kind: str, raw: int) -> Instance:
         """What this handle is now; if nobody has seen it made, something that is equal to itself alone."""
@@ -156,6 +161,7 @@ class Handles:
         own = [rank for span in (thing.members if thing else ()) for rank in span]
         remote = [rank for span in (thing.remote if thing else ()) for rank in span]
         made.peers = remote or own
+        self._members.update(dict.fromkeys(across, frozenset((*own, *remote))))
         made.inter = bool(remote)
         made.mine = own.index(self.rank) if self.rank in own else -1
         return made

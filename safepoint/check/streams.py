@@ -9,23 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
 
 from safepoint.check.call import Call
+from safepoint.check.rows import Matcher
+from safepoint.check.situations import Situation
 from safepoint.check.template import Argument, Condition, Template
 
 MOST = 200_000  # calls that wait in one stream; then the first is judged with what is known of it
 RECEIVED = {"source", "tag", "recvtag", "got_source", "got_tag", 4, 5}
 RETURNED = {"new", "result", "got_source", "got_tag", "flag", "index", "outcount", "array_of_indices"}
-Found = Any
-
-
-class Matcher(Protocol):
-    """What looks for one template (`rows.Matcher`)."""
-
-    def feed(self, call: Call) -> list[Found]: ...
-    def ended(self, rank: int) -> list[Found]: ...
-    def finish(self) -> list[Found]: ...
 
 
 def _sides(template: Template) -> Iterator[tuple[Condition, Argument]]:
@@ -49,7 +41,7 @@ class Stream:
         self.early: dict[int, int] = {}  # ranks whose first call was given while they are inside of it
         self.forced = 0
 
-    def offer(self, call: Call) -> list[Found]:
+    def offer(self, call: Call) -> list[Situation]:
         """A call of one of its functions."""
         waiting = self._waiting.get(call.rank)
         if waiting is None or not waiting:
@@ -65,12 +57,12 @@ class Stream:
     def _held(self, call: Call) -> bool:
         return call.pending or (call.wild and self._by_source)
 
-    def settled(self, rank: int) -> list[Found]:
+    def settled(self, rank: int) -> list[Situation]:
         """Something of this rank may no longer be pending."""
         return self._drain(rank, 0) if self._waiting.get(rank) else []
 
-    def _drain(self, rank: int, forced: int) -> list[Found]:
-        waiting, found = self._waiting[rank], list[Found]()
+    def _drain(self, rank: int, forced: int) -> list[Situation]:
+        waiting, found = self._waiting[rank], list[Situation]()
         while waiting and (forced > 0 or not self._held(waiting[0])):
             forced -= 1
             call = waiting.popleft()
@@ -78,7 +70,7 @@ class Stream:
                 found += self.matcher.feed(call)
         return found
 
-    def stuck(self, rank: int, since: int) -> list[Found]:
+    def stuck(self, rank: int, since: int) -> list[Situation]:
         """A rank is inside of a call since long: it is judged with what is known, if nothing more is needed of it."""
         waiting = self._waiting.get(rank)
         if self._by_result or not waiting or waiting[0].enter > since or waiting[0].leave:
@@ -87,13 +79,13 @@ class Stream:
             return []
         return self._drain(rank, 1)
 
-    def ended(self, rank: int) -> list[Found]:
+    def ended(self, rank: int) -> list[Situation]:
         """There will be no more of this rank: all that waits is judged."""
         waiting = self._waiting.pop(rank, ())
         found = [one for call in waiting if not call.dropped for one in self.matcher.feed(call)]
         return found + self.matcher.ended(rank)
 
-    def finish(self) -> list[Found]:
+    def finish(self) -> list[Situation]:
         return self.matcher.finish()
 
 

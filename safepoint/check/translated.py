@@ -31,8 +31,11 @@ Things = Mapping[int, tuple[int, Thing]]  # note → the number and line of what
 class Translator:
     """One rank."""
 
-    def __init__(self, rank: int, size: int, constants: Mapping[str, int]) -> None:
-        self.rank, self._handles, self._messages = rank, Handles(rank, size, constants), Messages()
+    def __init__(
+        self, rank: int, size: int, constants: Mapping[str, int], members: dict[Token, frozenset[int]] | None = None
+    ) -> None:
+        self.rank, self._messages = rank, Messages()
+        self._handles = Handles(rank, size, constants, {} if members is None else members)
         self._of_number: dict[int, Instance] = {}
         self._turns: Counter[Token] = Counter()
         self._open: dict[int, list[Call]] = {}  # notes that have not returned → what they are
