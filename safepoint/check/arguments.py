@@ -15,6 +15,7 @@ from safepoint.check.noted import ABSENT, BEFORE, Noted, groups
 from safepoint.trace import record, roles
 from safepoint.trace.signatures import Parameter, Signature, signatures
 
+ALIASES = {"request", "sendtag", "recvtag"}  # one name for what the standard calls by several
 COLLECTIVE = frozenset(
     ("coll", "icoll", "coll_init", "comm_new", "icomm_new", "win_new", "win_free", "win_coll", "file_new", "comm_free")
 )
@@ -68,8 +69,10 @@ class Given:
         if isinstance(name, int):
             return name - 1
         found = self.signature.at(name) if self.signature else None
-        if found is None and self.signature and name == "request":
-            return self.signature.at("array_of_requests")
+        if found is None and self.signature and name in ALIASES:
+            if name == "sendtag" and self.takes():
+                return None
+            return self.signature.at("array_of_requests" if name == "request" else "tag")
         return found
 
     def at_root(self) -> bool | None:
@@ -116,6 +119,8 @@ class Given:
         if isinstance(name, str) and name in ATTRIBUTES:
             return ATTRIBUTES[name](self)
         at = self.place(name)
+        if name == "comm" and at is None:
+            return self.on()
         if self.function == "hide":
             return ATTRIBUTES["step"](self) if at == 0 else None
         if self.signature is None or at is None or not 0 <= at < len(self.signature.parameters):
@@ -132,6 +137,11 @@ class Given:
         if one.kind == "buffer":
             return self._buffer(at, one)
         return self._int(at, one)
+
+    def on(self) -> Value | None:
+        """The communicator on which it works, however that argument is called."""
+        comm = self.comm
+        return Value(comm.here, comm.across, comm.names, text=comm.text()) if comm and comm.kind == "comm" else None
 
     def _int(self, at: int, one: Parameter) -> Value | None:
         raw = self.raw(at)

@@ -85,6 +85,29 @@ def types(given: Given) -> Value | None:
     return Value(here, across, names, text=", ".join(one.text for one in found))
 
 
+COUNTS = "count", "sendcount", "recvcount", "origin_count", "target_count", "result_count"
+PEERS = "dest", "source", "target_rank"
+
+
+def counts(given: Given) -> Value | None:
+    """The smallest of its counts, which is the one that may be wrong."""
+    found = [value for name in COUNTS if (value := given.value(name)) is not None and value.number is not None]
+    return min(found, key=lambda one: one.number or 0, default=None)
+
+
+def peer(given: Given) -> Value | None:
+    """Of the ranks that it is about, that which is farthest from those of its communicator."""
+    found = [value for name in PEERS if (value := given.value(name)) is not None]
+    most = len(given.comm.peers) - 1 if given.comm is not None else 0
+
+    def out(one: Value) -> int:
+        if one.number is None or one.names:
+            return -1
+        return max(-one.number, one.number - most, 0)
+
+    return max(found, key=out, default=None)
+
+
 def step(given: Given) -> Value | None:
     return None if given.step == ABSENT else plain(given.step)
 
@@ -99,5 +122,8 @@ ATTRIBUTES: dict[str, Callable[[Given], Value | None]] = {
     "got_source": lambda given: got(given, 0),
     "got_tag": lambda given: got(given, 1),
     "step": step,
+    "tag_ub": lambda given: plain(given.handles.constants.get("TAG_UB", 2**31 - 1)),
     "types": types,
+    "counts": counts,
+    "peer": peer,
 }

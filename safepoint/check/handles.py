@@ -68,7 +68,6 @@ class Instance:
     mine: int = -1  # and this process's rank in it
     inter: bool = False
     size: int = UNDEFINED_SIZE  # of a type, in bytes
-    shape: object = None  # of a type: how it is made, the same in all processes; None: not known
     number: int = 0  # in reports
 
     @property
@@ -101,7 +100,6 @@ class Handles:
             made = Instance(kind, tokens, across, frozenset(names))
             if kind == "type":
                 made.size = next((SIZE[name] for name in names if name in SIZE), UNDEFINED_SIZE)
-                made.shape = None if names & ANYTHING else ("basic", *sorted(names))
                 made.across = frozenset() if names & ANYTHING else tokens
             self._of[kind, value] = made
         self._of_ranks("MPI_COMM_WORLD", range(size), rank)
@@ -143,10 +141,11 @@ class Handles:
         self._of[kind, raw] = made
         return made
 
-    def new_type(self, raw: int, shape: object, size: int) -> Instance:
-        """`shape`: how it was made, of scalars and the shapes of other types; None if that is not known."""
-        made = self._put("type", raw, frozenset() if shape is None else frozenset({("type", shape)}))
-        made.shape, made.size = shape, size
+    def new_type(self, raw: int, size: int) -> Instance:
+        """It is compared in its own process alone: two that are made differently may have the same data in them.
+        `size`: in bytes."""
+        made = self._put("type", raw, frozenset())
+        made.size = size
         return made
 
     def new_of_ranks(self, kind: str, raw: int, parent: Instance | None, thing: Thing | None) -> Instance:

@@ -181,7 +181,7 @@ class Translator:
         if known is not None and known.names:  # a constant, such as MPI_COMM_NULL
             return known
         if kind == "type":
-            return self._handles.new_type(raw, *shape(given))
+            return self._handles.new_type(raw, size_of(given))
         if kind in OF_RANKS:
             parent = given.comm if given.kind != "comm_of_group" else None
             made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None)
@@ -213,22 +213,15 @@ class Translator:
                 call.wild = False
 
 
-def shape(given: Given) -> tuple[object, int]:
-    """How a type is made, if scalars and other types say it all, and its size in bytes."""
-    held = [one for at, some in given.held.items() for one in some if one.kind == "type"]
-    old = held[0] if held else None
-    if old is None:
-        return None, UNDEFINED_SIZE
-    name, known = given.function, old.size != UNDEFINED_SIZE
-    values = [given.raw(at) for at in range(3)]
-    if name == "Type_dup":
-        return old.shape, old.size
-    if old.shape is None:
-        return None, UNDEFINED_SIZE
-    if name == "Type_contiguous":
-        return ("contiguous", values[0], old.shape), values[0] * old.size if known else UNDEFINED_SIZE
-    if name in ("Type_vector", "Type_create_hvector"):
-        return (name, *values, old.shape), values[0] * values[1] * old.size if known else UNDEFINED_SIZE
-    if name == "Type_create_resized":
-        return ("resized", given.raw(1), given.raw(2), old.shape), old.size
-    return None, UNDEFINED_SIZE
+def size_of(given: Given) -> int:
+    """Of the type that it makes, in bytes, if scalars and another type say it."""
+    old = next((one for some in given.held.values() for one in some if one.kind == "type"), None)
+    if old is None or old.size == UNDEFINED_SIZE:
+        return UNDEFINED_SIZE
+    if given.function in ("Type_dup", "Type_create_resized"):
+        return old.size
+    if given.function == "Type_contiguous":
+        return given.raw(0) * old.size
+    if given.function in ("Type_vector", "Type_create_hvector", "Type_hvector"):
+        return given.raw(0) * given.raw(1) * old.size
+    return UNDEFINED_SIZE
