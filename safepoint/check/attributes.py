@@ -85,6 +85,11 @@ def types(given: Given) -> Value | None:
     return Value(here, across, names, text=", ".join(one.text for one in found))
 
 
+def tag_ub(given: Given) -> Value:
+    """The largest tag that this MPI has."""
+    return plain(given.handles.constants.get("TAG_UB", 2**31 - 1))
+
+
 COUNTS = "count", "sendcount", "recvcount", "origin_count", "target_count", "result_count"
 PEERS = "dest", "source", "target_rank"
 
@@ -122,7 +127,7 @@ ATTRIBUTES: dict[str, Callable[[Given], Value | None]] = {
     "got_source": lambda given: got(given, 0),
     "got_tag": lambda given: got(given, 1),
     "step": step,
-    "tag_ub": lambda given: plain(given.handles.constants.get("TAG_UB", 2**31 - 1)),
+    "tag_ub": tag_ub,
     "types": types,
     "counts": counts,
     "peer": peer,

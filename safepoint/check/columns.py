@@ -79,6 +79,7 @@ class Variant:
     equal: list[Link] = field(default_factory=list)  # between columns that are filled: they choose the row
     judged: list[list[Link]] = field(default_factory=list)  # of each list one must hold in a full row
     excused: list[Link] = field(default_factory=list)  # left: a negated column, right: one that is filled
+    implied: list[Link] = field(default_factory=list)  # two calls of a process, for both equal the same of another
     roles: list[Role] = field(default_factory=list)
     bound: dict[int, int] = field(default_factory=dict)
     processes: list[int] = field(default_factory=list)  # all that have a number
@@ -196,6 +197,7 @@ def _variant(template: Template, chosen: dict[int, tuple[Item, ...]], processes:
                 made.columns.append(one)
     for condition in template.conditions:
         _condition(made, condition)
+    made.implied = list(_implied(made))
     if len(processes) <= MOST_SYMMETRIC:
         made.symmetries = list(_symmetries(made))
     return made
@@ -234,9 +236,28 @@ def _between(made: Variant, one: Condition, right: Argument, pairs: list[tuple[C
             other.needs.append(right.name)
         made.equal += links
     elif EVERY in (one.left.function, right.function):
-        made.judged.append(links)
+        some = not all(left.absent for left, _ in pairs) and not all(other.absent for _, other in pairs)
+        made.judged += [links] if some else []
     else:
         made.judged += [[link] for link in links]
+
+
+def _implied(made: Variant) -> Iterator[Link]:
+    """`F1(dest)=p2` and `F2(source)=p2` say that the two are equal, whatever rank p2 has. Only so a process finds its
+    own calls that go together before it is known which ranks do."""
+    among = list[set[tuple[int, int | str]]]()
+    links = [link for link in made.equal + made.excused if not link.same]
+    both = [{(link.left, link.arg), (link.right, link.other)} for link in links]
+    ranks = [{(one.column, one.arg), (-1, one.process)} for one in made.roles if one.sign == "="]
+    for some in [*both, *ranks]:
+        joined = [one for one in among if one & some]
+        among = [one for one in among if not one & some] + [some.union(*joined)]
+    for one in among:
+        for (left, arg), (right, other) in itertools.permutations(sorted(one, key=str), 2):
+            if left >= 0 and right >= 0 and left != right:
+                mine, its = made.columns[left], made.columns[right]
+                if mine.process == its.process != EVERY and not its.absent:
+                    yield Link(left, arg, "=", right, other, False)
 
 
 # Symmetries: two ranks that have called differently are one situation, not one from each side.

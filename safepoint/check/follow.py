@@ -113,6 +113,11 @@ class Follower:
         return self.ranks[call.rank].tail.named.site(call.site)
 
     @property
+    def plain(self) -> bool:
+        """It is a trace of `safepoint trace`, which knows no arguments."""
+        return any(not of_rank.tail.named.constants for of_rank in self.ranks.values())
+
+    @property
     def cwd(self) -> str:
         return next((str(of_rank.tail.about["cwd"]) for of_rank in self.ranks.values()), "")
 
@@ -120,7 +125,8 @@ class Follower:
 def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
     """All of a trace that is there. Raises `TraceError`."""
     follower, found = Follower(templates), list[Situation]()
-    for tail in tails.follow(directory):
+    for rank in tails.ranks(directory):
+        tail = Tail(directory, rank)
         while notes := tail.read():
             found += follower.feed(tail, notes)
     return follower, [*found, *follower.finish()]

@@ -21,6 +21,9 @@ from safepoint.check.template import EVERY
 Members = Callable[[Value], Collection[int] | None]  # of a communicator, as ranks of the world; None: it is none
 
 
+NOBODY = Value(frozenset(), frozenset(), any=True)  # what all others would have, if there were any
+
+
 class Strands(Protocol):
     """The strands of a process that has this number; and the calls for a column that must not be called."""
 
@@ -40,7 +43,10 @@ class Joined:
         self.others = others  # by rank: of processes without a number
 
     def value(self, column: int, arg: int | str) -> Value | None:
-        return self.having(column)[0].value(column, arg)
+        owner = self._owners[column]
+        if owner != EVERY:
+            return self.parts[owner].value(column, arg)
+        return next(iter(self.others.values())).value(column, arg) if self.others else NOBODY
 
     def having(self, column: int) -> list[Row]:
         owner = self._owners[column]
@@ -124,8 +130,8 @@ class Joins:
     def _with_other(self, rows: list[Joined], strands: Strands, rank: int, binding: dict[int, int]) -> list[Joined]:
         """All that have one of this rank, or need none."""
         concerned = [row for row in rows if rank in self._scope(row, self._of_others) and rank not in row.others]
-        there = rows_of(rows)
-        links = [link for link in self._of_others if self._owners[link.right] in there]
+        begun = any(row.others for row in concerned)
+        links = [link for link in self._of_others if begun or self._owners[link.right] != EVERY]
         found = self._met(concerned, strands.of(EVERY, rank), links, binding)
         needed = set(concerned)
         return [

@@ -159,8 +159,8 @@ class Tail:
             else make(Noted, (*note, self._rows_of(note[0], note[-1])))
             for note in notes
         ]
-        self._ready = {}
-        self.given = found[-1][0] + 1 if found else begin
+        self.given = found[-1][0] + 1 if found else self.given
+        self._ready = {number: rows for number, rows in ready.items() if number >= self.given}
         while len(self._open) > OPEN:
             del self._open[next(iter(self._open))]
         return given

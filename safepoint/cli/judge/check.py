@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import shlex
-import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +12,17 @@ from typing import Any
 
 import click
 
-from safepoint import words
 from safepoint.cli import terminal
 from safepoint.errors import UsageError
+from safepoint.trace import launch
 
-FOUND, UNDECIDED = 1, 2  # exit codes
-PACKAGES = {"lark": "lark"}
+UNDECIDED = 2  # exit code: a template is wrong
+MOST = 4 << 30  # bytes of a rank's trace
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-t", "--template", "names", multiple=True, metavar="NAME|FILE|DIR",
-              help="What to look for; may be given again. Default: standard, all that are marked so in --list.")  # fmt: skip
+              help="What to look for; may be given again. Default: standard, those marked so in --list.")  # fmt: skip
 @click.option("--hang", default="", metavar="SECONDS", help="So long without a call entered or left, and the program "
               "hangs: told with a roll call, and ended. Default: 30; 0: never.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not end a program that hangs.")
@@ -56,23 +52,81 @@ def check(
     if listing or explain or lint or lines:
         _about(ctx, listing, explain, lint, lines)
         return
+    config = _settings(names, hang, mpicc)
+    words = command or tuple(_module("config").program(config))
+    if not words:
+        raise UsageError("what is to be checked? safepoint check -- mpiexec -n 4 ./solver, or a trace")
     with terminal.tidy():
-        judge = _Judge(names, hang)
-        words_ = command or judge.config_command()
-        if not words_:
-            raise UsageError("what is to be checked? safepoint check -- mpiexec -n 4 ./solver, or a trace")
-        if len(words_) == 1 and Path(words_[0]).is_dir():
+        if len(words) == 1 and Path(words[0]).is_dir():
             if keep or output or mpicc or tracer != "auto":
                 raise UsageError("--keep, -o, --mpicc and --with are for a program that is run, not for a trace")
-            result = judge.trace(Path(words_[0]))
+            outcome = _of_trace(Path(words[0]), config)
         else:
-            result = judge.run(words_, judge.options(keep, output, tracer, mpicc))
+            outcome = _of_run(words, config, not command, keep, output, tracer)
     if as_json:
-        terminal.put(result.as_json())
+        terminal.put(outcome.as_json())
     else:
-        for line in result.lines(everything):
+        for line in outcome.lines(everything):
             terminal.say(line)
-    ctx.exit(result.code)
+    ctx.exit(outcome.code)
+
+
+def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
+    """What `.safepoint-check` says; the command line wins."""
+    of = _module("config")
+    config = of.read(Path())
+    config.templates = names or config.templates or ("standard",)
+    config.mpicc = mpicc or config.mpicc
+    if hang:
+        config.hang = of.seconds(hang, "--hang:")
+    return config
+
+
+def _of_trace(path: Path, config: Any) -> Any:
+    templates = _module("language").load(config.templates)
+    follower, situations = _module("follow").afterwards(path, templates)
+    outcome = _module("outcome").Outcome(templates, follower, situations)
+    if follower.plain:
+        outcome.remarks.append(
+            f"{path} was written by safepoint trace, which notes no types, counts and objects: what templates ask of "
+            "them is not found. Run the program with safepoint check -o DIR instead"
+        )
+    return outcome
+
+
+def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
+    """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
+    running, templates = _module("running"), _module("language").load(config.templates)
+    if ours and config.build:
+        _build(config)
+    with contextlib.ExitStack() as stack:
+        if output:
+            where = launch.directory(output)
+        else:
+            where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="safepoint-check-",
+                                                                         dir=config.directory or None)))  # fmt: skip
+        running.prepare(where, templates, config.hang)
+        try:
+            environment = launch.environment(where, words, tracer, config.mpicc, MOST, arguments=True)
+            return running.Run(where, templates, config.hang, keep, _tell).run(words, environment)
+        except OSError as error:
+            raise UsageError(f"{words[0]}: {error.strerror}") from error
+
+
+def _tell(text: str) -> None:
+    """While the program runs."""
+    click.echo(terminal.printable(f"safepoint: {text}"), err=True)
+
+
+def _build(config: Any) -> None:
+    """Run the user's command if a source is newer. Raises `UsageError` with what it has said."""
+    why = _module("config").outdated(config, launch.program(config.command), Path())
+    if not why:
+        return
+    _tell(f"{why}: {config.build}")
+    done = subprocess.run(config.build, shell=True)
+    if done.returncode:
+        raise UsageError(f"the build has failed with status {done.returncode}: {config.build}")
 
 
 def _about(ctx: click.Context, listing: bool, explain: str, lint: str, lines: bool) -> None:
@@ -84,21 +138,26 @@ def _about(ctx: click.Context, listing: bool, explain: str, lint: str, lines: bo
         return
     language = _module("language")
     if lint:
-        faults = language.faults(Path(lint))
+        faults = [fault for path in _templates(Path(lint)) for fault in language.faults(path)]
         for fault in faults:
             terminal.say(str(fault))
         if not faults:
             terminal.say(f"{lint}: right")
         ctx.exit(UNDECIDED if faults else 0)
-    standard = language.standard()
     if explain:
-        found = next((one for one in language.load((explain,))), None)
-        terminal.say(f"[{found.id}] {found.name} ({found.kind})")
-        terminal.say(found.text)
+        for one in language.load((explain,)):
+            terminal.say(f"[{one.id}] {one.name} ({one.kind})")
+            terminal.say(one.text)
         ctx.exit(0)
-    rows = [(one.id, "standard" if one.id in standard else "", one.kind, one.name) for one in language.shipped()]
+    standard = language.standard()
+    known = language.load(language.shipped())
+    rows = [(one.id, "standard" if one.id in standard else "", one.kind, one.name) for one in known]
     terminal.table(("template", "", "kind", "what it finds"), rows)
     ctx.exit(0)
+
+
+def _templates(path: Path) -> list[Path]:
+    return sorted(path.glob("*.tpl")) if path.is_dir() else [path]
 
 
 def _module(name: str) -> Any:
