@@ -57,7 +57,7 @@ class Run:
                     raise
             self._drain()
             for event in self.ends.finish(code):
-                if event.kind == DIED:
+                if event.kind == DIED and not self.outcome.ended_by_us:
                     self.outcome.deaths.append(event.text)
         self._found(self.follower.finish())
         self.outcome.code_of_program = 128 - code if code < 0 else code

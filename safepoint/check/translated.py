@@ -82,6 +82,7 @@ class Translator:
         given.comm = self._comm(given, noted)
         given.absent = given.ignored()
         self._count(given, noted)
+        given.changed()
         first = self._call(noted, given, 0, noted.function, noted.request if given.kind == "irecv" else 0)
         return [first, *self._made(noted, list(self._messages.of(given, noted)), 1)]
 
@@ -153,6 +154,7 @@ class Translator:
             given.started = tuple(noted.rows.get(record.STARTED, []))
             self._make(given, noted, things)
             self._free(given, noted)
+        given.changed()
         self._settle(given, noted)
         for call in calls:
             held = (
@@ -210,6 +212,7 @@ class Translator:
             given: Any = getattr(call.arguments, "who", call.arguments)
             if source >= 0 and given.takes():
                 given.source = source, tag
+                given.changed()
                 call.wild = False
 
 

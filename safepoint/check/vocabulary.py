@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable
-from pathlib import Path
 
 from safepoint.check.template import ATTRIBUTES
+from safepoint.trace.checked import CONSTANTS
 from safepoint.trace.roles import ROLES, WAITS, kind
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
-TABLE = Path(__file__).with_name("constants.txt")
+TABLE = CONSTANTS
 HIDE = "hide"
 MESSAGES = {  # what any function sends or takes: whatever the arguments of that are called, here they have one name
     "message_sent": {

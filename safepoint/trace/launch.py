@@ -70,7 +70,7 @@ def environment(
         from safepoint.trace import pmpi
 
         of = sys.executable if tracer == "both" else program(command)
-        library = pmpi.library(mpicc or pmpi.mpicc_for(of))
+        library = pmpi.library(mpicc or pmpi.mpicc_for(of), arguments)
         if set(str(library)) & set(" :"):
             raise UsageError(f"{library.parent} has a space or colon in its name, which LD_PRELOAD cannot have: set "
                              "XDG_CACHE_HOME to another directory")  # fmt: skip
