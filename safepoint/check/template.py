@@ -52,6 +52,7 @@ Expression = tuple[tuple[Item, ...], ...]
 
 ATTRIBUTES = (
     "new", "result", "match", "function", "last", "bytes", "got_source", "got_tag", "step", "types", "counts", "peer",
+    "tag_ub",
 )  # fmt: skip
 
 
@@ -74,6 +75,5 @@ class Template:
     @property
     def local(self) -> bool:
         """All its functions are of one process: the notes of one rank are enough."""
-        return len({item.process for one in self.functions.values() for row in one for item in row} - {EVERY}) == 1 and (
-            self.size == 1
-        )
+        items = [item for one in self.functions.values() for row in one for item in row]
+        return self.size == 1 and len({item.process for item in items} - {EVERY}) == 1

@@ -56,7 +56,9 @@ def program(command: Sequence[str]) -> str:
     raise UsageError(f"{' '.join(command)!r} names no program that can be started")
 
 
-def environment(where: Path, command: Sequence[str], tracer: str, mpicc: str, limit: int) -> dict[str, str]:
+def environment(
+    where: Path, command: Sequence[str], tracer: str, mpicc: str, limit: int, arguments: bool = False
+) -> dict[str, str]:
     """What the program is to have in its environment. Raises `UsageError` if it cannot be traced."""
     found = dict(os.environ)
     if tracer == "auto":

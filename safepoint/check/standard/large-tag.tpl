@@ -12,4 +12,4 @@ N=1
 F1=p1:Send_any || Isend_any || Send_init || Bsend_init || Ssend_init || Rsend_init || Sendrecv ||
    Sendrecv_replace || Isendrecv || Isendrecv_replace
 3block
-F1(sendtag)>MPI_TAG_UB
+F1(sendtag)>F1(tag_ub)

@@ -12,19 +12,15 @@ Kind=warning
 1block
 N=2
 2block
-F1=p1:Send_any || Isend_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
-F2=p2:Recv_any || IRecv_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
-F3=p2:Cancel!
+F1=p1:message_sent
+F2=p2:message_received
 3block
 F1(dest)=p2
 F2(source)=p1
-F1(sendtag)=F2(recvtag)
+F1(tag)=F2(tag)
 F1(comm)=F2(comm)
-F2(request)=F3(request)
-F1(sendtype)!=F2(recvtype)
-F1(sendtype)!=MPI_PACKED
-F2(recvtype)!=MPI_PACKED
-F1(sendcount)>0
-F2(recvcount)>0
+F1(datatype)!=F2(datatype)
+F1(datatype)!=MPI_PACKED
+F2(datatype)!=MPI_PACKED
+F1(count)>0
+F2(count)>0

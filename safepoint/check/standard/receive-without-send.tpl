@@ -8,15 +8,10 @@ Name=Receive for which nobody sends
 1block
 N=2
 2block
-F1=p1:Recv_any || IRecv_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
-F2=p2:Send_any! && p2:Isend_any! && p2:Sendrecv! && p2:Sendrecv_replace! && p2:Isendrecv! &&
-   p2:Isendrecv_replace! && p2:Start! && p2:Startall!
-F3=p1:Cancel!
+F1=p1:message_received
+F2=p2:message_sent!
 3block
 F1(source)=p2
 F2(dest)=p1
-F1(recvtag)=F2(sendtag)
+F1(tag)=F2(tag)
 F1(comm)=F2(comm)
-F1(request)=F3(request)
-F1(result)=0

@@ -11,15 +11,10 @@ Name=Message is sent, and nobody receives it
 1block
 N=2
 2block
-F1=p1:Send_any || Isend_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
-F2=p2:Recv_any! && p2:IRecv_any! && p2:Sendrecv! && p2:Sendrecv_replace! && p2:Isendrecv! &&
-   p2:Isendrecv_replace! && p2:Start! && p2:Startall!
-F3=p1:Cancel!
+F1=p1:message_sent
+F2=p2:message_received!
 3block
 F1(dest)=p2
 F2(source)=p1
-F1(sendtag)=F2(recvtag)
+F1(tag)=F2(tag)
 F1(comm)=F2(comm)
-F1(request)=F3(request)
-F1(result)=0

@@ -11,14 +11,12 @@ Name=Message is larger than the buffer of its receive
 1block
 N=2
 2block
-F1=p1:Send_any || Isend_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
-F2=p2:Recv_any || IRecv_any || Sendrecv || Sendrecv_replace || Isendrecv || Isendrecv_replace || Start ||
-   Startall
+F1=p1:message_sent
+F2=p2:message_received
 F3=p2:Finalize!
 3block
 F1(dest)=p2
 F2(source)=p1
-F1(sendtag)=F2(recvtag)
+F1(tag)=F2(tag)
 F1(comm)=F2(comm)
 F1(bytes)>F2(bytes)
