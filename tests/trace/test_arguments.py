@@ -118,8 +118,9 @@ def once():
     yield MPI.REQUEST_NULL
 for bad in (lambda: world.Send(a, 7), lambda: world.Send(a, -77, 5), lambda: world.Send(a, 0, -5),
             lambda: MPI.COMM_NULL.Send(a, 0), lambda: own.Barrier(), lambda: world.Send([a, -1, MPI.DOUBLE], 0),
-            lambda: world.Send([a, 1, MPI.DATATYPE_NULL], 0), lambda: world.Isend(a, 0, 2**70), lambda: world.Send(3, 0),
-            lambda: world.Send(a[::2], 0), lambda: world.Bcast(a, -9), lambda: world.Allreduce(a, a, "sum"),
+            lambda: world.Send([a, 1, MPI.DATATYPE_NULL], 0), lambda: world.Isend(a, 0, 2**70),
+            lambda: world.Send(3, 0), lambda: world.Send(a[::2], 0), lambda: world.Bcast(a, -9),
+            lambda: world.Allreduce(a, a, "sum"),
             lambda: MPI.Request.Waitall(once()), lambda: MPI.DATATYPE_NULL.Commit(), lambda: world.Send(a, 1.5)):
     try:
         bad()
@@ -135,7 +136,7 @@ def test_a_call_that_mpi_or_mpi4py_refuses_is_noted_with_what_was_given(tmp_path
     assert (done.stdout, done.stderr) == (plain.stdout, "") and len(done.stdout.splitlines()) == 15
     noted = [one for one in watched.read(tmp_path / "t", 0) if one.line >= 9]
     assert {one.note["state"] for one in noted} == {RAISED}
-    classes = [int((line.split() + [str(record.NO_RESULT)])[1]) for line in done.stdout.splitlines()]
+    classes = [int([*line.split(), str(record.NO_RESULT)][1]) for line in done.stdout.splitlines()]
     of = watched.constants(tmp_path / "t", 0)
     given = [one.given for one in noted if one.given is not None]
     assert [one.function for one in noted] == ["Send"] * 4 + ["Barrier"] + ["Send"] * 2 + ["Isend"] + ["Send"] * 2 + [
