@@ -219,7 +219,7 @@ class Tail:
     def _check(self, notes: list[tuple[int, ...]]) -> None:
         """(3)."""
         named = self.named
-        if not named.functions or not named.things:
+        if notes and not named.functions:  # the tracer writes them before its first note
             named.refresh()
         for turn in range(2):
             functions, sites, things = named.functions, named.sites, len(named.things)

@@ -87,7 +87,8 @@ class Graph:
         if standing.name(call) == "hide":
             return self._of_hide(rank)
         if standing.kind(call) == "finalize":
-            return Any(tuple(one for one in range(self.size) if one != rank and not self._is_final(one))) or TRUE
+            others = tuple(one for one in range(self.size) if one != rank and not self.is_final(one))
+            return Any(others) if others else TRUE
         wants = self._wants(rank, call)
         if not wants.known or (not wants.posts and not wants.every):
             return TRUE
@@ -104,7 +105,8 @@ class Graph:
         missing = self.behind(rank, "hide", self.standings[rank].came["hide"], range(self.size))
         return Any(tuple(missing)) if missing else TRUE
 
-    def _is_final(self, rank: int) -> bool:
+    def is_final(self, rank: int) -> bool:
+        """It makes no more calls that others could wait for."""
         return rank in self.ended or (rank in self.standings and self.standings[rank].final)
 
     def behind(self, rank: int, key: object, order: int, members: Collection[int]) -> list[int]:
@@ -150,7 +152,8 @@ class Graph:
 
     def _of_receive(self, rank: int, post: Post) -> Condition:
         sources = sorted(post.members | {rank}) if post.peer == ANY else [post.peer]
-        if post.peer == OUTSIDE or sum(self.waiting(post, source, rank) for source in sources) > self._before(rank, post):
+        here = sum(self.waiting(post, source, rank) for source in sources)
+        if post.peer == OUTSIDE or here > self._before(rank, post):
             return TRUE
         if post.peer == ANY:
             return Any(tuple(sorted(post.members)))
