@@ -67,7 +67,7 @@ def read_json(path: Path) -> dict[str, Any]:
     descriptor = opened(path)
     try:
         with open(descriptor, "rb") as file:
-            return dict(json.loads(file.read(JSON_MAX)))
+            return dict(json.loads(file.read(min(os.fstat(descriptor).st_size, JSON_MAX))))
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}", error.errno) from error
     except (ValueError, TypeError, RecursionError) as error:

@@ -111,6 +111,7 @@ class Tail:
         self._size, self._part = LEAST, PART[1]
         self._open: dict[int, Rows] = {}
         self._rows: dict[int, list[tuple[int, int, int]]] = {}  # of each note: kind, place of the values, how many
+        self._ready: dict[int, Rows] = {}
         self._late: set[int] = set()
         self._word, self._held = FIRST_ROW, -1
         self._words, self._from = memoryview(b"").cast("q"), 0
@@ -147,15 +148,22 @@ class Tail:
         again = self._returned()
         found = self._new(most)
         begin, end = self.given, self.given + len(found)
-        self._walk(begin, end)
+        self._walk(begin, end, {note[0] for note in found if note[-1] == ENTERED})
         found = found[: self._wanting(found)]
         notes = [*again, *self._belated(), *found]
         self._check(notes)
-        given = [(*note, self._rows_of(note[0], note[-1])) for note in notes]
-        self.given = found[-1][0] + 1 if found else begin
+        ready, known, make = self._ready, self._rows, tuple.__new__
+        given: list[Noted] = [
+            make(Noted, (*note, ready.get(note[0]) or {}))
+            if note[-1] != ENTERED and note[0] not in self._open and note[0] not in known
+            else make(Noted, (*note, self._rows_of(note[0], note[-1])))
+            for note in notes
+        ]
+        self.given = found[-1][0] + 1 if found else self.given
+        self._ready = {number: rows for number, rows in ready.items() if number >= self.given}
         while len(self._open) > OPEN:
             del self._open[next(iter(self._open))]
-        return list(map(Noted._make, given))
+        return given
 
     def close(self) -> None:
         for file in (self._calls, self._more, self.named):
@@ -210,7 +218,7 @@ class Tail:
         another thread is still at the row before it, it is waited for. Once: there may be none."""
         if self._checking and not self.closed and self._held != -2:
             for at, note in enumerate(notes):
-                if note[0] not in self._rows:
+                if note[0] not in self._rows and note[0] not in self._ready:
                     fruitless = self._held == note[0]
                     self._held = -2 if fruitless else note[0]
                     return len(notes) if fruitless else at
@@ -248,14 +256,15 @@ class Tail:
 
     # Rows.
 
-    def _walk(self, begin: int, end: int) -> None:
-        """Find the rows of the notes up to this one: (2)."""
+    def _walk(self, begin: int, end: int, entered: set[int]) -> None:
+        """Find the rows of these notes: (2). Those of calls that have returned can be read at once: most are so."""
         self._words = memoryview(b"").cast("q")
         ahead = 0
         while True:
             data = self._more.at(8 * self._word, self._part)
             words = memoryview(data[: len(data) // 8 * 8]).cast("q")
             self._words, self._from, at = words, self._word, 0
+            first, known, ready = self._word, self._rows, self._ready
             full, end_of_file = len(data) == self._part, self._more.size() // 8 - self._from
             while at + 3 <= len(words):
                 length, number, kind = words[at], words[at + 1], words[at + 2]
@@ -263,10 +272,20 @@ class Tail:
                     full = False
                     break
                 if not 0 <= length <= end_of_file - at - 3 or number < 0 or kind < 0:
-                    raise TraceError(f"{self._more.path}: word {self._from + at}: this is no row of note {number}")
-                self._rows.setdefault(number, []).append((kind, self._from + at + 3, length))
-                ahead += number >= end
-                if number < begin and number not in self._open:
+                    raise TraceError(f"{self._more.path}: word {first + at}: this is no row of note {number}")
+                if begin <= number < end and number not in entered and at + 3 + length <= len(words):
+                    values = words[at + 3 : at + 3 + length].tolist()
+                    if number not in ready:
+                        ready[number] = {kind: values}
+                    else:
+                        ready[number][kind] = ready[number].get(kind, []) + values
+                elif number in known:
+                    known[number].append((kind, first + at + 3, length))
+                else:
+                    known[number] = [(kind, first + at + 3, length)]
+                if number >= end:
+                    ahead += 1
+                elif number < begin and number not in self._open:
                     self._late.add(number)
                 at += 3 + length
             self._word += at
@@ -282,7 +301,7 @@ class Tail:
 
     def _rows_of(self, number: int, state: int) -> Rows:
         """What is there of a note that is given now: (2)."""
-        rows, left = self._open.pop(number, None) or {}, list[tuple[int, int, int]]()
+        rows, left = self._open.pop(number, None) or self._ready.get(number) or {}, list[tuple[int, int, int]]()
         for row in self._rows.pop(number, ()):
             kind, at, length = row
             if state == ENTERED and kind not in AT_ENTRY:
