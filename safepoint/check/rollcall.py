@@ -11,7 +11,7 @@ from typing import NamedTuple
 from safepoint.check.named import Named
 from safepoint.check.standing import ANY, Post, Standing
 from safepoint.check.tail import Noted
-from safepoint.check.waiting import Condition, Graph, stuck, targets, unmet
+from safepoint.check.waiting import All, Condition, Graph, stuck, targets, unmet
 from safepoint.trace import record
 from safepoint.trace.known import ranges
 
@@ -180,7 +180,7 @@ class Roll:
         return ". ".join([text, *missed[:MISSED]])
 
     def _all_of(self, rank: int) -> bool:
-        return not isinstance(self._wants[rank], int) and type(self._wants[rank]).__name__ == "All"
+        return isinstance(self._wants[rank], All)
 
     def _gone(self, rank: int) -> str:
         where, standing = self._where.get(rank), self._graph.standings.get(rank)

@@ -240,12 +240,18 @@ class Standing:
         return Wants((post,) if post else (), True, post is not None)
 
     def _waited(self, note: Noted) -> list[int] | None:
-        """The requests that were given to a call; one that is none is left out. None: they are not noted."""
+        """The requests that were given to a call, 0 for one of which nothing is known; those that MPI passes over are
+        left out. None: they are not noted."""
         if BEFORE not in note.rows:
             return None
-        handles = [handle for _, values in groups(note.rows[BEFORE]) for handle in values]
-        numbers = [self._handles[handle] for handle in handles if handle in self._handles]
-        return [self._running.get(number, number) for number in numbers]
+        null, found = self.named.constants.get("MPI_REQUEST_NULL"), list[int]()
+        for handle in (handle for _, values in groups(note.rows[BEFORE]) for handle in values):
+            number = self._handles.get(handle, 0)
+            if handle != null and number not in self._lasting:
+                found.append(number)
+            elif self._running.get(number) in self.requests:
+                found.append(self._running[number])
+        return found
 
     def receives(self) -> Iterable[Post]:
         """Those that are open, in the order in which they were posted; those of calls that the rank is in are last."""
