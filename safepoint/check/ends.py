@@ -261,7 +261,9 @@ class Ends:
         """Ranks that can only be released by each other, while others go on; a little later than a hang of all."""
         if self._over is not None or not self.followed:
             return
-        long_ago = [rank for rank, one in self.followed.items() if now - one.moved >= 1.5 * self._hang and not one.ended]
+        long_ago = [
+            rank for rank, one in self.followed.items() if now - one.moved >= 1.5 * self._hang and not one.ended
+        ]
         if not long_ago:
             return
         where = {rank: one for rank, one in self.where(now).items() if rank in long_ago}

@@ -99,8 +99,8 @@ class Graph:
         receives = [found for found in receives if found != TRUE]
         if not receives and len(sends) > 1:  # one of them is not complete: which, nobody knows. (1)
             return Any(tuple(sends))
-        found = tuple(receives or sends)
-        return found[0] if len(found) == 1 else All(found)
+        left = receives or sends
+        return left[0] if len(left) == 1 else All(tuple(left))
 
     def _of_hide(self, rank: int) -> Condition:
         missing = self.behind(rank, "hide", self.standings[rank].came["hide"], range(self.size))

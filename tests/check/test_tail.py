@@ -15,7 +15,8 @@ from testbed import traced
 from testbed.noted import Noted, Rank, some
 
 from safepoint.check.named import TraceError
-from safepoint.check.tail import AHEAD, MOST, Noted as Note, Tail, ranks
+from safepoint.check.tail import AHEAD, MOST, Tail, ranks
+from safepoint.check.tail import Noted as Note
 from safepoint.matching import packed, reading
 from safepoint.trace import record
 from safepoint.trace.record import AFTER, ARGUMENTS, BEFORE, COMPLETED, EMPTY, ENTERED, HEADER, NOTE, RETURNED

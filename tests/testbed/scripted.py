@@ -15,10 +15,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from testbed.noted import ANY, Noted
-
 from safepoint.trace.record import (
     AFTER,
+    ANY_SOURCE,
     ANY_TAG,
     BEFORE,
     COMPLETED,
@@ -29,6 +28,7 @@ from safepoint.trace.record import (
     NOTE,
     RETURNED,
 )  # fmt: skip
+from testbed.noted import Noted
 
 TAGS = (5, 6)
 
@@ -63,7 +63,7 @@ class Run:
         for _ in range(self._draw.randint(2, 9)):
             name = self._draw.choice(("Send", "Send", "Recv", "Recv", "Isend", "Irecv", "Irecv", "Wait", "Waitall",
                                       "Waitany", "Barrier"))  # fmt: skip
-            peer = self._draw.choice([*others, ANY] if "ecv" in name and self._draw.random() < 0.4 else others)
+            peer = self._draw.choice([*others, ANY_SOURCE] if "ecv" in name and self._draw.random() < 0.4 else others)
             tag = ANY_TAG if "ecv" in name and self._draw.random() < 0.2 else self._draw.choice(TAGS)
             script.append((name, peer, tag, self._draw.random() < 0.5))
         return script
@@ -124,7 +124,7 @@ class Run:
     @staticmethod
     def _fits(send: Request, receive: Request) -> bool:
         return (
-            send.peer == receive.rank and receive.peer in (send.rank, ANY) and receive.tag in (send.tag, ANY_TAG)
+            send.peer == receive.rank and receive.peer in (send.rank, ANY_SOURCE) and receive.tag in (send.tag, ANY_TAG)
         )  # fmt: skip
 
     def _match(self, send: Request, receive: Request) -> None:
