@@ -22,7 +22,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 OURS = re.compile(
     r"(?:^|/)mpi4py/|^<frozen |^<safepoint trace>$|(?:^|/)runpy\.py$|"
     r"(?:^|/)lib(?:p?mpi|mpich|mpi(?:ch)?(?:cxx|fort)|open-(?:pal|rte)|prrte|pmix|ucp|ucs|uct|ucm|fabric|psm2?|hwloc|"
-    r"event|c|m|pthread)(?:[-_.][-_.0-9a-z]*)?\.so|(?:^|/)ld-[^/]*\.so|(?:^|/)(?:lib)?safepoint[^/]*\.so|\[vdso\]|/openmpi[^/]*/mca_"
+    r"event|c|m|pthread)(?:[-_.][-_.0-9a-z]*)?\.so|(?:^|/)ld-[^/]*\.so|(?:^|/)(?:lib)?safepoint[^/]*\.so|/trace-[^/]*-[0-9a-f]+\.so$|\[vdso\]|/openmpi[^/]*/mca_"
 )
 OUTSIDE = "_start", "__libc_start_main", "__libc_start_call_main", "_dl_start_user"
 

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import pytest
 from testbed import traced
+from testbed.foreign import Mpi, each_mpi, needs
+from testbed.foreign import environment as of_system
+from testbed.foreign import program as compiled
 from testbed.noted import Noted
 
 from safepoint.check import ends, stacks
 from safepoint.check.ends import Ends, Event
 from safepoint.matching.symbols import Site
 from safepoint.run import proc
-from safepoint.trace import record
+from safepoint.trace import launch, record
 from safepoint.trace.record import ENTERED
 
 HANG_S = 2.0
@@ -29,16 +32,19 @@ pytestmark = linux
 
 
 class Run:
-    """A program under `safepoint trace`, followed."""
+    """A program under `safepoint trace`, followed: of Python, or of C with one of these libraries."""
 
-    def __init__(self, where: Path, ranks: int, program: str, more: str = "") -> None:
-        self.trace, where = where / "t", where
-        (where / "solver.py").write_text(BEGIN + program)
-        environment = traced.environment("mpich", self.trace)
-        if more:
-            environment["PYTHONPATH"] = os.pathsep.join((more, environment["PYTHONPATH"]))
+    def __init__(self, where: Path, ranks: int, program: str, mpi: Mpi | None = None) -> None:
+        self.trace = where / "t"
+        if mpi is None:
+            (where / "solver.py").write_text(BEGIN + program)
+            command, environment = traced.command(ranks, "solver.py"), traced.environment("mpich", self.trace)
+        else:
+            self.trace.mkdir()
+            command = mpi.started(ranks, compiled("hangs.c", mpi, "-g"), program)
+            environment = of_system() | launch.environment(self.trace, command, "c", mpi.cc, 1 << 32)
         self.process = subprocess.Popen(
-            traced.command(ranks, "solver.py"), env=environment, cwd=where, start_new_session=True,
+            command, env=environment, cwd=where, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self.ends, self.events = Ends(self.trace, HANG_S), list[Event]()
@@ -69,8 +75,8 @@ class Run:
 def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     runs = list[Run]()
 
-    def start(ranks: int, program: str, **words: str) -> Run:
-        runs.append(Run(tmp_path, ranks, program, **words))
+    def start(ranks: int, program: str, mpi: Mpi | None = None) -> Run:
+        runs.append(Run(tmp_path, ranks, program, mpi))
         return runs[-1]
 
     yield start
@@ -119,6 +125,32 @@ def test_a_program_that_hangs_is_ended_with_all_its_processes(run: Callable[...,
     assert not any(proc.is_alive(pid) for pid in pids) and program.process.poll() is not None
 
 
+@needs("cc", "mpicc.mpich")
+@each_mpi
+def test_ranks_of_c_that_wait_for_each_other_are_a_deadlock(run: Callable[..., Run], mpi: Mpi) -> None:
+    """Of a `Wait` nobody has noted for which request: it is one of those that are open."""
+    program = run(3, "wait", mpi)
+    hang = program.until("hang").hang
+    assert hang is not None and hang.stuck == (0, 1, 2)
+    assert [line.split("  since")[0] for line in hang.text.splitlines()[1:]] == [
+        "  rank  0  Barrier                hangs.c:28",
+        "  rank  1  Recv(source=2, tag=5)  hangs.c:9",
+        "  rank  2  Wait                   hangs.c:26",
+        "  rank 1 waits for rank 2, rank 2 for rank 1: deadlock. Nobody has sent (2 → 1, tag 5); what rank 2 has sent, "
+        "and nobody has received, has tag 8. Nobody has sent (1 → 2, tag 9)",
+        "  rank 0 waits for one of these ranks",
+    ]
+
+
+@needs("cc", "mpicc.mpich")
+@each_mpi
+def test_a_rank_of_c_that_dies_is_told_first(run: Callable[..., Run], mpi: Mpi) -> None:
+    program = run(3, "abort", mpi)
+    program.follow()
+    assert program.ends.deaths[0] == 1
+    assert program.ends.death(1, program.process.returncode) == "rank 1 died (SIGABRT) after Barrier hangs.c:18"
+
+
 def test_a_long_computation_is_no_hang(run: Callable[..., Run]) -> None:
     program = run(2, f"comm.Barrier()\nif rank:\n    time.sleep({2.5 * HANG_S})\ncomm.Barrier()\n")
     program.follow()
@@ -156,10 +188,7 @@ def test_the_rank_that_was_killed_is_told_first_and_where_it_was(run: Callable[.
 
 
 def test_a_report_is_withdrawn_when_a_rank_goes_on(run: Callable[..., Run]) -> None:
-    """The message comes from where the tracer does not look: of a class that was taken before."""
-    program = run(2, "import threading\nplain = next(c for c in MPI.Comm.__mro__ if c.__module__ == 'mpi4py.MPI' and "
-                     f"not c.__dict__.get('_noted'))\nif rank:\n    threading.Timer({2 * HANG_S}, lambda: None).start()\n"
-                     "os.environ.pop('X', None)\ncomm.recv(source=1 - rank, tag=5)\n")  # fmt: skip
+    program = run(2, "comm.recv(source=1 - rank, tag=5)\n")
     program.until("hang")
     for one in program.ends.followed.values():  # a rank makes a step: as if its note had come late
         stack = one.standing.inside[0]
@@ -258,7 +287,7 @@ def test_of_a_stack_of_python_the_frames_of_the_program_are_left() -> None:
 
 
 def test_of_a_stack_of_c_the_frames_of_the_libraries_are_left_out() -> None:
-    lines = ["/x/libsafepoint_trace.so\t0x10\t-", "/lib/x86_64-linux-gnu/libpthread.so.0\t0x1\t-",
+    lines = ["/c/safepoint/trace-1.0-0a1b.so\t0x10\t-", "/lib/x86_64-linux-gnu/libpthread.so.0\t0x1\t-",
              "/lib/libmpich.so.12.2.1\t0x2\t-", "/usr/lib/openmpi/lib/openmpi3/mca_pml_ob1.so\t0x9\t-",
              "/lib/libopen-pal.so.40\t0x5\t-", "/w/solver\t0x1234\t-", "/w/libmpistuff.so\t0x99\t-",
              "/lib/x86_64-linux-gnu/libc.so.6\t0x7\t-"]  # fmt: skip
@@ -295,11 +324,10 @@ def test_a_process_that_listens_says_where_it_is_and_one_that_does_not_is_let_al
         assert [process.poll() for process in processes] == [None, None]
 
 
-def test_ranks_that_listen_say_where_they_are_when_the_program_hangs(run: Callable[..., Run], tmp_path: Path) -> None:
+def test_ranks_that_listen_say_where_they_are_when_the_program_hangs(run: Callable[..., Run]) -> None:
     """As the tracer lets them in check mode: while MPI holds the interpreter."""
-    (tmp_path / "hook").mkdir()
     program = run(2, "import faulthandler\nfaulthandler.register(signal.SIGRTMIN + 11, file=open(os.environ['SAFEPOINT_TRACE']"
                      " + f'/rank-{rank:05d}.stack', 'ab', buffering=0), all_threads=True, chain=False)\n"
                      "def exchange():\n    comm.recv(source=1 - rank, tag=5)\ndef main():\n    exchange()\nmain()\n")  # fmt: skip
-    assert "ranks 0 1  Recv" not in (text := program.until("hang").text)
+    text = program.until("hang").text
     assert "Recv(source=1, tag=5)  solver.py:7 < main solver.py:9 < solver.py:10  since" in text

@@ -203,6 +203,20 @@ def test_a_wait_waits_for_the_peer_of_its_request(tmp_path: Path) -> None:
     assert lines(found)[0] == "rank  0  Wait(Irecv(source=1, tag=5) solver.py:3)  solver.py:5  since 31 s"
 
 
+def test_a_wait_that_names_no_request_is_known_by_its_handle(tmp_path: Path) -> None:
+    """As in C. Rank 2 computes."""
+    for name, handle, deadlock in (("a", 11, True), ("b", 12, False), ("c", 0, False)):
+        trace = Noted(tmp_path / name, 3)
+        for number in (1, 2):
+            row(trace, 0, AFTER, 7, 1, 10 + number)
+            trace[0].call("Irecv", number, peer=number, tag=5, request=number)
+        if handle:
+            row(trace, 0, BEFORE, 1, 1, handle)
+        trace[0].call("Wait", 5, comm=0, state=ENTERED)
+        trace[1].call("Recv", 6, peer=0, tag=9, state=ENTERED)
+        assert hang(trace).deadlock is deadlock, name
+
+
 def waits(trace: Noted, name: str, *handles: int) -> None:
     """Rank 0 waits for some of: 11, from rank 1; 12, from rank 2; 13, what was sent to rank 2."""
     for number, (function, peer) in enumerate((("Irecv", 1), ("Irecv", 2), ("Isend", 2)), 1):
