@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from safepoint.check import stacks, tail
+from safepoint.check import files, stacks, tail
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
 from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
 from safepoint.check.standing import Standing
@@ -97,7 +97,7 @@ class Ends:
         return found
 
     def _begun(self, now: int) -> None:
-        for rank in tail.ranks(self._directory):
+        for rank in files.ranks(self._directory):
             if rank not in self.followed:
                 self.followed[rank] = Followed(self._directory, rank, self._boot, now)
                 self.size, self._moved = self.followed[rank].tail.about["size"], now

@@ -15,8 +15,8 @@ Launcher = subprocess.Popen[bytes] | subprocess.Popen[str]
 
 
 def end(process: Launcher, patience_s: float, left: Callable[[], Iterable[int]]) -> int:
-    """SIGTERM to a launcher; after a while SIGKILL to it and to its group, if that is its own; then to each process that
-    is `left`. Returns the launcher's code."""
+    """SIGTERM to a launcher; after a while SIGKILL to it and to its group, if that is its own; then to each process
+    that is `left`. Returns the launcher's code."""
     with contextlib.suppress(OSError):
         process.send_signal(signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):

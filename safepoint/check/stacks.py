@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from safepoint.check.named import TraceError, opened
+from safepoint.check.files import TraceError, opened
 from safepoint.matching import symbols
 from safepoint.matching.symbols import Site
 from safepoint.trace import record

@@ -14,8 +14,8 @@ import pytest
 from testbed import traced
 from testbed.noted import Noted, Rank, some
 
-from safepoint.check.named import TraceError
-from safepoint.check.tail import AHEAD, MOST, Tail, ranks
+from safepoint.check.files import TraceError, ranks
+from safepoint.check.tail import AHEAD, MOST, Tail
 from safepoint.check.tail import Noted as Note
 from safepoint.matching import packed, reading
 from safepoint.trace import record
