@@ -238,6 +238,44 @@ def test_a_rank_that_writes_a_file_for_long_does_not_hang(tmp_path: Path) -> Non
     trace.close()
 
 
+def test_a_rank_of_which_another_thread_is_outside_may_still_do_something(tmp_path: Path) -> None:
+    trace = Noted(tmp_path / "t", 2)
+    trace[0].call("Barrier", 3, state=ENTERED)
+    trace[1].call("Recv", 4, comm=2, peer=0, tag=1, thread=0, state=ENTERED)
+    trace[1].call("Barrier", 5, comm=2, thread=1)
+    watched = Ends(trace.directory, 0.05)
+    watched.poll()
+    time.sleep(0.1)
+    assert [(event.kind, event.ranks) for event in watched.look()] == [("computes", (1,))]
+    watched.close()
+    trace.close()
+
+
+LAUNCHER = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+wait = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('ready', flush=True); time.sleep(60)"]
+for apart in (False, True):
+    child = subprocess.Popen(wait, start_new_session=apart, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_launcher_that_does_not_end_is_killed_with_its_group_and_what_is_left() -> None:
+    process = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, text=True,
+                               start_new_session=True)  # fmt: skip
+    assert process.stdout is not None
+    in_group, apart = (int(process.stdout.readline()) for _ in range(2))
+    assert processes.end(process, 0.2, lambda: [apart]) == -signal.SIGKILL
+    end = time.monotonic() + 10
+    while (proc.is_alive(in_group) or proc.is_alive(apart)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not proc.is_alive(in_group) and not proc.is_alive(apart)
+
+
 def test_a_process_that_has_the_number_of_a_rank_later_is_not_taken_for_it(tmp_path: Path) -> None:
     """(3): it would be sent a signal."""
     trace = Noted(tmp_path / "t", 1, {0: {"boot": processes.boot(), "pid": os.getpid()}})

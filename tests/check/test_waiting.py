@@ -17,7 +17,19 @@ from safepoint.check.standing import NEEDED, Standing
 from safepoint.check.tail import Tail
 from safepoint.check.waiting import TRUE, All, Any, Condition, Graph, holds, stuck
 from safepoint.trace import roles
-from safepoint.trace.record import AFTER, ANY_TAG, BEFORE, CANCELLED, ENTERED, FOUND, HEADER, NONE, NOTE, PROC_NULL
+from safepoint.trace.record import (
+    AFTER,
+    ANY_TAG,
+    BEFORE,
+    CANCELLED,
+    ENTERED,
+    FOUND,
+    HEADER,
+    NONE,
+    NOTE,
+    PROC_NULL,
+    RAISED,
+)
 from safepoint.trace.record import ANY_SOURCE as ANY
 
 SECOND = 10**9
@@ -266,6 +278,62 @@ def test_a_small_message_that_may_have_gone_is_no_reason_while_a_receive_is_open
     trace[0].call("Waitall", 2, comm=0, state=ENTERED)
     trace[1].call("Recv", 3, peer=0, tag=77, state=ENTERED)
     assert not hang(trace).deadlock
+
+
+def posted(trace: Noted, *calls: tuple[str, int, int]) -> None:
+    """Rank 0 waits for all of these: function, peer, tag."""
+    for number, (function, peer, tag) in enumerate(calls, 1):
+        row(trace, 0, AFTER, 7, 1, 10 + number)
+        trace[0].call(function, number, peer=peer, tag=tag, request=number)
+    row(trace, 0, BEFORE, 2, len(calls), *range(11, 11 + len(calls)))
+    trace[0].call("Waitall", 9, comm=0, state=ENTERED)
+
+
+def test_of_several_messages_that_are_sent_nobody_knows_which_is_not_complete(tmp_path: Path) -> None:
+    """Rank 2 computes."""
+    trace = Noted(tmp_path / "t", 3)
+    posted(trace, ("Isend", 1, 5), ("Isend", 2, 5))
+    trace[1].call("Recv", 6, peer=0, tag=9, state=ENTERED)
+    assert not hang(trace).deadlock
+
+
+def test_a_message_that_is_sent_is_waited_for_when_all_receives_have_theirs(tmp_path: Path) -> None:
+    trace = Noted(tmp_path / "t", 2)
+    trace[1].call("Send", 3, peer=0, tag=7)
+    posted(trace, ("Irecv", 1, 7), ("Issend", 1, 5))
+    trace[1].call("Recv", 6, peer=0, tag=9, state=ENTERED)
+    assert hang(trace).stuck == (0, 1)
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_each_of_two_receives_needs_a_message(tmp_path: Path, sent: int) -> None:
+    trace = Noted(tmp_path / "t", 2)
+    posted(trace, ("Irecv", 1, 7), ("Irecv", 1, 7))
+    for _ in range(sent):
+        trace[1].call("Send", 3, peer=0, tag=7)
+    trace[1].call("Recv", 6, peer=0, tag=9, state=ENTERED)
+    assert hang(trace).deadlock is (sent == 1)
+
+
+def test_requests_that_mpi_passes_over_are_not_waited_for(tmp_path: Path) -> None:
+    """One that is none, and a persistent one that was not started."""
+    trace = Noted(tmp_path / "t", 2)
+    (trace.directory / "rank-00000.constants").write_text('{"MPI_REQUEST_NULL": 99}')
+    row(trace, 0, AFTER, 7, 1, 11)
+    trace[0].call("Irecv", 1, peer=1, tag=5, request=1)
+    row(trace, 0, AFTER, 7, 1, 12)
+    trace[0].call("Recv_init", 2, peer=1, tag=6, request=2)
+    row(trace, 0, BEFORE, 2, 3, 99, 11, 12)
+    trace[0].call("Waitany", 9, comm=0, state=ENTERED)
+    trace[1].call("Recv", 6, peer=0, tag=9, state=ENTERED)
+    assert hang(trace).deadlock
+
+
+def test_who_has_raised_has_not_come(tmp_path: Path) -> None:
+    trace = Noted(tmp_path / "t", 1)
+    trace[0].call("Barrier", 3, state=RAISED)
+    trace[0].call("Barrier", 4)
+    assert standings(trace)[0].came["world"] == 1
 
 
 def test_a_persistent_receive_waits_for_the_peer_when_it_was_started(tmp_path: Path) -> None:
