@@ -269,6 +269,7 @@ def test_a_launcher_that_does_not_end_is_killed_with_its_group_and_what_is_left(
                                start_new_session=True)  # fmt: skip
     assert process.stdout is not None
     in_group, apart = (int(process.stdout.readline()) for _ in range(2))
+    process.stdout.close()
     assert processes.end(process, 0.2, lambda: [apart]) == -signal.SIGKILL
     end = time.monotonic() + 10
     while (proc.is_alive(in_group) or proc.is_alive(apart)) and time.monotonic() < end:

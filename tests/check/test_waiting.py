@@ -43,6 +43,7 @@ def standings(trace: Noted) -> dict[int, Standing]:
         while notes := tail.read():
             for note in notes:
                 found[rank].feed(note)
+        tail.close()
     return found
 
 
