@@ -18,6 +18,7 @@ class Value(NamedTuple):
     number: int | None = None  # as the program has given it: for < and >, and for constants that are numbers
     any: bool = False  # a wildcard to which nothing has come: = holds with everything, != with nothing
     text: str = ""  # in a report: "dest=2"
+    each: tuple[Value, ...] = ()  # of an array: its elements. A call that opens rows opens one for each
 
     def equals(self, other: Value, same_process: bool) -> bool:
         if self.any or other.any:
