@@ -63,12 +63,15 @@ class Column:
     every: bool  # of Fi
     text: str
     own: list[Own] = field(default_factory=list)
-    needs: list[int | str] = field(default_factory=list)  # arguments that must be there
+    needs: list[tuple[int | str, bool]] = field(
+        default_factory=list
+    )  # what must equal that of the same process, or not
 
     def takes(self, call: Call, bound: dict[int, int]) -> bool:
         """Can this call fill the column, by what is known of it alone?"""
-        for arg in self.needs:
-            if call.value(arg) is None:
+        for arg, same in self.needs:
+            value = call.value(arg)
+            if value is None or not (value.any or (value.here if same else value.across)):
                 return False
         return all(_answers(call, one, bound) for one in self.own)
 
@@ -79,6 +82,7 @@ class Variant:
     equal: list[Link] = field(default_factory=list)  # between columns that are filled: they choose the row
     judged: list[list[Link]] = field(default_factory=list)  # of each list one must hold in a full row
     excused: list[Link] = field(default_factory=list)  # left: a negated column, right: one that is filled
+    implied: list[Link] = field(default_factory=list)  # two calls of a process, for both equal the same of another
     roles: list[Role] = field(default_factory=list)
     bound: dict[int, int] = field(default_factory=dict)
     processes: list[int] = field(default_factory=list)  # all that have a number
@@ -169,7 +173,7 @@ def _alternatives(expression: Expression) -> list[tuple[Item, ...]]:
     if len(only) == len(expression) and len({item.process for item in only}) == 1:
         functions = frozenset[str]().union(*(item.functions for item in only))
         return [(Item(only[0].process, functions, ", ".join(item.text for item in only), False),)]
-    return list(expression)
+    return list(dict.fromkeys(expression))
 
 
 def _united(items: Iterable[Item]) -> list[Item]:
@@ -196,6 +200,9 @@ def _variant(template: Template, chosen: dict[int, tuple[Item, ...]], processes:
                 made.columns.append(one)
     for condition in template.conditions:
         _condition(made, condition)
+    for column in made.columns:
+        column.needs = list(dict.fromkeys(column.needs))
+    made.implied = list(_implied(made))
     if len(processes) <= MOST_SYMMETRIC:
         made.symmetries = list(_symmetries(made))
     return made
@@ -208,7 +215,6 @@ def _condition(made: Variant, one: Condition) -> None:
         _between(made, one, one.right, list(itertools.product(columns, others)))
         return
     for column in columns:
-        column.needs.append(one.left.name)
         if not isinstance(one.right, Process) or one.right.number in (column.process, *made.bound):
             column.own.append(Own(one.left.name, one.sign, one.right))
         else:
@@ -222,6 +228,9 @@ def _between(made: Variant, one: Condition, right: Argument, pairs: list[tuple[C
             continue
         same = left.process == other.process and left.process != EVERY
         link = Link(left.at, one.left.name, one.sign, other.at, right.name, same)
+        if one.sign == "=":
+            left.needs.append((one.left.name, same))
+            other.needs.append((right.name, same))
         if left.absent and not other.absent:
             made.excused.extend([link] if one.sign == "=" else [])
         elif other.absent and not left.absent:
@@ -229,14 +238,30 @@ def _between(made: Variant, one: Condition, right: Argument, pairs: list[tuple[C
         elif not left.absent:
             links.append(link)
     if one.sign == "=":
-        for left, other in pairs:
-            left.needs.append(one.left.name)
-            other.needs.append(right.name)
         made.equal += links
     elif EVERY in (one.left.function, right.function):
-        made.judged.append(links)
+        some = not all(left.absent for left, _ in pairs) and not all(other.absent for _, other in pairs)
+        made.judged += [links] if some else []
     else:
         made.judged += [[link] for link in links]
+
+
+def _implied(made: Variant) -> Iterator[Link]:
+    """`F1(dest)=p2` and `F2(source)=p2` say that the two are equal, whatever rank p2 has. Only so a process finds its
+    own calls that go together before it is known which ranks do."""
+    among = list[set[tuple[int, int | str]]]()
+    links = [link for link in made.equal + made.excused if not link.same]
+    both = [{(link.left, link.arg), (link.right, link.other)} for link in links]
+    ranks = [{(one.column, one.arg), (-1, one.process)} for one in made.roles if one.sign == "="]
+    for some in [*both, *ranks]:
+        joined = [one for one in among if one & some]
+        among = [one for one in among if not one & some] + [some.union(*joined)]
+    for one in among:
+        for (left, arg), (right, other) in itertools.permutations(sorted(one, key=str), 2):
+            if left >= 0 and right >= 0 and left != right:
+                mine, its = made.columns[left], made.columns[right]
+                if mine.process == its.process != EVERY and not its.absent:
+                    yield Link(left, arg, "=", right, other, False)
 
 
 # Symmetries: two ranks that have called differently are one situation, not one from each side.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
-from safepoint.check.call import Call, Value
+from safepoint.check.call import Value
 from safepoint.check.columns import Column, Link, Variant, holds, is_rank
 from safepoint.check.shelf import Shelf
 from safepoint.check.situations import Cell, Situation
@@ -19,6 +19,9 @@ from safepoint.check.strands import Row, private
 from safepoint.check.template import EVERY
 
 Members = Callable[[Value], Collection[int] | None]  # of a communicator, as ranks of the world; None: it is none
+
+
+NOBODY = Value(frozenset(), frozenset(), any=True)  # what all others would have, if there were any
 
 
 class Strands(Protocol):
@@ -40,7 +43,10 @@ class Joined:
         self.others = others  # by rank: of processes without a number
 
     def value(self, column: int, arg: int | str) -> Value | None:
-        return self.having(column)[0].value(column, arg)
+        owner = self._owners[column]
+        if owner != EVERY:
+            return self.parts[owner].value(column, arg)
+        return next(iter(self.others.values())).value(column, arg) if self.others else NOBODY
 
     def having(self, column: int) -> list[Row]:
         owner = self._owners[column]
@@ -124,8 +130,8 @@ class Joins:
     def _with_other(self, rows: list[Joined], strands: Strands, rank: int, binding: dict[int, int]) -> list[Joined]:
         """All that have one of this rank, or need none."""
         concerned = [row for row in rows if rank in self._scope(row, self._of_others) and rank not in row.others]
-        there = rows_of(rows)
-        links = [link for link in self._of_others if self._owners[link.right] in there]
+        begun = any(row.others for row in concerned)
+        links = [link for link in self._of_others if begun or self._owners[link.right] != EVERY]
         found = self._met(concerned, strands.of(EVERY, rank), links, binding)
         needed = set(concerned)
         return [
@@ -231,7 +237,7 @@ class Joins:
         cells, told = list[Cell](), False
         for each in self._variant.columns:
             if not each.absent:
-                cells += [filled(each, one.calls[each.at]) for one in row.having(each.at)]
+                cells += [filled(each, one) for one in row.having(each.at)]
             elif not each.every or private(self._variant, each):
                 cells.append(lacking(each, [binding[each.process]]))
             elif not told:
@@ -243,8 +249,10 @@ class Joins:
         return [link for link in self._variant.excused if link.left == column.at]
 
 
-def filled(column: Column, call: Call) -> Cell:
-    return Cell(column.function, column.process, (call.rank,), call.number, call.function, call)
+def filled(column: Column, row: Row) -> Cell:
+    call = row.calls[column.at]
+    element = row.element[1] if row.element is not None and row.alone == column.at else -1
+    return Cell(column.function, column.process, (call.rank,), call.number, call.function, element, call)
 
 
 def lacking(column: Column, ranks: Iterable[int]) -> Cell:

@@ -47,12 +47,12 @@ class Pairs:
         self._processes = left[0].process, right[0].process
         self._negated = right[0] if right[0].absent else None
         self._left = {each.at for each in left}
+        self._links = [link for link in variant.equal + variant.excused if not link.same]
         self._slots = self._compared(variant)
         bound = [process in variant.bound for process in self._processes]
         known = [None in self._slots[0] or bound[0], None in self._slots[1] or bound[1]]
         self._single = known[0], known[1]  # one rank only has strands under a key
         self._across = next((links[0] for links in variant.judged if not links[0].same), None)
-        self._links = [link for link in variant.equal + variant.excused if not link.same]
         self._buckets: dict[Key, Bucket] = {}
         self._late: tuple[dict[int, list[Row]], dict[int, list[Row]]] = defaultdict(list), defaultdict(list)
         self._joins = Joins(template, variant, ranks, members)
@@ -65,6 +65,8 @@ class Pairs:
             slots[0].append((one.left, one.arg))
             slots[1].append((one.right, one.other))
         for role in variant.roles:
+            if private(variant, variant.columns[role.column]):
+                continue  # it has been asked where the strand was made
             side = 0 if role.column in self._left else 1
             slots[side].append((role.column, role.arg))
             slots[1 - side].append(None)
@@ -231,7 +233,7 @@ def sides(variant: Variant) -> tuple[list[Column], list[Column]] | None:
         len(variant.processes) != 2
         or any(each.process == EVERY for each in variant.columns)
         or any(role.sign != "=" for role in variant.roles)
-        or any(len(links) > 1 for links in variant.judged)
+        or any(len(links) != 1 for links in variant.judged)
     ):
         return None
     if len(filled) == 2 and not absent:

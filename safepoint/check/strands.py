@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from safepoint.check.call import Call, Value
-from safepoint.check.columns import Column, Link, Variant
+from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
 
 MOST_OPEN = 10**6  # rows of a template
+
+
+Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; its value
 
 
 class Room:
@@ -44,7 +47,7 @@ class Row:
 
     __slots__ = ("alone", "at", "calls", "element", "late", "lows", "on", "order", "rank")
 
-    def __init__(self, rank: int, column: int, call: Call, element: tuple[int | str, Value] | None) -> None:
+    def __init__(self, rank: int, column: int, call: Call, element: Element | None) -> None:
         self.rank = rank
         self.calls = {column: call}
         self.element = element  # which one of an array it is that has opened the row, in which argument
@@ -57,7 +60,7 @@ class Row:
 
     def value(self, column: int, arg: int | str) -> Value | None:
         if self.element is not None and column == self.alone and arg == self.element[0]:
-            return self.element[1]
+            return self.element[2]
         return self.calls[column].value(arg)
 
 
@@ -71,7 +74,7 @@ class Plan:
         at = {each.at: number for number, group in enumerate(self.groups) for each in group}
         self.links: dict[int, list[Link]] = {}
         for each in filled:
-            both = [link for one in variant.equal for link in (one, one.turned())]
+            both = [link for one in variant.equal for link in (one, one.turned())] + variant.implied
             here = [link for link in both if link.left == each.at and at.get(link.right, len(at)) < at[each.at]]
             self.links[each.at] = list(dict.fromkeys(here))
         self.absent = [each for each in variant.columns if private(variant, each) and each.process == process]
@@ -81,7 +84,8 @@ class Plan:
         self.kept: list[Column] = []  # asked when the group after the window is complete: what it is has come before
         for each in self.absent:
             self.windows[each.at] = sum(group[0].level < each.level for group in self.groups) - 1
-            self.excused[each.at] = [link for link in variant.excused if link.left == each.at]
+            excused = [link for link in variant.excused + variant.implied if link.left == each.at]
+            self.excused[each.at] = list(dict.fromkeys(excused))
             window = self.windows[each.at]
             self.asked[each.at] = max([window + 1, *(at[link.right] for link in self.excused[each.at])])
             if window < 0 or any(at[link.right] > window for link in self.excused[each.at]):
@@ -103,7 +107,10 @@ def private(variant: Variant, column: Column) -> bool:
     """It must not be called, and the rows of its process alone say when."""
     if not column.absent or column.every or not variant.filled(column.process):
         return False
-    return all(link.same for link in variant.excused if link.left == column.at)
+    roles = [(one.column, one.arg) for one in variant.roles if one.column == column.at]
+    return all(link.same for link in variant.excused if link.left == column.at) and all(
+        any((link.left, link.arg) == role for link in variant.implied) for role in roles
+    )
 
 
 def _opening(variant: Variant, column: Column) -> list[int | str]:
@@ -215,7 +222,7 @@ class Strands:
     def _excuse(self, column: Column, call: Call) -> None:
         values = [call.value(link.arg) for link in self._plan.excused[column.at]]
         if column.at in self._seen:
-            keys = combinations(values, [True] * len(values))
+            keys = combinations(values, [link.same for link in self._plan.excused[column.at]])
             for key in (None,) if keys is None else keys:
                 line = self._seen[column.at].setdefault(key, [])
                 if self._plan.windows[column.at] >= 0 or not line or call.number < line[0][0]:
@@ -231,7 +238,7 @@ class Strands:
         links, seen = self._plan.excused[column.at], self._seen[column.at]
         low, high = row.lows[self._plan.windows[column.at] + 1 :][:2]
         values = [row.value(link.right, link.other) for link in links]
-        keys = combinations(values, [True] * len(links))
+        keys = combinations(values, [link.same for link in links])
         lines = list(seen.values()) if keys is None else [seen[key] for key in keys if key in seen]
         for line in [*lines, *([seen[None]] if None in seen else [])]:
             at = bisect.bisect_right(line, low, key=lambda one: one[0])
@@ -239,16 +246,16 @@ class Strands:
                 if number >= high:
                     break
                 if all(
-                    value is not None and (its := call.value(link.arg)) is not None and its.equals(value, True)
+                    holds("=", call.value(link.arg), value, link.same)
                     for link, value in zip(links, values, strict=True)
                 ):
                     return True
         return False
 
 
-def _elements(call: Call, args: list[int | str]) -> list[tuple[int | str, Value] | None]:
+def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
     for arg in args:
         value = call.value(arg)
         if value is not None and len(value.each) > 1:
-            return [(arg, element) for element in value.each]
+            return [(arg, at, element) for at, element in enumerate(value.each)]
     return [None]
