@@ -19,7 +19,7 @@ from safepoint.check.columns import Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import Plan, Room, Row, Strands, private
+from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private
 from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
@@ -29,8 +29,8 @@ class Matcher:
     """Of one template. `comm_members`: of a value that is a communicator, its members as ranks of the world; of
     any other, None."""
 
-    def __init__(self, template: Template, ranks: int, comm_members: Members) -> None:
-        self._room = Room()
+    def __init__(self, template: Template, ranks: int, comm_members: Members, most_open: int = MOST_OPEN) -> None:
+        self._room = Room(most_open)
         self.remarks = list[str]()
         self._found = 0
         self._searches = list[_Search]()

@@ -30,7 +30,7 @@ Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; i
 class Room:
     """For how many more rows there is room; all ranks share it."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
+    def __init__(self, most: int) -> None:
         self.left = most
         self.dropped = 0
 

@@ -112,7 +112,7 @@ def drawn_call(draw: random.Random, rank: int, number: int, ranks: int, clear: b
     values: dict[str, Value | None] = {
         "k": value(key, number=key),
         "d": value(other, number=other),
-        "c": value(draw.choice(["world", "world", "low", "high"])),
+        "c": value(draw.choice(["world", "world", *(name for name, of in COMMUNICATORS.items() if of and rank in of)])),
         "n": value(number=draw.randrange(3)),
     }
     if draw.random() < rare:
