@@ -73,7 +73,7 @@ class Column:
             value = call.value(arg)
             if value is None or not (value.any or (value.here if same else value.across)):
                 return False
-        return all(_answers(call, one, bound) for one in self.own)
+        return not self.own or all(_answers(call, one, bound) for one in self.own)
 
 
 @dataclass

@@ -19,7 +19,7 @@ from safepoint.check.columns import Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private
+from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private, strands_of
 from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
@@ -145,7 +145,14 @@ class _Search:
         plans, absent = self._of[call.function]
         found, rank = list[Situation](), call.rank
         for plan in plans:
-            if self._may_be(plan.process, rank):
+            if not self._may_be(plan.process, rank):
+                continue
+            column = plan.single
+            if column is not None:
+                if column.takes(call, self._bound):
+                    for row in strands_of(column, call, plan.opens[column.at]):
+                        found += self._give(plan.process, row)
+            else:
                 strands = self._strands.get((plan.process, rank))
                 if strands is None:
                     strands = Strands(plan, rank, self._bound, self._room)

@@ -92,6 +92,7 @@ class Plan:
                 self.kept.append(each)
         self.last = len(self.groups) - 1
         self.until_the_end = any(window == self.last for window in self.windows.values())
+        self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
         self.opens = {each.at: _opening(variant, each) for each in self.groups[0]}
         self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
         for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
@@ -117,6 +118,15 @@ def _opening(variant: Variant, column: Column) -> list[int | str]:
     """Arguments that are compared: if one is an array, the call opens a row for each of its elements."""
     both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
     return list(dict.fromkeys(link.arg for link in both if link.left == column.at))
+
+
+def strands_of(column: Column, call: Call, arrays: list[int | str]) -> list[Row]:
+    """Of a process that has this column only."""
+    found = [Row(call.rank, column.at, call, element) for element in _elements(call, arrays)]
+    for row in found:
+        row.at = 0
+        row.lows.append(call.number)
+    return found
 
 
 class Strands:

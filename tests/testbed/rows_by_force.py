@@ -184,10 +184,10 @@ class Force:
         """By what this call says alone."""
         if call.function not in column.item.functions:
             return False
-        for l, a, sign, r, _, _ in self.both():
-            if l is column and sign == "=":
+        for left, a, sign, r, _, _ in self.both():
+            if left is column and sign == "=":
                 value = call.value(a)
-                if value is None or not (value.any or tokens(value, self.same(l, r))):
+                if value is None or not (value.any or tokens(value, self.same(left, r))):
                     return False
         for one in self.template.conditions:
             right, value = one.right, None
@@ -219,7 +219,7 @@ class Force:
 
     def implied(self, left: Column, arg: int | str, right: Column, other: int | str) -> bool:
         """Both equal the same of another process."""
-        edges = [((l, a), (r, o)) for l, a, sign, r, o, _ in self.both() if sign == "=" and not self.same(l, r) and not (l.item.absent and r.item.absent)]  # fmt: skip
+        edges = [((left, a), (r, o)) for left, a, sign, r, o, _ in self.both() if sign == "=" and not self.same(left, r) and not (left.item.absent and r.item.absent)]  # fmt: skip
         edges += [((c, a), ("p", p)) for c, a, sign, p in self.roles() if sign == "="]  # type: ignore[misc]
         reached, more = {(left, arg)}, True
         while more:
@@ -230,8 +230,10 @@ class Force:
 
     def _own_links(self, column: Column) -> list[tuple[int | str, Column, int | str, bool]]:
         """Equalities with called columns of the same process: argument, column, its argument, by which tokens."""
-        found = [(a, r, o, True) for l, a, sign, r, o, _ in self.both() if l is column and sign == "=" and self.same(l, r) and not r.item.absent]  # fmt: skip
-        args = [(c, a) for c, a, *_ in self.roles()] + [(l, a) for l, a, sign, r, *_ in self.both() if sign == "="]
+        found = [(a, r, o, True) for left, a, sign, r, o, _ in self.both() if left is column and sign == "=" and self.same(left, r) and not r.item.absent]  # fmt: skip
+        args = [(c, a) for c, a, *_ in self.roles()] + [
+            (left, a) for left, a, sign, r, *_ in self.both() if sign == "="
+        ]
         for mine, other in itertools.product(
             {a for c, a in args if c is column}, {(c, a) for c, a in args if c is not column}
         ):
@@ -244,8 +246,8 @@ class Force:
         if not column.item.absent or column.every or not self.called(column.process):
             return False
         if any(
-            l is column and sign == "=" and not r.item.absent and not self.same(l, r)
-            for l, _, sign, r, *_ in self.both()
+            left is column and sign == "=" and not r.item.absent and not self.same(left, r)
+            for left, _, sign, r, *_ in self.both()
         ):
             return False
         tied = {arg for arg, _, _, same in self.own_links(column) if not same}
@@ -297,9 +299,9 @@ class Force:
         return [one for one in self.own_links(column) if column.item.absent or one[1].level < column.level]
 
     def elements(self, column: Column, call: Call) -> list[tuple[Column, int | str, int, Value] | None]:
-        for l, arg, sign, *_ in self.both():
+        for left, arg, sign, *_ in self.both():
             value = call.value(arg)
-            if l is column and sign == "=" and value is not None and len(value.each) > 1:
+            if left is column and sign == "=" and value is not None and len(value.each) > 1:
                 return [(column, arg, at, element) for at, element in enumerate(value.each)]
         return [None]
 
@@ -374,7 +376,7 @@ class Force:
     def late(self, row: Row) -> bool:
         if any(call.wild for call in row.calls.values()):
             return True
-        compared = {(l, a) for l, a, sign, r, *_ in self.both() if sign == "=" and not self.same(l, r)}
+        compared = {(left, a) for left, a, sign, r, *_ in self.both() if sign == "=" and not self.same(left, r)}
         compared |= {(c, a) for c, a, *_ in self.roles()}
         values = [row.value(c, a) for c, a in compared if c in row.calls]
         return any(v is not None and (v.any or len(v.across) > 1) for v in values)
@@ -414,7 +416,7 @@ class Force:
         for one in self.template.conditions:
             both = [b for b in self.both() if b[5] is one and not (b[0].item.absent and b[3].item.absent)]
             both = [b for b in both if one.sign == "=" or not (b[0].item.absent or b[3].item.absent)]
-            links = [(moved[l], a, s, moved[r], o) for l, a, s, r, o, _ in both]
+            links = [(moved[left], a, s, moved[r], o) for left, a, s, r, o, _ in both]
             if one.sign != "=" and isinstance(one.right, Argument) and EVERY in (one.left.function, one.right.function):
                 found.add(frozenset(links))
             else:
@@ -480,11 +482,11 @@ class Force:
 
         def values(row: dict[int, Row]) -> list[tuple[Value | None, Value | None]]:
             pairs = []
-            for l, a, sign, r, o, _ in self.both():
-                if sign == "=" and l in one.calls and not r.item.absent and not self.same(l, r):
+            for left, a, sign, r, o, _ in self.both():
+                if sign == "=" and left in one.calls and not r.item.absent and not self.same(left, r):
                     owner = self.owner(row, r)
                     if owner:
-                        pairs.append((one.value(l, a), owner[0].value(r, o)))
+                        pairs.append((one.value(left, a), owner[0].value(r, o)))
             return pairs
 
         equal = [(at, values(row)) for at, row in rows]
@@ -505,8 +507,8 @@ class Force:
     def scope(self, row: dict[int, Row], columns: list[Column]) -> set[int]:
         """Who could call it: if communicators are compared, their members."""
         found = set(self.ranks)
-        for l, _, sign, r, o, _ in self.both():
-            if sign == "=" and l in columns and not r.item.absent and not self.same(l, r):
+        for left, _, sign, r, o, _ in self.both():
+            if sign == "=" and left in columns and not r.item.absent and not self.same(left, r):
                 for strand in self.owner(row, r)[:1]:
                     value = strand.value(r, o)
                     some = self.members(value) if value is not None else None
@@ -538,9 +540,13 @@ class Force:
 
     def beside(self, column: Column, one: Row, row: dict[int, Row]) -> list[tuple[Value | None, Value | None, bool]]:
         return [
-            (one.value(column, a), self.owner(row, r)[0].value(r, o) if self.owner(row, r) else NOBODY, self.same(l, r))
-            for l, a, sign, r, o, _ in self.both()
-            if l is column and sign == "=" and not r.item.absent
+            (
+                one.value(column, a),
+                self.owner(row, r)[0].value(r, o) if self.owner(row, r) else NOBODY,
+                self.same(left, r),
+            )
+            for left, a, sign, r, o, _ in self.both()
+            if left is column and sign == "=" and not r.item.absent
         ]
 
     def excusing(self, column: Column, one: Row, rows: list[tuple[int, dict[int, Row]]]) -> list[int]:
@@ -611,15 +617,15 @@ class Force:
             if one.sign == "=" or not isinstance(right, Argument) or right.function == one.left.function != EVERY:
                 continue
             results = []
-            for l, a, sign, r, o, what in self.both():
+            for left, a, sign, r, o, what in self.both():
                 if (
                     what is one
-                    and (l.function, a, sign) == (one.left.function, one.left.name, one.sign)
-                    and not (l.item.absent or r.item.absent)
+                    and (left.function, a, sign) == (one.left.function, one.left.name, one.sign)
+                    and not (left.item.absent or r.item.absent)
                 ):
-                    for x, y in itertools.product(self.owner(row, l), self.owner(row, r)):
-                        if x is not y or l is not r:
-                            results.append(compare(sign, x.value(l, a), y.value(r, o), self.same(l, r)))
+                    for x, y in itertools.product(self.owner(row, left), self.owner(row, r)):
+                        if x is not y or left is not r:
+                            results.append(compare(sign, x.value(left, a), y.value(r, o), self.same(left, r)))
             sides = [[c for c in self.columns if c.function == f] for f in (one.left.function, right.function)]
             if any(all(c.item.absent for c in side) for side in sides):
                 continue
