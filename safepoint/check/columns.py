@@ -69,8 +69,9 @@ class Column:
 
     def takes(self, call: Call, bound: dict[int, int]) -> bool:
         """Can this call fill the column, by what is known of it alone?"""
+        of = call.arguments.value
         for arg, same in self.needs:
-            value = call.value(arg)
+            value = of(arg)
             if value is None or not (value.any or (value.here if same else value.across)):
                 return False
         return not self.own or all(_answers(call, one, bound) for one in self.own)

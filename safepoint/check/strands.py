@@ -61,7 +61,7 @@ class Row:
     def value(self, column: int, arg: int | str) -> Value | None:
         if self.element is not None and column == self.alone and arg == self.element[0]:
             return self.element[2]
-        return self.calls[column].value(arg)
+        return self.calls[column].arguments.value(arg)
 
 
 class Plan:
@@ -264,8 +264,9 @@ class Strands:
 
 
 def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
+    of = call.arguments.value
     for arg in args:
-        value = call.value(arg)
+        value = of(arg)
         if value is not None and len(value.each) > 1:
             return [(arg, at, element) for at, element in enumerate(value.each)]
     return [None]
