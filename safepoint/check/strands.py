@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
@@ -24,10 +24,13 @@ from safepoint.check.shelf import Key, Shelf, combinations
 MOST_OPEN = 10**6  # rows of a template
 
 
+Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; its value
+
+
 class Room:
     """For how many more rows there is room; all ranks share it."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
+    def __init__(self, most: int) -> None:
         self.left = most
         self.dropped = 0
 
@@ -44,7 +47,7 @@ class Row:
 
     __slots__ = ("alone", "at", "calls", "element", "late", "lows", "on", "order", "rank")
 
-    def __init__(self, rank: int, column: int, call: Call, element: tuple[int | str, Value] | None) -> None:
+    def __init__(self, rank: int, column: int, call: Call, element: Element | None) -> None:
         self.rank = rank
         self.calls = {column: call}
         self.element = element  # which one of an array it is that has opened the row, in which argument
@@ -57,8 +60,8 @@ class Row:
 
     def value(self, column: int, arg: int | str) -> Value | None:
         if self.element is not None and column == self.alone and arg == self.element[0]:
-            return self.element[1]
-        return self.calls[column].value(arg)
+            return self.element[2]
+        return self.calls[column].arguments.value(arg)
 
 
 class Plan:
@@ -89,6 +92,7 @@ class Plan:
                 self.kept.append(each)
         self.last = len(self.groups) - 1
         self.until_the_end = any(window == self.last for window in self.windows.values())
+        self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
         self.opens = {each.at: _opening(variant, each) for each in self.groups[0]}
         self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
         for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
@@ -114,6 +118,15 @@ def _opening(variant: Variant, column: Column) -> list[int | str]:
     """Arguments that are compared: if one is an array, the call opens a row for each of its elements."""
     both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
     return list(dict.fromkeys(link.arg for link in both if link.left == column.at))
+
+
+def strands_of(column: Column, call: Call, arrays: list[int | str]) -> list[Row]:
+    """Of a process that has this column only."""
+    found = [Row(call.rank, column.at, call, element) for element in _elements(call, arrays)]
+    for row in found:
+        row.at = 0
+        row.lows.append(call.number)
+    return found
 
 
 class Strands:
@@ -250,9 +263,10 @@ class Strands:
         return False
 
 
-def _elements(call: Call, args: list[int | str]) -> list[tuple[int | str, Value] | None]:
+def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
+    of = call.arguments.value
     for arg in args:
-        value = call.value(arg)
+        value = of(arg)
         if value is not None and len(value.each) > 1:
-            return [(arg, element) for element in value.each]
+            return [(arg, at, element) for at, element in enumerate(value.each)]
     return [None]
