@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from safepoint import words
-from safepoint.check import tail as tails
 from safepoint.check.call import Call, Token, Value
+from safepoint.check.files import ranks
 from safepoint.check.named import Thing
 from safepoint.check.noted import Noted
 from safepoint.check.rows import Matcher
@@ -125,7 +125,7 @@ class Follower:
 def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
     """All of a trace that is there. Raises `TraceError`."""
     follower, found = Follower(templates), list[Situation]()
-    for rank in tails.ranks(directory):
+    for rank in ranks(directory):
         tail = Tail(directory, rank)
         while notes := tail.read():
             found += follower.feed(tail, notes)

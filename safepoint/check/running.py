@@ -16,10 +16,11 @@ from itertools import groupby
 from pathlib import Path
 
 from safepoint.check import watch
-from safepoint.check.ends import DIED, Ends
+from safepoint.check.ends import Ends
 from safepoint.check.follow import Follower
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
+from safepoint.check.rollcall import DIED
 from safepoint.check.situations import Situation
 from safepoint.check.template import Template
 from safepoint.trace import record

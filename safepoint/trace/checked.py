@@ -56,14 +56,19 @@ static int do_{name}({declared}const void *from_)
 {{
     struct call c;
     int code_, first_ = !trace.notes;
-    if (!first_ && watched[{number}] && enter(&c, {number}, from_))
+    if (!first_ && watched[{number}] && enter(&c, {number}, from_)) {{
+        if (checking) {{
+            {arguments}
+        }}
         go(&c);
-    else
+    }} else {{
         first_ = 1;
+    }}
     code_ = REAL({index}, {name})({given});
     if (!code_ && first_) {{
         begin();
         if (checking && watched[{number}] && enter(&c, {number}, from_)) {{
+            {arguments}
             go(&c);
             end(&c, now(), 0);
         }}
@@ -77,12 +82,12 @@ static int do_{name}({declared}const void *from_)
 
 def wrapper(prototype: Prototype, kind: str, words: Mapping[str, object]) -> str:
     """Of one function. `words`: what its wrapper without arguments is made of."""
-    if kind == "init":
-        return INIT.format(**words)
     names, known = prototype.names, signatures().get(prototype.standard)
     parameters = [parameter(re.sub(r"_(?=(\[\d*\])*$)", "", text)) for text in prototype.parameters]
     if known is not None and len(known.parameters) == len(parameters):
         parameters = list(known.parameters)  # another MPI may call them otherwise
+    if kind == "init":
+        return INIT.format(**words, arguments=_arguments(names, parameters, kind, prototype.standard))
     passed = str(words["passed"])
     if "c.status" in passed:  # of a call whose note was not begun before MPI_Finalize there is none of ours
         passed = ", ".join(

@@ -56,7 +56,7 @@ FITTING = {
         "DoubleEpoch": ("lock-twice", "lock-all-twice", "fence-not-by-all"),
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
-        "BufferingHazard": ("both-send-first", *MESSAGE),
+        "BufferingHazard": MESSAGE,
         "LocalConcurrency": (),
         "GlobalConcurrency": (),
     },
@@ -77,7 +77,7 @@ FITTING = {
         "ArgError other": ("error-returned",),
         "MissingCall": (*COLLECTIVE, *MESSAGE, "request-not-completed", "request-reused", "type-not-committed",
                         "not-finalized", *EPOCHS),
-        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "both-send-first", "type-not-committed", *EPOCHS),
+        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "type-not-committed", *EPOCHS),
         "threads": (*COLLECTIVE, *MESSAGE, "comm-not-freed", "not-finalized", "call-after-finalize"),
     },
 }  # fmt: skip
