@@ -63,8 +63,12 @@ class Translator:
         more = self._returned(noted, calls, things)
         return [*calls, *more] if new else more
 
-    def end(self) -> list[Call]:
-        """This process has come to its end: nothing is pending any more. Returns calls that were not given yet."""
+    def end(self, died: bool = False) -> list[Call]:
+        """This process has come to its end: nothing is pending any more. `died`: what it was inside of has sent and
+        taken nothing, as MPI has refused it, or never got to it. Returns calls that were not given yet."""
+        if died:
+            for call in (call for calls in self._open.values() for call in calls):
+                call.dropped = call.function.startswith("message_")
         late = [call for noted in self._late.values() for call in self._entered(noted)]
         self._late.clear()
         found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]

@@ -109,7 +109,12 @@ def _arguments(names: tuple[str, ...], parameters: list[Parameter], kind: str, s
     """On entry."""
     lines = []
     if names:
-        values = ", ".join(f"V({name})" for name in names)
+        values = ", ".join(
+            # A binding of Fortran may pass a copy of the request on: what is asked for is the program's own variable.
+            f"self.fortran ? V(self.given[{at}]) : V({name})" if one.kind == "request" and one.by != "value"
+            else f"V({name})"
+            for at, (name, one) in enumerate(zip(names, parameters, strict=True))
+        )  # fmt: skip
         lines.append(f"int64_t values_[] = {{{values}}};")
         lines.append(f"noted_row(&c, ARGUMENTS, 0, {len(names)}, values_);")
     else:

@@ -226,6 +226,7 @@ EXPORT int P{name}({alone})
 """
 HEAD = """#include "pmpi.h"
 typedef void *W;
+#define LIST(...) __VA_ARGS__
 static void *real_[{count}];
 const char *const real_names[] = {{{names}}};
 const char functions_json[] = {functions};
@@ -234,12 +235,15 @@ void *found_real(unsigned index) {{ return real_[index] = found(real_names[index
 #define FORTRAN(name, declared, passed) \\
     EXPORT void name declared \\
     {{ \\
+        W given_[] = {{LIST passed}}; \\
         static void (*next) declared; \\
         const void *outer = self.fortran; \\
         if (!next) \\
             next = (void (*) declared)found(#name); \\
-        if (!outer) \\
+        if (!outer) {{ \\
             self.fortran = __builtin_return_address(0); \\
+            self.given = given_; \\
+        }} \\
         next passed; \\
         self.fortran = outer; \\
     }}

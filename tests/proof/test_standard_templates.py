@@ -33,7 +33,9 @@ BESIDE = {
     "request-reused": {"request-not-completed"},
     "type-not-committed": {"error-returned"},
     "truncation": {"error-returned"},
-    "error-returned": {"bad-rank"},
+    "error-returned": {"bad-rank", "truncation"},
+    "rma-outside-epoch": {"rma-not-completed"},
+    "negative-tag-received": {"receive-without-send", "send-without-receive"},
 }
 pytestmark = pytest.mark.timeout(120)
 
