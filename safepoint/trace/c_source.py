@@ -131,7 +131,8 @@ def _noted(prototype: Prototype) -> bool:
 
 
 def _watchable(prototype: Prototype) -> bool:
-    return prototype.name.startswith("MPI_") and not prototype.name.startswith("MPI_T_") and "..." not in prototype.names
+    name = prototype.name
+    return name.startswith("MPI_") and not name.startswith("MPI_T_") and "..." not in prototype.names
 
 
 def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool) -> str:

@@ -21,7 +21,7 @@ GONE = "REMOVED"  # in what stands for the name of one that this MPI has no more
 
 def names(macros: str, text: str) -> list[str]:
     """Of the constants in an `mpi.h`: `macros` as a preprocessor lists them, and its text after it."""
-    found = {name: body for name, body in MACRO.findall(macros)}
+    found = dict(MACRO.findall(macros))
     for inside in ENUM.findall(text):
-        found = {name: "" for name in NAME.findall(inside)} | found
+        found = dict.fromkeys(NAME.findall(inside), "") | found
     return sorted(name for name, body in found.items() if GONE not in body and not OTHERS.match(name))

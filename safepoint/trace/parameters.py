@@ -70,20 +70,18 @@ def when_done(prototype: Prototype) -> str:
 
 
 class Part(NamedTuple):
-    """Of a row BEFORE or AFTER. `count`: of an array; empty: it is a pointer to one value."""
+    """Of a row BEFORE or AFTER. `of`: how many, of an array; empty: it is a pointer to one value."""
 
     position: int
     pointer: str
-    count: str = ""
+    of: str = ""
 
 
 def _filled(kind: str, parts: list[Part]) -> list[str]:
     """Lines that make one row of these parts, if there is anything in them."""
     if not parts:
         return []
-    sizes = " + ".join(
-        f"SEVERAL({part.pointer}, {part.count})" if part.count else f"ONE({part.pointer})" for part in parts
-    )
+    sizes = " + ".join(f"SEVERAL({part.pointer}, {part.of})" if part.of else f"ONE({part.pointer})" for part in parts)
     lines = [f"int64_t size__ = {sizes};", f"if (size__ && (row__ = row(&c, {kind}, size__))) {{"]
     for position, pointer, count in parts:
         lines.append(

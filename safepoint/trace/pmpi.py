@@ -78,8 +78,8 @@ def library(mpicc: str, arguments: bool = False) -> Path:
     which notes as the other does if there is no watch list. Raises `UsageError`."""
     text, shown = header(mpicc), _shown(mpicc)
     directories = [word[2:] for word in shown if word.startswith("-L") and len(word) > 2]
-    told = constants.names(header(mpicc, "-dM"), text) if arguments else []
-    code = source(text, fortran(directories), arguments, told)
+    checked = (True, constants.names(header(mpicc, "-dM"), text)) if arguments else ()
+    code = source(text, fortran(directories), *checked)
     files, flags = (PARTS + CHECKED, (*FLAGS, "-DSAFEPOINT_CHECK")) if arguments else (PARTS, FLAGS)
     parts = [code, *(shown or [mpicc]), _ran(*words(mpicc), "--version"), os.environ.get("LD_LIBRARY_PATH", "")]
     parts += [SOURCES.joinpath(name).read_text("utf-8") for name in files] + list(flags)
