@@ -94,7 +94,7 @@ class Follower:
         return [*found, *(one for stream in self.streams for one in stream.ended(rank))]
 
     def finish(self, hung: bool) -> list[Situation]:
-        """The final pass, over all that was fed. `hung`: ranks wait in what they are inside of; else they died in it."""
+        """The final pass, over all that was fed. `hung`: ranks wait where they are inside; else they died there."""
         found = []
         for rank in range(self.size):
             found += self.ended(rank, died=not hung)

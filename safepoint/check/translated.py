@@ -160,15 +160,13 @@ class Translator:
             self._free(given, noted)
         given.changed()
         self._settle(given, noted)
+        failed = noted.state != record.RETURNED
+        waits = self._waiting.get(noted.request, ()) if given.kind in OPENS else ()
         for call in calls:
-            held = (
-                any(call in waiting for waiting in (self._waiting.get(noted.request, ()),)) if noted.request else False
-            )
-            call.pending = held and call.function.startswith("message_") and call.pending
-            call.wild = call.wild and (held or noted.state != record.RETURNED)
-        if noted.state != record.RETURNED:
-            return []
-        return self._made(noted, list(self._messages.after(given, noted)), len(calls))
+            call.dropped = call.dropped or (failed and call.function.startswith("message_"))
+            if call not in waits:
+                call.pending, call.wild = False, call.wild and failed
+        return [] if failed else self._made(noted, list(self._messages.after(given, noted)), len(calls))
 
     def _make(self, given: Given, noted: Noted, things: Things) -> None:
         """Handles that are new."""
