@@ -114,6 +114,11 @@ def constant(word: str) -> str | None:
     return word.upper() if word.upper() in constants() else None
 
 
+def nearest_constant(word: str) -> str | None:
+    found = nearest(word.upper().removeprefix("MPI_"), (name.removeprefix("MPI_") for name in constants()))
+    return f"MPI_{found}" if found else None
+
+
 def parameter(function: str, place: int) -> Parameter | None:
     """The argument at a place, from 1."""
     there = signatures()[function].parameters if function in signatures() else ()
