@@ -84,7 +84,10 @@ def united(row: Iterable[Item]) -> list[Item]:
     for at, item in enumerate(row):
         found.setdefault(item.process if item.absent else ("called", at), []).append(item)
     return [
-        Item(some[0].process, frozenset[str]().union(*(i.functions for i in some)), ", ".join(i.text for i in some), some[0].absent)
+        Item(
+            some[0].process, frozenset[str]().union(*(i.functions for i in some)), ", ".join(i.text for i in some),
+            some[0].absent,
+        )  # fmt: skip
         for some in found.values()
     ]  # fmt: skip
 
