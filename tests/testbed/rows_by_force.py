@@ -83,13 +83,11 @@ def united(row: Iterable[Item]) -> list[Item]:
     found: dict[object, list[Item]] = {}
     for at, item in enumerate(row):
         found.setdefault(item.process if item.absent else ("called", at), []).append(item)
-    return [
-        Item(
-            some[0].process, frozenset[str]().union(*(i.functions for i in some)), ", ".join(i.text for i in some),
-            some[0].absent,
-        )  # fmt: skip
-        for some in found.values()
-    ]  # fmt: skip
+    made = []
+    for some in found.values():
+        members, text = frozenset[str]().union(*(i.functions for i in some)), ", ".join(i.text for i in some)
+        made.append(Item(some[0].process, members, text, some[0].absent))
+    return made
 
 
 def situations(template: Template, calls: list[list[Call]], members: Members) -> set[tuple[object, ...]]:
@@ -215,9 +213,11 @@ class Force:
             elif one.sign == "=":
                 if not value.any and value.number != right:
                     return False
-            elif value.any or value.number is None:
-                return False
-            elif not {"!=": value.number != right, "<": value.number < right, ">": value.number > right}[one.sign]:
+            elif (
+                value.any
+                or value.number is None
+                or not {"!=": value.number != right, "<": value.number < right, ">": value.number > right}[one.sign]
+            ):
                 return False
         return True
 

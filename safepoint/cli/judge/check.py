@@ -22,7 +22,7 @@ MOST = 4 << 30  # bytes of a rank's trace
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-t", "--template", "names", multiple=True, metavar="NAME|FILE|DIR",
-              help="What to look for; may be given again. Default: standard, those marked so in --list.")  # fmt: skip
+              help="What to look for; may be given again. Default: standard, those marked so in --list; none: no template.")  # fmt: skip
 @click.option("--hang", default="", metavar="SECONDS", help="So long without a call entered or left, and the program "
               "hangs: told with a roll call, and ended. Default: 30; 0: never.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not end a program that hangs.")
@@ -81,8 +81,13 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
     return config
 
 
+def _load(names: tuple[str, ...]) -> list[Any]:
+    """`none`: no template; a program that stands still is told all the same."""
+    return [] if names == ("none",) else list(_module("language").load(names))
+
+
 def _of_trace(path: Path, config: Any) -> Any:
-    templates = _module("language").load(config.templates)
+    templates = _load(config.templates)
     follower, situations = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations)
     if follower.plain:
@@ -95,7 +100,7 @@ def _of_trace(path: Path, config: Any) -> Any:
 
 def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
     """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
-    running, templates = _module("running"), _module("language").load(config.templates)
+    running, templates = _module("running"), _load(config.templates)
     if ours and config.build:
         _build(config)
     with contextlib.ExitStack() as stack:
