@@ -343,3 +343,9 @@ def test_a_rank_that_is_not_known_is_not_another_rank(given: Value) -> None:
     assert run(template(2, "p1:Send", "p2:Done", where="F1(dest)!=p2"), sends, call(1, 0, "Done")) == []
     assert run(template(1, "p1:Send", where="F1(dest)!=p1"), sends) == []
     assert run(template(1, "p1:Send", where="F1(dest)!=p1"), send(0, 0, 1)) == [[(0, 0)]]
+
+
+def test_a_call_without_its_rank_does_not_take_what_belongs_to_the_next() -> None:
+    given = template(2, "p1:Send", "p1:Fin", "p2:Done", where="F1(dest)=p2")
+    calls = [call(0, 0, "Send", dest=None), send(0, 1, 1), call(0, 2, "Fin"), call(1, 0, "Done")]
+    assert run(given, *calls) == [[(0, 1), (0, 2), (1, 0)]]

@@ -16,10 +16,10 @@ COMMUNICATORS: dict[str, set[int] | None] = {"world": None, "low": {0, 1}, "high
 class Given:
     """The arguments of a call."""
 
-    values: dict[int | str, Value | None] = field(default_factory=dict)
+    values: dict[str, Value | None] = field(default_factory=dict)
 
     def value(self, name: int | str) -> Value | None:
-        return self.values.get(name)
+        return self.values.get(str(name))
 
 
 def value(*tokens: object, **more: object) -> Value:
@@ -28,7 +28,18 @@ def value(*tokens: object, **more: object) -> Value:
 
 
 def call(rank: int, number: int, function: str, *, wild: bool = False, **values: Value | None) -> Call:
-    return Call(rank, number, function, number, number, number + 1, 0, wild, 0, Given({**values}))
+    return Call(
+        rank,
+        number,
+        function,
+        number,
+        number,
+        number + 1,
+        0,
+        wild,
+        0,
+        Given(values),
+    )
 
 
 def members(one: Value) -> set[int] | None:

@@ -60,6 +60,14 @@ def with_rank(sign: str, value: Value | None, rank: int) -> bool:
     return compare(sign, value, Value(frozenset([rank]), frozenset([rank]), number=rank), False)
 
 
+def with_number(sign: str, value: Value, number: int) -> bool:
+    if sign == "=":
+        return value.any or value.number == number
+    if value.any or value.number is None:
+        return False
+    return {"!=": value.number != number, "<": value.number < number, ">": value.number > number}[sign]
+
+
 def tokens(value: Value, same: bool) -> frozenset[object]:
     return value.here if same else value.across
 
@@ -211,14 +219,7 @@ class Force:
             elif isinstance(right, Constant):
                 if (right.name in value.names) != (one.sign == "=") or one.sign in "<>":
                     return False
-            elif one.sign == "=":
-                if not value.any and value.number != right:
-                    return False
-            elif (
-                value.any
-                or value.number is None
-                or not {"!=": value.number != right, "<": value.number < right, ">": value.number > right}[one.sign]
-            ):
+            elif not with_number(one.sign, value, right):
                 return False
         return True
 
