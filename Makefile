@@ -7,6 +7,8 @@
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
+#     make check-suites  safepoint check on the public suites of MPI mistakes (fifteen minutes); writes
+#                   docs/check-evidence.md. SUITES=DIR says where they are, if not in ../shared/suites
 #     make docs     the site of the documentation: open build/site/index.html; to search in it it needs a server, such
 #                   as python3 -m http.server -d build/site. It writes docs/cli.md, the page of all commands, anew
 #     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (twenty minutes)
@@ -20,7 +22,7 @@ INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-ve
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 
-.PHONY: demo test proof check crash crash-all docs bench bench-more clean
+.PHONY: demo test proof check check-suites crash crash-all docs bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
@@ -43,6 +45,9 @@ crash: .venv/.dev
 
 crash-all: .venv/.dev
 	$(VENV) tests/testbed/evidence.py all
+
+check-suites: .venv/.dev
+	SAFEPOINT_SUITES=all $(if $(SUITES),SUITES=$(abspath $(SUITES))) $(VENV) -m pytest -q -rs tests/proof/test_suites.py
 
 docs: build/.cli
 	@$(MAKE) --no-print-directory build/.site

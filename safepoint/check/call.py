@@ -18,6 +18,7 @@ class Value(NamedTuple):
     number: int | None = None  # as the program has given it: for < and >, and for constants that are numbers
     any: bool = False  # a wildcard to which nothing has come: = holds with everything, != with nothing
     text: str = ""  # in a report: "dest=2"
+    each: tuple[Value, ...] = ()  # of an array: its elements. A call that opens rows opens one for each
 
     def equals(self, other: Value, same_process: bool) -> bool:
         if self.any or other.any:
@@ -31,6 +32,11 @@ class Value(NamedTuple):
             return False
         mine, its = (self.here, other.here) if same_process else (self.across, other.across)
         return bool(mine) and bool(its) and mine.isdisjoint(its)
+
+
+def plain(number: int, text: str = "") -> Value:
+    tokens = frozenset[Token]({number})
+    return Value(tokens, tokens, number=number, text=text or str(number))
 
 
 class Arguments(Protocol):
@@ -53,6 +59,8 @@ class Call:
     wild: bool  # it takes from any source or tag, and nothing has come
     thread: int
     arguments: Arguments
+    pending: bool = False  # it may not be judged yet: it is still inside, or what it takes has not come
+    dropped: bool = False  # it has come to nothing: it was cancelled
 
     def value(self, name: int | str) -> Value | None:
         """Of an argument by its place from 1 or its name in the C binding; or of one of `template.ATTRIBUTES`. None:

@@ -51,7 +51,8 @@ class Condition(NamedTuple):
 Expression = tuple[tuple[Item, ...], ...]
 
 ATTRIBUTES = (
-    "new", "result", "match", "function", "last", "bytes", "got_source", "got_tag", "step",
+    "new", "result", "match", "function", "last", "bytes", "got_source", "got_tag", "step", "types", "counts", "peer",
+    "tag_ub",
 )  # fmt: skip
 
 

@@ -9,14 +9,24 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable
-from pathlib import Path
 
 from safepoint.check.template import ATTRIBUTES
-from safepoint.trace.roles import ROLES, WAITS
+from safepoint.trace.checked import CONSTANTS
+from safepoint.trace.roles import ROLES, WAITS, kind
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
-TABLE = Path(__file__).with_name("constants.txt")
+TABLE = CONSTANTS
 HIDE = "hide"
+MESSAGES = {  # what any function sends or takes: whatever the arguments of that are called, here they have one name
+    "message_sent": {
+        "buf": "buffer", "count": "int", "datatype": "type", "dest": "rank", "tag": "tag", "comm": "comm",
+        "request": "request",
+    },
+    "message_received": {
+        "buf": "buffer", "count": "int", "datatype": "type", "source": "rank", "tag": "tag", "comm": "comm",
+        "request": "request",
+    },
+}  # fmt: skip
 MACROS = {
     "Send_any": ("send",),
     "Isend_any": ("isend",),
@@ -43,6 +53,7 @@ ALSO = {name: {"source": "rank", "tag": "tag", "comm": "comm"} for name in BY_ME
     name: {"request": "request"} for name in ARRAYS
 }
 OF_ATTRIBUTES = dict.fromkeys(ATTRIBUTES, "int") | {
+    "types": "type", "peer": "rank", "tag_ub": "tag",
     "new": "handle", "function": "function", "last": "rank", "got_source": "rank", "got_tag": "tag",
 }  # fmt: skip
 NUMBERS = {"int", "rank", "tag"}
@@ -53,6 +64,8 @@ OBJECTS = {
     "function": "a function", "handle": "a handle",
 }  # fmt: skip
 UNORDERED = {*OBJECTS} - {"number"}
+SENDS = {"send", "isend", "send_init"}  # whose tag is a `sendtag` too
+TAKES = {"recv", "irecv", "recv_init", "probe", "iprobe", "mprobe", "improbe", "mrecv", "imrecv"}
 LONGEST_WORD = 64  # what is longer resembles no name
 
 
@@ -76,7 +89,7 @@ def macros() -> dict[str, frozenset[str]]:
 
 @functools.cache
 def _functions() -> dict[str, frozenset[str]]:
-    alone = {name.lower(): frozenset((name,)) for name in (*signatures(), HIDE)}
+    alone = {name.lower(): frozenset((name,)) for name in (*signatures(), HIDE, *MESSAGES)}
     return alone | {name.lower(): members for name, members in macros().items()}
 
 
@@ -87,7 +100,7 @@ def functions(word: str) -> frozenset[str] | None:
 
 
 def nearest_function(word: str) -> str | None:
-    return nearest(word.lower().removeprefix("mpi_"), (*signatures(), *MACROS, HIDE))
+    return nearest(word.lower().removeprefix("mpi_"), (*signatures(), *MACROS, HIDE, *MESSAGES))
 
 
 @functools.cache
@@ -121,15 +134,22 @@ def named(function: str, name: str) -> str | None:
     """The kind of the argument of this name (in small letters), of an attribute too; None: it has none."""
     if name in OF_ATTRIBUTES:
         return OF_ATTRIBUTES[name] if name != "step" or function == HIDE else None
+    if function in MESSAGES:
+        return MESSAGES[function].get(name)
     if function not in signatures():
         return None
     there = next((one.kind for one in signatures()[function].parameters if one.name == name), None)
+    if there is None and name == "comm" and any(one.kind == "comm" for one in signatures()[function].parameters):
+        return "comm"  # that on which it works, however it is called
+    if there is None and name in ("sendtag", "recvtag") and kind(function) in (SENDS if name == "sendtag" else TAKES):
+        return "tag"
     return there or ALSO.get(function, {}).get(name)
 
 
 def names(function: str) -> list[str]:
     """Of all its arguments that a template may name."""
     own = [one.name for one in signatures()[function].parameters] if function in signatures() else []
+    own += list(MESSAGES.get(function, ()))
     also = [name for name in (*ALSO.get(function, {}), *ATTRIBUTES) if name not in own]
     return [name for name in (*own, *also) if name and named(function, name)]
 

@@ -41,13 +41,14 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "crash-test": "Does a run that is killed and resumed equal the uninterrupted one?",
     "compare": "Where do two runs differ first? From their ledgers, step by step.",
     "places": "Where may this program save, and is each hide at such a place? From its trace.",
+    "check": "Find mistakes of MPI that templates describe, in a program that runs, or in its trace.",
     "trace": "Run a program of MPI, note each of its calls, and let hide count its messages.",
 }
 ROOMS = {
     "look": ("status", "verify", "show", "why", "diff", "log", "top"),
     "act": ("restore", "drop", "clean", "drain", "fetch"),
     "job": ("hide", "halt", "finish", "init", "run", "build-c", "config"),
-    "judge": ("report", "crash-test", "compare", "trace", "places"),
+    "judge": ("report", "crash-test", "compare", "trace", "places", "check"),
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names} | {"tend": "act"}  # which is not for people
 SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was

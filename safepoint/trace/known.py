@@ -79,3 +79,10 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             found.append([number, number])
     return ",".join(str(begin) if begin == end else f"{begin}-{end}" for begin, end in found)
+
+
+def items_of(sequence: Any) -> list[Any]:
+    """Of a list or tuple, of the program's own class too, without its methods; of anything else none."""
+    if isinstance(sequence, list):
+        return list(list.__iter__(sequence))
+    return list(tuple.__iter__(sequence)) if isinstance(sequence, tuple) else []

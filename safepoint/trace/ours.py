@@ -26,9 +26,14 @@ class Ours:
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
 
-    def listen(self) -> None:
-        """From now on, in this process."""
-        ranks.exact, default.marked = Check(self._seen), self.mark
+    def listen(self, watched: frozenset[str] | None = None) -> None:
+        """From now on, in this process. `watched`: in check mode, which cannot tell what is under way."""
+        if watched is None:
+            ranks.exact = Check(self._seen)
+        if watched is None or "mark" in watched:
+            default.marked = self.mark
+        if watched is not None and "hide" not in watched:
+            return
         plain = safepoint.Session.hide
 
         def hide(session: Any, step: Any = None, **words: Any) -> Any:
@@ -61,6 +66,8 @@ class Ours:
             at = seen.notes.advance()
             if at >= seen.notes.end:
                 seen.grow()
+            if seen.checking and function == roles.HIDE:
+                seen.notes.more(at, record.ARGUMENTS, (value if NO_STEP <= value < 2**63 else record.ABSENT,))
             thread = 0 if threading.get_ident() == seen.main else seen.thread()
             record.LAYOUT.pack_into(
                 seen.notes.map, at, time.monotonic_ns(), 0, site, function, 0, -4, -4, -4, -4, value % 2**64, 0, 0, 0,

@@ -796,6 +796,8 @@ void begin(void)
     trace.end = here.calls.end;
     here.more_next = 24;
     new_thread();
+    if (checks)
+        checks(here.directory);
     trace.noting = 1;
     world = noted_comm(MPI_COMM_WORLD, 0, -1);
     noted_comm(MPI_COMM_SELF, 0, -1);
@@ -854,12 +856,14 @@ static struct note *ours(unsigned function, long long value)
 {
     unsigned site = safepoint_trace_site;
     struct note *note;
-    if (!trace.noting || self.inside || site == QUIET)
+    if (!trace.noting || self.inside || site == QUIET || (checks_ours && !checks_ours(function, NULL, 0)))
         return NULL;
     note = new_note(function, site ? site : site_of_hide());
     if (!note)
         return NULL;
     note->bytes = (uint64_t)value;
+    if (checks_ours)
+        checks_ours(function, note, value);
     note->enter = now();
     __atomic_store_n(&note->state, ENTERED, __ATOMIC_RELEASE);
     return note;

@@ -61,7 +61,8 @@ struct what {
 
 /* MPI may give one handle to several sends that are complete at once, so each request is in two lists, in the order in
  * which they were opened: that of its handle, and that of its handle in the variable where the call has put it. Whoever
- * waits is given the first of the second list; or if the program has copied the handle, of the first. */
+ * waits is given the last of the second list, as the variable holds no other; or if the program has copied the handle,
+ * the first of the first. */
 enum list { BY_HANDLE, BY_WHERE, LISTS };
 struct request {
     struct request *next[LISTS], *before[LISTS];
@@ -126,6 +127,8 @@ extern const char functions_json[];
 void *found_real(unsigned index);
 void *found(const char *name);
 void begin(void);
+void checks(const char *directory) __attribute__((weak)); /* of checking.c, where that is linked */
+int checks_ours(unsigned function, struct note *note, long long step) __attribute__((weak));
 void finish(const char *ended);
 void stop(const char *cause);
 int grow(uint64_t at);
@@ -476,10 +479,10 @@ OUTLINE void add(struct table *tables, struct request *it, int again)
 OUTLINE struct request *look_up(struct table *tables, uintptr_t handle, const void *where, int take)
 {
     struct queue *queue = queue_of(&tables[BY_WHERE], key_of(handle, where));
-    struct request *it = queue ? queue->first : NULL;
+    struct request *it = queue ? queue->last : NULL;
     int list;
     while (it && it->key[BY_HANDLE] != handle) /* another may have the same key */
-        it = it->next[BY_WHERE];
+        it = it->before[BY_WHERE];
     if (!it && (queue = queue_of(&tables[BY_HANDLE], handle)))
         it = queue->first;
     for (list = 0; it && take && list < LISTS; list++) {

@@ -25,12 +25,13 @@ from typing import NamedTuple
 from safepoint.c.build import cache, words
 from safepoint.errors import UsageError
 from safepoint.session import __version__
-from safepoint.trace import roles
+from safepoint.trace import checked, roles
 from safepoint.trace.linked import mpicc_for as mpicc_for  # who asks for a library asks for its compiler
 from safepoint.trace.mpi_h import Prototype as Prototype
 from safepoint.trace.mpi_h import prototypes as prototypes
 
 SOURCES = Path(__file__).resolve().parent
+HEADERS = "pmpi.h", "checking.h"
 FLAGS = ("-O1", "-fPIC", "-shared", "-fexceptions", "-fvisibility=hidden", "-w")
 NOT_NOTED = {roles.LOCAL, "type_new", "type_commit", "type_free", "group_new", "group_free", "op_new", "op_free"}
 FORTRAN = "_", "_f08_", "_f08ts_", "_f08ts_large_", "_f08_large_"  # how the bindings end the names of functions
@@ -142,8 +143,17 @@ def unknown(text: str) -> list[str]:
     return sorted({p.standard for p in found if roles.kind(p.standard) == roles.OTHER})
 
 
-def wrapped(text: str) -> list[Prototype]:
-    """Those that are noted."""
+def wrapped(text: str, arguments: bool = False) -> list[Prototype]:
+    """Those that are noted; with `arguments` all that may be asked for."""
+    if arguments:
+        return [
+            prototype
+            for prototype in prototypes(text)
+            if prototype.acts
+            and "..." not in prototype.names
+            and (prototype.name.startswith("MPI_") or prototype.standard in roles.ROLES)
+            and not prototype.name.startswith("MPI_T_")
+        ]
     return [
         prototype
         for prototype in prototypes(text)
@@ -236,7 +246,7 @@ void *found_real(unsigned index) {{ return real_[index] = found(real_names[index
 """
 
 
-def _wrapper(prototype: Prototype, index: int, number: int) -> str:
+def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool = False) -> str:
     kind, parts = roles.kind(prototype.standard), _parts(prototype)
     given = ", ".join(prototype.names)
     status = parts.get("status") or parts.get("statuses") if kind in TELLS else None
@@ -247,9 +257,11 @@ def _wrapper(prototype: Prototype, index: int, number: int) -> str:
         "passed": ", ".join("c.status" if name == status else name for name in prototype.names),
         "last": '\n    finish("finalize");' if kind == "finalize" else "",
     }  # fmt: skip
-    if kind == "init":
+    if kind == "init" and not arguments:
         return (INIT + NAMES).format(**words)
-    words |= {key: code.format(**parts) for key, code in SHAPES[kind]._asdict().items()}
+    words |= {key: code.format(**parts) for key, code in SHAPES.get(kind, Shape())._asdict().items()}
+    if arguments:
+        return checked.wrapper(prototype, kind, words) + NAMES.format(**words)
     return (WRAPPER + NAMES).format(**words)
 
 
@@ -270,18 +282,21 @@ def _fortran(prototype: Prototype, there: Container[str]) -> str:
     return "".join(f"FORTRAN({name}, ({declared}), ({passed}))\n" for name in names if name in there)
 
 
-def source(text: str, there: Container[str] = ()) -> str:
+def source(text: str, there: Container[str] = (), arguments: bool = False) -> str:
     """The wrappers for this `mpi.h`, in C; and of those of its functions in Fortran that are there."""
-    found = wrapped(text)
+    found = wrapped(text, arguments)
     others = sorted({prototype.standard for prototype in found if prototype.standard not in roles.ROLES})
     numbers = roles.NUMBERS | {name: number for number, name in enumerate(others, roles.FIRST_OTHER)}
     functions = json.dumps(roles.functions({numbers[name]: name for name in others}))
     names = ", ".join(f'"P{prototype.name}"' for prototype in found)
     made = [HEAD.format(count=len(found), names=names, functions=json.dumps(functions))]
     for index, prototype in enumerate(found):
-        made.append(_wrapper(prototype, index, numbers[prototype.standard]))
+        made.append(_wrapper(prototype, index, numbers[prototype.standard], arguments))
         if not prototype.name.endswith("_c"):
             made.append(_fortran(prototype, there))
+    if arguments:
+        made.insert(0, '#include "checking.h"\n')
+        made.append(checked.tables({prototype.standard: numbers[prototype.standard] for prototype in found}))
     return "".join(made)
 
 
@@ -313,13 +328,15 @@ def _shown(mpicc: str) -> list[str]:
     return []
 
 
-def library(mpicc: str) -> Path:
-    """The library that notes the calls of programs of this MPI, built if need be. Raises `UsageError`."""
+def library(mpicc: str, arguments: bool = False) -> Path:
+    """The library that notes the calls of programs of this MPI, with their arguments or without, built if need be.
+    Raises `UsageError`."""
+    sources = ("pmpi.c", "checking.c") if arguments else ("pmpi.c",)
     text, shown = header(mpicc), _shown(mpicc)
     directories = [word[2:] for word in shown if word.startswith("-L") and len(word) > 2]
-    code = source(text, fortran(directories))
+    code = source(text, fortran(directories), arguments)
     parts = [code, *(shown or [mpicc]), _ran(*words(mpicc), "--version"), os.environ.get("LD_LIBRARY_PATH", "")]
-    parts += [SOURCES.joinpath(name).read_text("utf-8") for name in ("pmpi.c", "pmpi.h")] + list(FLAGS)
+    parts += [SOURCES.joinpath(name).read_text("utf-8") for name in (*sources, *HEADERS)] + list(FLAGS)
     key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
     target = cache() / f"trace-{__version__}-{key}.so"
     if target.exists():
@@ -329,7 +346,7 @@ def library(mpicc: str) -> Path:
         wrappers, made = Path(place, "wrappers.c"), Path(place, "made.so")
         wrappers.write_text(code)
         paths = [f"-Wl,-rpath,{directory}" for directory in directories]
-        _ran(*words(mpicc), *FLAGS, f"-I{SOURCES}", str(wrappers), str(SOURCES / "pmpi.c"), "-o", str(made), *paths,
-             "-ldl", "-lpthread")  # fmt: skip
+        compiled = [str(wrappers), *(str(SOURCES / name) for name in sources)]
+        _ran(*words(mpicc), *FLAGS, f"-I{SOURCES}", *compiled, "-o", str(made), *paths, "-ldl", "-lpthread")
         os.replace(made, target)
     return target

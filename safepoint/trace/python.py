@@ -21,8 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from safepoint.trace import beside, record, roles
+from safepoint.trace import beside, checking, record, roles
+from safepoint.trace.checking import Checking
 from safepoint.trace.known import Begun, Persistent
+from safepoint.trace.methods import LOCAL_CLASSES
 from safepoint.trace.ours import Ours
 from safepoint.trace.record import Notes
 from safepoint.trace.seen import Seen
@@ -35,9 +37,9 @@ CONSTANTS = (
 seen: Seen | None = None
 
 
-def begin(mpi: ModuleType) -> None:
+def begin(mpi: ModuleType, called: tuple[str, int] | None = None) -> None:
     """Note what this process does with this module from now on; once MPI is initialised. On any failure nothing is
-    noted, and the program is as it was."""
+    noted, and the program is as it was. `called`: what the program has initialised MPI with, and for which level."""
     where = os.environ.get(WHERE)
     if not where or seen is not None or not hasattr(mpi, "Is_initialized"):
         return
@@ -52,7 +54,7 @@ def begin(mpi: ModuleType) -> None:
         if os.environ.get(beside.WITH) == "both":
             _replace(mpi, *beside.begin(mpi, _reducer(mpi)))
         else:
-            _begin(mpi, Path(where))
+            _begin(mpi, Path(where), called)
     except FileExistsError as error:
         record.say(f"not traced: {error.filename} is there already: another process notes as this rank, or an older "
                    "trace lies there")  # fmt: skip
@@ -60,25 +62,32 @@ def begin(mpi: ModuleType) -> None:
         record.say(f"not traced: {type(error).__name__}: {error}")
 
 
-def _begin(mpi: Any, where: Path) -> None:
+def _begin(mpi: Any, where: Path, called: tuple[str, int] | None) -> None:
     global seen
-    plain = {name: getattr(mpi, name) for name in (*roles.CLASSES, *CONSTANTS, "Group", "Datatype", "Exception")}
+    plain = {name: getattr(mpi, name) for name in (*roles.CLASSES, *CONSTANTS, *LOCAL_CLASSES, "Exception", "BYTE")}
     world = plain["COMM_WORLD"]
     where.mkdir(exist_ok=True)  # another node may have a disk of its own
+    watched = checking.watched(where, world.Get_rank())
     notes = Notes(where, about(mpi, world.Get_rank(), world.Get_size()), int(os.environ.get(LIMIT) or LEVEL))
-    seen = Seen(notes, mpi, plain)
+    seen = Seen(notes, mpi, plain, checking=watched is not None)
     names = _names(mpi, notes, seen, plain)
-    made, others = classes(mpi, names)
+    if watched is None:
+        made, others = classes(mpi, names)
+    else:
+        check = Checking(mpi, plain, seen, watched, where)
+        made, others = check.install(names), checking.others()
     names["types"] = {plain[name]: cls for name, cls in made.items()}
     if seen.rank == 0 or not (where / "functions-python.json").exists():
         new = where / f"functions-python.{seen.rank}.new"
         new.write_text(json.dumps(roles.functions({number: name for name, number in others.items()})), "utf-8")
         os.replace(new, where / "functions-python.json")
     _replace(mpi, made, names["wrap"])
-    for name in ("MESSAGE_NULL", "MESSAGE_NO_PROC"):
+    for name in ("MESSAGE_NULL", "MESSAGE_NO_PROC") if made else ():
         getattr(mpi, name)._noted = (0, names["World"], mpi.PROC_NULL, record.NONE)
-    Ours(seen).listen()
-    atexit.register(end)
+    Ours(seen).listen(watched)
+    if watched is not None:
+        check.initialised(called)
+    atexit.register(end, None if watched is None else check)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forked)
 
@@ -142,12 +151,15 @@ def _names(mpi: Any, notes: Notes, seen: Seen, plain: dict[str, Any]) -> dict[st
 
 def _when_initialised(mpi: Any) -> None:
     """`mpi4py.rc.initialize = False`: begin after the program's own call."""
+    replaced = {name: getattr(mpi, name) for name in ("Init", "Init_thread")}
     for name in ("Init", "Init_thread"):
         plain = getattr(mpi, name)
 
-        def initialise(*args: Any, plain: Any = plain, **words: Any) -> Any:
+        def initialise(*args: Any, plain: Any = plain, function: str = name, **words: Any) -> Any:
             result = plain(*args, **words)
-            begin(mpi)
+            for other, own in replaced.items():
+                setattr(mpi, other, own)
+            begin(mpi, (function, next(iter((*args, *words.values())), mpi.THREAD_MULTIPLE)))
             return result
 
         initialise.__doc__, initialise.__name__ = plain.__doc__, plain.__name__
@@ -161,10 +173,13 @@ def _forked() -> None:
         seen.notes.map, seen.notes.end = None, 0
 
 
-def end() -> None:
+def end(check: Checking | None = None) -> None:
     """At the end of the program: how it ended, and no more notes."""
     if seen is None or seen.notes.map is None:
         return
+    if check is not None:
+        with contextlib.suppress(Exception):
+            check.finalizes()
     error = getattr(sys, "last_type", None)
     with contextlib.suppress(OSError):
         seen.notes.close("exit" if error is None else f"exception {error.__name__}")

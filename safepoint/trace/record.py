@@ -44,8 +44,14 @@ WORLD, SELF = 1, 2  # numbers of objects; those of others begin after them
 
 # Kinds of rows in `.more`, each `length, note, kind, values …` in 64-bit integers. COMPLETED: of each request that the
 # call completed its number, source and tag (NONE: it is no receive). STARTED: of each persistent request its number and
-# that of what was started. MESSAGE: the number of the message that is received. ARGUMENTS: as a template asked for.
-COMPLETED, STARTED, MESSAGE, ARGUMENTS = range(1, 5)
+# that of what was started. MESSAGE: the number of the message that is received. In check mode each call has more:
+# ARGUMENTS: those of the C binding, ABSENT where one is not known; BEFORE: position (from 1), count and the handles of
+# each argument that points to some that the call reads; AFTER: the same of what it has written.
+COMPLETED, STARTED, MESSAGE, ARGUMENTS, BEFORE, AFTER = range(1, 7)
+ABSENT = -(2**63)
+
+WATCH = "watch.json"  # in the directory of a trace: only these functions are noted
+STACK_SIGNAL = 11  # after SIGRTMIN: a rank says where it is
 
 
 class Names(NamedTuple):
@@ -203,20 +209,23 @@ class Notes:
             raise Full(os.strerror(error.errno or 0)) from error
         self.map, self.end = self.calls.map, self.calls.end
 
-    def more(self, at: int, kind: int, values: Sequence[int]) -> int:
-        """A row for the note at this place; the index that the note is to have. Raises `Full`."""
-        size = 8 * (3 + len(values))
-        while self._more_at + size > self._more.end:
+    def room(self, end: int) -> None:
+        """Let `.more` reach as far as this. Raises `Full`."""
+        while end > self._more.end:
             if self.calls.end + self._more.end + SEGMENT > self.limit:
                 raise Full(f"the limit of {self.limit} bytes")
             try:
                 self._more.grow()
             except OSError as error:
                 raise Full(os.strerror(error.errno or 0)) from error
-        begin = self._more_at
+
+    def more(self, at: int, kind: int, values: Sequence[int]) -> int:
+        """A row for the note at this place; the index that the note is to have. Raises `Full`."""
         row = (len(values), (at - HEADER) // NOTE, kind, *values)
+        begin = self._more_at
+        self._more_at = end = begin + 8 * len(row)  # no other thread of Python comes in between
+        self.room(end)
         struct.pack_into(f"<{len(row)}q", self._more.map, begin, *row)
-        self._more_at += size
         return begin // 8
 
     def row(self, index: int) -> list[int]:
@@ -232,7 +241,7 @@ class Notes:
     def close(self, ended: str) -> None:
         """`ended`: how this process came to its end. Raises OSError."""
         self.stop()
-        end, self.map = self._last, None
+        end, self.map, self._more_at = self._last, None, min(self._more_at, self._more.end)
         HEAD.pack_into(self.calls.map, 0, MAGIC, NOTE, (min(end, self.calls.end) - HEADER) // NOTE)
         HEAD.pack_into(self._more.map, 0, MAGIC, 8, (self._more_at - HEAD.size) // 8)
         self.calls.close(min(end, self.calls.end))

@@ -13,12 +13,13 @@ import json
 import os
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
 from safepoint.trace import roles
-from safepoint.trace.known import Begun, Known, Persistent, ranges
+from safepoint.trace.known import Begun, Known, Persistent, items_of, ranges
 from safepoint.trace.record import (
     ANY_SOURCE,
     CANCELLED,
@@ -42,15 +43,20 @@ from safepoint.trace.record import (
 
 SENDING = roles.numbers("send", "isend", "start", "startall")
 TAKING = roles.numbers("recv", "sendrecv", "isendrecv", "mrecv", "mprobe", "improbe") | roles.numbers(*roles.WAITS)
+WRAPPERS = "<safepoint trace>"  # the file of their code
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Seen:
     """All of it, for one process."""
 
-    def __init__(self, notes: Notes, mpi: Any, plain: dict[str, Any]) -> None:
+    def __init__(self, notes: Notes, mpi: Any, plain: dict[str, Any], checking: bool = False) -> None:
         self.notes, self._mpi, self._plain = notes, mpi, plain
+        self.checking = checking  # check mode: not all calls are noted, and an unknown thing is no fault
         self.special = {mpi.ANY_SOURCE: ANY_SOURCE, mpi.PROC_NULL: PROC_NULL, mpi.ROOT: ROOT}
+        if checking:
+            self.special = defaultdict(lambda: NONE, self.special)  # ARGUMENTS has what was given
+        self._finalized = mpi.Is_finalized
         self._refusals = {getattr(mpi, f"ERR_{what}") for what in ("RANK", "TAG", "COUNT", "TYPE", "COMM", "BUFFER")}
         self.stopped = ""
         self.sites: dict[tuple[int, int], int] = {}
@@ -74,6 +80,7 @@ class Seen:
         ):
             self._add(comm, {"kind": "comm", "name": name, "parent": 0, "note": -1, "members": ranges(peers)}, peers)
         self._past = Known(0, 0, range(self.size))  # of all that were freed
+        self.nobody = Known(0, -1, ())
         assert (self._known[0].number, self._known[1].number) == (WORLD, SELF)
 
     # Communicators, windows, files.
@@ -90,6 +97,8 @@ class Seen:
     def comm(self, comm: Any) -> Known:
         """Of a communicator that came from somewhere: of C, or a copy."""
         known = self._handles.get(comm.handle)
+        if known is None and self.checking and (comm == self._plain["COMM_NULL"] or self._finalized()):
+            return self.nobody
         if known is None:
             known = self.new(comm, 0, -1)
         with contextlib.suppress(AttributeError):  # one of mpi4py's own class, such as a default argument
@@ -131,6 +140,8 @@ class Seen:
 
     def any_thing(self, thing: Any) -> Known:
         known = self._handles.get(thing.handle)
+        if known is None and self.checking:
+            return self.nobody
         if known is None:
             raise LookupError(f"a {type(thing).__name__} that was made where this does not look")
         return known
@@ -191,7 +202,7 @@ class Seen:
         """The number of a new one; 0: the call is the library's own, and is not noted."""
         code = frame.f_code
         number = 0
-        if not code.co_filename.startswith(PACKAGE):
+        if not code.co_filename.startswith(PACKAGE) and not (self.checking and code.co_filename == WRAPPERS):
             number = self.add_site(frame)
         self._codes.append(code)
         self.sites[id(code), frame.f_lasti] = number
@@ -228,9 +239,10 @@ class Seen:
             pass
         if isinstance(buffer, (bytes, bytearray)):
             return len(buffer)
-        if not isinstance(buffer, (list, tuple)) or not 1 <= len(buffer) <= 3 or buffer[0] is None:
+        items = items_of(buffer)
+        if not 1 <= len(items) <= 3 or items[0] is None:
             return UNKNOWN
-        first, *rest = buffer
+        first, *rest = items
         counted = [item for item in rest if isinstance(item, int)]
         types = [item for item in rest if isinstance(item, self._plain["Datatype"])]
         if len(rest) == len(counted) + len(types) and counted and types:
@@ -302,7 +314,7 @@ class Seen:
         """The program has forgotten a request that is open. It is noted as `Request_free`."""
         try:
             self.freed(what)
-            if self.stopped:
+            if self.stopped or self.checking:  # the program has called nothing
                 return
             at, now = self.notes.advance(), time.monotonic_ns()
             if at >= self.notes.end:

@@ -27,6 +27,7 @@ def {name}({params}):
         at = advance()
         if at >= notes.end:
             seen.grow()
+{rows}
         pack(notes.map, at, now(), 0, site, NUMBER, flags, {peer}, {tag}, {got_peer}, {got_tag}, {bytes}, {request},
              {comm}, 0, 0 if ident() == main else thread(), 255, 1)
     except Exception as error:
@@ -38,6 +39,7 @@ def {name}({params}):
         raise
     try:
 {after}
+{wrote}
         returned(notes.map, at + 8, now())
         notes.map[at + 62 : at + 64] = RETURNED
     except Exception as error:
@@ -279,3 +281,10 @@ def shapes(pickled: bool) -> dict[str, Shape]:
     """By kind. What lower-case methods return has the objects along."""
     done = "result[0]" if pickled else "result"
     return {kind: Shape(*(field.replace("DONE", done) for field in shape)) for kind, shape in SHAPES.items()}
+
+
+def checked(shape: Shape) -> Shape:
+    """In check mode what was made by a call that is not watched is unknown here, and that is no fault."""
+    before = shape.before.replace("handle = self._noted", "handle = lasting(self)")
+    before = before.replace(MESSAGE, MESSAGE.replace("self._noted", "taken(self)"))
+    return shape._replace(before=before, after=shape.after.replace("request._noted\n", "lasting(request)\n"))

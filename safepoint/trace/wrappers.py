@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
+from safepoint.trace.seen import WRAPPERS
 from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
 
 QUIET = {LOCAL, "group_new"}  # kinds that are not noted
@@ -17,11 +18,14 @@ SKIPPED = {"py2f", "toint"}  # they make nothing and send nothing
 OF_HANDLES = ("f2py", "fromhandle", "fromint")  # these make an object of what is there, which is to be noted too
 
 
-def source(name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY) -> str:
-    """The definition of one wrapper, by the name `name`."""
+def source(
+    name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY,
+    rows: tuple[str, str] = ("", ""),
+) -> str:  # fmt: skip
+    """The definition of one wrapper, by the name `name`. `rows`: lines that write more of it, before and after."""
     parameters = list(inspect.signature(method).parameters.values())
     words = [p.name for p in parameters]
-    of_class = words[0] == "cls"
+    of_class = words[:1] == ["cls"]
     heads = [p.name if p.default is p.empty else f"{p.name}=defaults[{name!r}, {p.name!r}]" for p in parameters]
     passed = [f"{word}_" if word == shape.status else word for word in words]
     buffer = next((word for word in ("buf", "sendbuf", "origin") if word in words), "")
@@ -38,12 +42,15 @@ def source(name: str, method: Any, number: int, pickled: bool, shape: Shape, bod
     if size == "room":
         before += f"\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = size({buffer})"
     fields = shape._asdict() | {"flags": flags + (" | 1" if pickled else ""), "peer": peer, "bytes": size}
-    for key, depth in (("before", 8), ("after", 8)):
-        code = before if key == "before" else fields[key]
-        fields[key] = "\n".join(" " * depth + line for line in code.strip().splitlines()) or " " * depth + "pass"
+    fields |= {key: _indented(code) or " " * 8 + "pass" for key, code in (("before", before), ("after", shape.after))}
+    fields |= {"rows": _indented(rows[0]), "wrote": _indented(rows[1])}
     return body.format(
         name=name, params=", ".join(heads), args=", ".join(words), passed=", ".join(passed), **fields,
     ).replace("plain", f"plain_{name}").replace("NUMBER", str(number))  # fmt: skip
+
+
+def _indented(code: str) -> str:
+    return "\n".join(" " * 8 + line for line in code.strip().splitlines())
 
 
 class Plain(type):
@@ -98,35 +105,43 @@ class Methods:
             if (not of_class and not callable(plain)) or isinstance(plain, (type, staticmethod)):
                 continue
             function, pickled = of_method(cls.__name__, method)
-            if (role := kind(function)) in QUIET:
+            if kind(function) in QUIET:
                 continue
             found[method] = (
-                self._one(plain.__func__ if of_class else plain, method, function, pickled, role, of_class),
+                self.one(plain.__func__ if of_class else plain, method, function, pickled, of_class),
                 of_class,
             )
         return found
 
-    def _one(self, plain: Any, method: str, function: str, pickled: bool, role: str, of_class: bool) -> str:
+    def one(self, plain: Any, method: str, function: str, pickled: bool, of_class: bool) -> str:
+        """The name of the wrapper of a method."""
         key = id(plain), function
         if key not in self._made:
             self._made[key] = name = f"{method}_{len(self._made)}"
             number = NUMBERS.get(function) or self.others.setdefault(function, FIRST_OTHER + len(self.others))
-            shape = self._shapes[pickled][role]
             words = inspect.signature(plain).parameters
-            if of_class and shape.before.startswith(COMM) and "comm" not in words:
-                shape = self._shapes[pickled]["nowhere"]
+            shape = self._shape(function, pickled, of_class and "comm" not in words)
             for word, parameter in words.items():
                 if parameter.default is not parameter.empty:
                     self._names["defaults"][name, word] = parameter.default
             self._names[f"plain_{name}"] = plain
-            self._sources.append(source(name, plain, number, pickled, shape, self._body))
+            rows = self._rows(plain, function, pickled, of_class)
+            self._sources.append(source(name, plain, number, pickled, shape, self._body, rows))
             self._later.append((method, plain, of_class))
         return self._made[key]
+
+    def _shape(self, function: str, pickled: bool, alone: bool) -> Shape:
+        """`alone`: it has no communicator."""
+        shape = self._shapes[pickled][kind(function)]
+        return self._shapes[pickled]["nowhere"] if alone and shape.before.startswith(COMM) else shape
+
+    def _rows(self, plain: Any, function: str, pickled: bool, of_class: bool) -> tuple[str, str]:
+        return "", ""
 
     def compile(self) -> dict[str, Any]:
         """All that were asked for, by their names."""
         names = self._names
-        exec(compile("\n".join(self._sources), "<safepoint trace>", "exec"), names)
+        exec(compile("\n".join(self._sources), WRAPPERS, "exec"), names)
         for name, (method, plain, _) in zip(self._made.values(), self._later, strict=True):
             made = names[name]
             made.__name__, made.__qualname__, made.__doc__ = method, plain.__qualname__, plain.__doc__
@@ -141,15 +156,23 @@ def classes(mpi: Any, names: dict[str, Any], body: str = BODY) -> tuple[dict[str
     found = {name: getattr(mpi, name) for name in CLASSES if hasattr(mpi, name)}
     wanted = {name: methods.of(plain) for name, plain in found.items()}
     made = methods.compile()
-    result: dict[str, type] = {}
-    for name, plain in found.items():
-        space: dict[str, Any] = {
-            method: classmethod(made[wrapper]) if of_class else made[wrapper]
-            for method, (wrapper, of_class) in wanted[name].items()
-        }
-        space |= {at: _of_handle(getattr(plain, at), names["wrap"]) for at in OF_HANDLES if hasattr(plain, at)}
-        # No slots: a class with these and one of the program's own could not be bases of one class.
-        space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
-        space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}
-        result[name] = Plain(name, (plain,), space)
-    return result, methods.others
+    return {name: subclass(name, plain, made, wanted[name], names) for name, plain in found.items()}, methods.others
+
+
+def methods_of(made: dict[str, Any], wanted: dict[str, tuple[str, bool]]) -> dict[str, Any]:
+    return {
+        method: classmethod(made[wrapper]) if of_class else made[wrapper]
+        for method, (wrapper, of_class) in wanted.items()
+    }
+
+
+def subclass(
+    name: str, plain: Any, made: dict[str, Any], wanted: dict[str, tuple[str, bool]], names: dict[str, Any]
+) -> type:
+    """Of one of mpi4py's classes, with the wrappers of these methods."""
+    space = methods_of(made, wanted)
+    space |= {at: _of_handle(getattr(plain, at), names["wrap"]) for at in OF_HANDLES if hasattr(plain, at)}
+    # No slots: a class with these and one of the program's own could not be bases of one class.
+    space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
+    space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}
+    return Plain(name, (plain,), space)

@@ -1,0 +1,303 @@
+"""How the ranks of a run come to their ends: they leave, die, or make no step any more.
+
+(1) Quiet is a run in which no call was entered or left for `hang` seconds. A rank that is inside of a call that waits
+    for others hangs then; one that is outside computes, which may take as long as it likes. A rank that was stopped
+    does neither.
+(2) A run hangs if each rank hangs or has ended. It is told once; if a rank goes on after that, that is told too.
+(3) Only processes that this run has started are sent a signal: each by its id, and only if it is still the same one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from safepoint.check import files, stacks, tail
+from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
+from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
+from safepoint.check.standing import Standing
+from safepoint.check.tail import Noted, Tail
+from safepoint.check.waiting import Graph
+from safepoint.run import proc
+
+
+class Event(NamedTuple):
+    """Something that is told once."""
+
+    kind: str  # "ended", "died", "computes", "stopped", "deadlock" of some, "hang", "goes on"
+    ranks: tuple[int, ...]
+    text: str
+    hang: Hang | None = None
+
+
+class Followed:
+    """One rank."""
+
+    def __init__(self, directory: Path, rank: int, boot: str, now: int) -> None:
+        """Raises `TraceError`."""
+        self.tail = Tail(directory, rank)
+        self.standing = Standing(rank, self.tail.named)
+        self.pid = self.tail.about["pid"] if boot and self.tail.about["boot"] == boot else 0  # 0: on another host
+        process = proc.process_of(self.pid) if self.pid else None
+        self.started = process.started if process else -1
+        self.moved = now  # when it was last seen to enter or leave a call; ns of our clock
+        self.ended = ""  # how: "" it runs; "exit", "exception ValueError", "died"
+        self.status: int | None = None  # as `os.wait` gives it, if somebody has seen it
+        self.descriptor = -1
+        with contextlib.suppress(OSError, AttributeError):
+            if process:
+                self.descriptor = os.pidfd_open(self.pid)
+
+    def process(self) -> proc.Process | None:
+        """If it is still there, and the same."""
+        found = proc.process_of(self.pid) if self.pid else None
+        return found if found is not None and found.started == self.started and proc.is_alive(self.pid) else None
+
+    def forget(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class Ends:
+    """Of all ranks of a run that is under way."""
+
+    def __init__(self, directory: Path, hang_s: float) -> None:
+        self._directory, self._hang = directory, int(hang_s * 1e9)
+        self._boot = boot()
+        self.followed: dict[int, Followed] = {}
+        self.size = 0  # of the world; 0: no rank has begun
+        self.deaths: list[int] = []  # in the order in which they were seen
+        self._gone: dict[int, None] = {}  # whose processes are gone, the first one first
+        self._moved = time.monotonic_ns()
+        self._told: set[tuple[str, tuple[int, ...]]] = set()
+        self._over: Hang | None = None
+        self._since = 0
+
+    # What the ranks do.
+
+    def poll(self) -> list[tuple[int, Noted]]:
+        """The notes that have come, with their ranks: those of a rank in order. Raises `TraceError`."""
+        found, now = list[tuple[int, Noted]](), time.monotonic_ns()
+        if not self.size or len(self.followed) < self.size:
+            self._begun(now)
+        for rank, one in self.followed.items():
+            while notes := one.tail.read():
+                for note in notes:
+                    one.standing.feed(note)
+                    found.append((rank, note))
+                one.moved = self._moved = now
+                if len(notes) < tail.LEAST:
+                    break
+        return found
+
+    def _begun(self, now: int) -> None:
+        for rank in files.ranks(self._directory):
+            if rank not in self.followed:
+                self.followed[rank] = Followed(self._directory, rank, self._boot, now)
+                self.size, self._moved = self.followed[rank].tail.about["size"], now
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not over the death of a rank: who dies first is known by that."""
+        poll = select.poll()
+        there = {one.descriptor: rank for rank, one in self.followed.items() if one.descriptor >= 0}
+        for descriptor in there:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(seconds * 1000):
+            rank = there[descriptor]
+            if rank not in self._gone:
+                self._gone[rank] = None
+                self.followed[rank].status = status_of(self.followed[rank].pid)
+
+    def look(self) -> list[Event]:
+        """What is to be told now. To be called after each `poll`. Raises `TraceError`."""
+        now, events = time.monotonic_ns(), list[Event]()
+        for rank in [*self._gone, *self.followed.keys() - self._gone.keys()]:
+            one = self.followed[rank]
+            if not one.ended and (how := self._ended(one)):
+                self._moved = now
+                events.append(self._end(rank, how))
+        if self._over is not None and self._went_on():
+            gone = tuple(rank for rank in self._over.ranks if self.followed[rank].moved == self._moved)
+            events.append(Event("goes on", gone, f"{named(gone) if gone else 'the program'} goes on: it did not hang"))
+            self._over = None
+        if now - self._moved < self._hang or not self.followed:
+            self._told = {one for one in self._told if one[0] == "deadlock"}
+            return [*events, *self._some(now)]
+        if self._over is None:
+            events += self._quiet(now)
+        return events
+
+    def _went_on(self) -> bool:
+        return self._moved > self._since and any(one.moved == self._moved for one in self.followed.values())
+
+    def _ended(self, one: Followed) -> str:
+        """How; empty: it runs."""
+        if one.tail.closed or not one.pid or one.process() is None:
+            one.tail.look()
+            if one.tail.about["ended"]:
+                return str(one.tail.about["ended"])
+            if one.pid and one.process() is None:
+                one.tail.look()  # it may have ended in between
+                return str(one.tail.about["ended"] or DIED)
+        return ""
+
+    def _end(self, rank: int, how: str) -> Event:
+        one = self.followed[rank]
+        one.ended = how
+        one.forget()
+        if how == DIED:
+            self.deaths.append(rank)
+            return Event(DIED, (rank,), self.death(rank))
+        return Event(ENDED, (rank,), f"rank {rank} has ended: {how}")
+
+    def death(self, rank: int, code: int | None = None) -> str:
+        """`rank 2 died (SIGKILL) in Recv halo.c:52`. `code`: that of the launcher, when it has ended."""
+        one = self.followed[rank]
+        by = "" if code is None else signal_of(code, "MPICH" in one.tail.about["mpi"])
+        if one.status is not None:
+            by = signal_of(os.waitstatus_to_exitcode(one.status)) or f"exit code {one.status >> 8}"
+        calls = inside(one.standing)
+        if one.standing.aborted:
+            by = "MPI_Abort"
+        call = calls[0] if calls else one.standing.last
+        text = f"rank {rank} died{f' ({by})' if by else ''}"
+        if call is None:
+            return text
+        at = place(one.tail.named, call.site, one.tail.about["cwd"])
+        return f"{text} {'in' if calls else 'after'} {said(one.standing, call)} {at}".rstrip()
+
+    def finish(self, code: int) -> list[Event]:
+        """The launcher has ended: so has each rank. Raises `TraceError`."""
+        events = list[Event]()
+        for rank, one in self.followed.items():
+            if not one.ended:
+                one.tail.look()
+                events.append(self._end(rank, str(one.tail.about["ended"] or DIED)))
+        return [event._replace(text=self.death(event.ranks[0], code)) if event.kind == DIED else event
+                for event in events]  # fmt: skip
+
+    # Hangs.
+
+    def where(self, now: int) -> dict[int, Where]:
+        """Of each rank of the world."""
+        found = dict[int, Where]()
+        for rank in range(self.size):
+            one = self.followed.get(rank)
+            if one is None:
+                found[rank] = Where(COMPUTES, (), self._moved, "has not called MPI")
+                continue
+            calls, same = inside(one.standing), one.tail.about["boot"] == self._boot
+            since = one.moved
+            if same:
+                since = calls[0].enter if calls else one.standing.left or one.tail.about["begin"][0]
+            if one.ended:
+                found[rank] = Where(DIED if one.ended == DIED else ENDED, calls, since, one.ended)
+            elif one.pid and (process := one.process()) is not None and not proc.moves(process):
+                found[rank] = Where(STOPPED, calls, since)
+            elif calls and all(one.standing.blocks(call) for call in calls) and self._all_threads(one.standing):
+                found[rank] = Where(INSIDE, calls, since)
+            else:
+                found[rank] = Where(COMPUTES, calls, since)
+        return found
+
+    def _all_threads(self, standing: Standing) -> bool:
+        """A thread that is outside may still do something."""
+        return all(standing.inside.values())
+
+    def roll(self, now: int, where: Mapping[int, Where]) -> Roll:
+        graph = Graph({rank: one.standing for rank, one in self.followed.items()},
+                      {rank: one.ended for rank, one in self.followed.items() if one.ended}, self.size)  # fmt: skip
+        return Roll(graph, where, now, self.cwd)
+
+    @property
+    def cwd(self) -> str:
+        return next((str(one.tail.about["cwd"]) for one in self.followed.values()), "")
+
+    def _quiet(self, now: int) -> Iterator[Event]:
+        where = self.where(now)
+        if self._stores(where):
+            return
+        others = {rank: one for rank, one in where.items() if one.state in (COMPUTES, STOPPED)}
+        if not others:
+            if any(one.state == INSIDE for one in where.values()):
+                self._over, self._since = self._hang_of(now, where), self._moved
+                yield Event("hang", self._over.ranks, self._over.text, self._over)
+            return
+        if len(others) == len(where) and not any(one.state == STOPPED for one in others.values()):
+            return  # all compute
+        for rank, one in others.items():
+            if (one.state, (rank,)) not in self._told:
+                self._told.add((one.state, (rank,)))
+                yield Event(one.state, (rank,), self._of_other(rank, one, now))
+        yield from self._some(now)
+
+    def _of_other(self, rank: int, one: Where, now: int) -> str:
+        if rank not in self.followed:
+            return f"rank {rank} has not called MPI yet"
+        seconds = max(0, now - one.since) // 10**9
+        standing = self.followed[rank].standing
+        call = one.calls[0] if one.calls else standing.last
+        at = place(self.followed[rank].tail.named, call.site, self.cwd) if call else ""
+        if one.state == STOPPED:
+            return f"rank {rank} is stopped (SIGSTOP, or a debugger), {at}".rstrip(", ")
+        if one.calls and call is not None:
+            return f"rank {rank} is in {said(standing, call)} since {seconds} s, {at}".rstrip(", ")
+        return (
+            f"rank {rank} computes since {seconds} s, after {at}" if at else f"rank {rank} computes since {seconds} s"
+        )
+
+    def _stores(self, where: Mapping[int, Where]) -> bool:
+        """All that are inside of something are in the same `hide`: none waits for another, and a disk may be slow."""
+        standings = {rank: self.followed[rank].standing for rank, one in where.items() if one.state == INSIDE}
+        names = {s.name(call) for rank, s in standings.items() for call in where[rank].calls}
+        orders = {one.standing.came["hide"] for one in self.followed.values() if not one.ended}
+        return names == {"hide"} and len(orders) == 1 and len(self.followed) == self.size
+
+    def _some(self, now: int) -> Iterator[Event]:
+        """Ranks that can only be released by each other, while others go on; a little later than a hang of all."""
+        if self._over is not None or not self.followed:
+            return
+        long_ago = [
+            rank for rank, one in self.followed.items() if now - one.moved >= 1.5 * self._hang and not one.ended
+        ]
+        if not long_ago:
+            return
+        where = {rank: one for rank, one in self.where(now).items() if rank in long_ago}
+        roll = self.roll(now, where)
+        chosen = tuple(sorted(roll.stuck))
+        if chosen and ("deadlock", chosen) not in self._told:
+            self._told.add(("deadlock", chosen))
+            yield Event("deadlock", chosen, "\n".join(roll.chains()))
+
+    def _hang_of(self, now: int, where: dict[int, Where]) -> Hang:
+        mine = {rank: self.followed[rank].pid for rank, one in where.items()
+                if one.state == INSIDE and self.followed[rank].process() is not None}  # fmt: skip
+        for rank, frames in stacks.ask(self._directory, mine).items():
+            where[rank] = where[rank]._replace(stack=stacks.rendered(frames, self.cwd))
+        return self.roll(now, where).hang((now - self._moved) / 1e9)
+
+    # The end.
+
+    def pids(self) -> list[int]:
+        """Of the ranks of this host that are still there."""
+        return [one.pid for one in self.followed.values() if one.process() is not None]
+
+    def end(self, process: Launcher, patience_s: float = PATIENCE_S) -> int:
+        """End the program, with all its processes on this host. Returns the launcher's code."""
+        return end(process, patience_s, self.pids)
+
+    def close(self) -> None:
+        for one in self.followed.values():
+            one.forget()
+            one.tail.close()
+
+
+def inside(standing: Standing) -> tuple[Noted, ...]:
+    """The calls in which its threads are."""
+    return tuple(stack[-1] for _, stack in sorted(standing.inside.items()) if stack)

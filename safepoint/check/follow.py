@@ -1,0 +1,169 @@
+"""Follows all ranks of a trace, while they run or afterwards, and gives their calls to the templates.
+
+What is found does not depend on when a rank is heard: each template has the calls of a rank in their order (`streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from safepoint import words
+from safepoint.check.call import Call, Token, Value
+from safepoint.check.files import ranks
+from safepoint.check.named import Thing
+from safepoint.check.noted import Noted
+from safepoint.check.rows import Matcher
+from safepoint.check.situations import Situation
+from safepoint.check.streams import Stream, by_function
+from safepoint.check.tail import Noted as Note
+from safepoint.check.tail import Tail
+from safepoint.check.template import Template
+from safepoint.check.translated import Translator
+from safepoint.matching.symbols import Site
+from safepoint.trace import record
+
+# Of a trace that has no constants: numbers that its notes have instead.
+PLAIN = {
+    "MPI_ANY_SOURCE": record.ANY_SOURCE, "MPI_PROC_NULL": record.PROC_NULL, "MPI_ROOT": record.ROOT,
+    "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
+}  # fmt: skip
+STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
+
+
+class Follower:
+    """All ranks of a run."""
+
+    def __init__(self, templates: Sequence[Template]) -> None:
+        self._templates = templates
+        self.ranks: dict[int, OfRank] = {}
+        self.size = 0  # of MPI_COMM_WORLD; 0: nobody has begun
+        self.streams: list[Stream] = []
+        self._wanted: dict[str, list[Stream]] = {}
+        self._members: dict[Token, frozenset[int]] = {}
+        self.calls = 0
+
+    def feed(self, tail: Tail, notes: Iterable[Note]) -> list[Situation]:
+        """Notes of a rank, as its tail has given them; the situations that they make."""
+        of_rank = self.ranks.get(tail.rank)
+        if of_rank is None:
+            of_rank = self.ranks[tail.rank] = OfRank(tail, self._members)
+            self._begin(int(tail.about["size"]))
+        found = []
+        for call in of_rank.calls(notes):
+            self.calls += 1
+            found += self._offer(call)
+        for stream in self.streams:
+            found += stream.settled(tail.rank)
+        return found
+
+    def _begin(self, size: int) -> None:
+        if not self.size:
+            self.size = size
+            self.streams = [Stream(one, Matcher(one, size, self._of_comm)) for one in self._templates]
+            self._wanted = by_function(self.streams)
+
+    def _of_comm(self, value: Value) -> frozenset[int] | None:
+        """The members of a communicator."""
+        return next((self._members[token] for token in value.across if token in self._members), None)
+
+    def _offer(self, call: Call) -> list[Situation]:
+        found = []
+        for stream in self._wanted.get(call.function, ()):
+            found += stream.offer(call)
+        return found
+
+    def stuck(self, now: int) -> list[Situation]:
+        """Calls in which ranks are since long are judged with what is known. `now`: ns of the clock of the notes."""
+        return [
+            one
+            for of_rank in self.ranks.values() if of_rank.inside
+            for stream in self.streams
+            for one in stream.stuck(of_rank.rank, now - STUCK)
+        ]  # fmt: skip
+
+    def ended(self, rank: int) -> list[Situation]:
+        """This process makes no more calls: all of it is judged."""
+        of_rank = self.ranks.get(rank)
+        if of_rank is None or of_rank.ended:
+            return []
+        found = []
+        for call in of_rank.end():
+            found += self._offer(call)
+        return [*found, *(one for stream in self.streams for one in stream.ended(rank))]
+
+    def finish(self) -> list[Situation]:
+        """The final pass, over all that was fed."""
+        found = []
+        for rank in range(self.size):
+            found += self.ended(rank)
+        return [*found, *(one for stream in self.streams for one in stream.finish())]
+
+    def remarks(self) -> list[str]:
+        """What was not looked at."""
+        found = []
+        for stream in self.streams:
+            found += [f"{stream.template.id}: {text}" for text in stream.matcher.remarks]
+            if stream.forced:
+                what = words.count(stream.forced, "call")
+                found.append(f"{stream.template.id}: {what} judged before it was known what came")
+        return found
+
+    def site(self, call: Call) -> Site:
+        return self.ranks[call.rank].tail.named.site(call.site)
+
+    @property
+    def plain(self) -> bool:
+        """It is a trace of `safepoint trace`, which knows no arguments."""
+        return any(not of_rank.tail.named.constants for of_rank in self.ranks.values())
+
+    @property
+    def cwd(self) -> str:
+        return next((str(of_rank.tail.about["cwd"]) for of_rank in self.ranks.values()), "")
+
+
+def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
+    """All of a trace that is there. Raises `TraceError`."""
+    follower, found = Follower(templates), list[Situation]()
+    for rank in ranks(directory):
+        tail = Tail(directory, rank)
+        while notes := tail.read():
+            found += follower.feed(tail, notes)
+    return follower, [*found, *follower.finish()]
+
+
+class OfRank:
+    """One of them."""
+
+    def __init__(self, tail: Tail, members: dict[Token, frozenset[int]]) -> None:
+        self.tail, self.rank, self._members = tail, tail.rank, members
+        self._translator: Translator | None = None
+        self._things: dict[int, tuple[int, Thing]] = {}
+        self._known = 0
+        self.inside: dict[int, Noted] = {}  # calls that have not returned
+        self.ended = False
+
+    def calls(self, notes: Iterable[Note]) -> Iterator[Call]:
+        """Those that these notes are."""
+        named = self.tail.named
+        for number, thing in enumerate(named.things[self._known :], self._known + 1):
+            if thing.note >= 0:
+                self._things[thing.note] = number, thing
+        self._known = len(named.things)
+        if self._translator is None:
+            constants = named.constants or PLAIN
+            self._translator = Translator(self.rank, self.tail.about["size"], constants, self._members)
+        for note in notes:
+            name = named.functions[note.function][0]
+            ends = note.thread, note.result, note.state, note.rows
+            noted = Noted(note.number, name, note.enter, note.leave, note.site, *note[5:13], *ends)
+            if noted.inside:
+                self.inside[noted.number] = noted
+            else:
+                self.inside.pop(noted.number, None)
+            yield from self._translator.calls(noted, self._things)
+
+    def end(self) -> list[Call]:
+        """There will be no more."""
+        self.ended = True
+        return self._translator.end() if self._translator is not None else []

@@ -1,0 +1,128 @@
+"""Messages as templates see them: `message_sent` and `message_received`, whichever function sends or receives.
+
+Sendrecv is both, Start is what the persistent request is, Startall is as many, Mrecv takes what was probed. Their
+arguments have the names of Send and Recv. One that is not complete has to wait: it may be cancelled, and what takes
+from any source is not known before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from safepoint.check.arguments import Given
+from safepoint.check.call import Value, plain
+from safepoint.check.noted import Noted
+from safepoint.trace import record
+
+SENT, RECEIVED = "message_sent", "message_received"
+PLACES = {
+    SENT: ("buf", "count", "datatype", "dest", "tag", "comm", "request"),
+    RECEIVED: ("buf", "count", "datatype", "source", "tag", "comm", "request"),
+}
+BOTH = {  # of functions that send and receive
+    SENT: {"buf": "sendbuf", "count": "sendcount", "datatype": "sendtype", "tag": "sendtag"},
+    RECEIVED: {"buf": "recvbuf", "count": "recvcount", "datatype": "recvtype", "tag": "recvtag"},
+}
+REPLACED = {SENT: {"tag": "sendtag"}, RECEIVED: {"tag": "recvtag"}}
+SENDS = {"send", "isend", "send_init", "sendrecv", "isendrecv"}
+TAKES = {"recv", "irecv", "recv_init", "sendrecv", "isendrecv"}
+LASTS = {"send_init", "recv_init"}
+
+
+class Message:
+    """The arguments of one message. `who`: the call that names its peer and tag; `what`: that with its buffer; `by`:
+    that of the program."""
+
+    __slots__ = ("_names", "_places", "by", "number", "what", "who")
+
+    def __init__(self, function: str, who: Given, what: Given, by: Given, number: int) -> None:
+        self.who, self.what, self.by, self.number = who, what, by, number
+        self._places = PLACES[function]
+        plainly = who.signature is None or who.signature.at("sendtag") is None
+        self._names = {} if plainly else (REPLACED if who.function.endswith("_replace") else BOTH)[function]
+
+    def value(self, name: int | str) -> Value | None:
+        if isinstance(name, int):
+            if not 0 < name <= len(self._places):
+                return None
+            name = self._places[name - 1]
+        if name in ("request", "new"):
+            tokens = frozenset({("request", self.number)})
+            return Value(tokens, frozenset(), text=f"request r{self.number}") if self.number else None
+        if name in ("buf", "count", "datatype"):
+            return self.what.value(self._names.get(name, name))
+        if name == "bytes":
+            count, of = (self._names.get(word, word) for word in ("count", "datatype"))
+            return self.what.size(count, of) or self._noted()
+        if name == "function":
+            return self.by.value("function")
+        return self.who.value(self._names.get(name, name))
+
+    def _noted(self) -> Value | None:
+        """As the tracer has it, of what is one message alone."""
+        noted = self.what.noted
+        known = noted.bytes != record.UNKNOWN and noted.state == record.RETURNED and noted.rows.get(record.ARGUMENTS)
+        return plain(noted.bytes) if known and not self._names else None
+
+    @property
+    def wild(self) -> bool:
+        """It takes from anybody, and nothing has come."""
+        found = [self.value(name) for name in ("source", "tag")] if "source" in self._places else []
+        return any(value is not None and value.any for value in found)
+
+
+class Made(NamedTuple):
+    """A message that a call is."""
+
+    function: str
+    message: Message
+    request: int  # that it waits for; 0: none
+
+
+class Messages:
+    """Of one rank: what its persistent requests and probed messages are."""
+
+    def __init__(self) -> None:
+        self._lasting: dict[int, Given] = {}
+        self._probed: dict[int, Given] = {}
+
+    def of(self, given: Given, noted: Noted) -> Iterator[Made]:
+        """Those that this call sends or takes, as far as that is known when it is entered."""
+        kind = given.kind
+        if kind in SENDS - LASTS and self._goes(given, "dest"):
+            yield self._one(SENT, given, given, given, noted.request if kind.startswith("i") else 0)
+        if kind in TAKES - LASTS and self._goes(given, "source"):
+            yield self._one(RECEIVED, given, given, given, noted.request if kind.startswith("i") else 0)
+        if kind == "mrecv" and (probe := self._probed.get(noted.request)):
+            yield self._one(RECEIVED, probe, given, given, 0)
+
+    def after(self, given: Given, noted: Noted) -> Iterator[Made]:
+        """Those that are known once it has returned; and what later calls will need."""
+        kind, row = given.kind, noted.rows.get(record.STARTED, [])
+        if kind in LASTS and noted.request:
+            self._lasting[noted.request] = given
+        elif kind in ("mprobe", "improbe") and noted.request and noted.got_peer >= 0:
+            self._probed[noted.request] = given
+        elif kind == "imrecv":
+            number = next(iter(noted.rows.get(record.MESSAGE, [])), 0)
+            if probe := self._probed.get(number):
+                yield self._one(RECEIVED, probe, given, given, noted.request)
+        for lasting, running in zip(row[::2], row[1::2], strict=False):
+            if (init := self._lasting.get(lasting)) is None or not running:
+                continue
+            function = SENT if init.kind == "send_init" else RECEIVED
+            if self._goes(init, "dest" if function == SENT else "source"):
+                started = copy.copy(init)
+                started.source = None
+                started.changed()
+                yield self._one(function, started, started, given, running)
+
+    def _goes(self, given: Given, name: str) -> bool:
+        """Not to MPI_PROC_NULL."""
+        value = given.value(name)
+        return value is not None and "MPI_PROC_NULL" not in value.names
+
+    def _one(self, function: str, who: Given, what: Given, by: Given, request: int) -> Made:
+        return Made(function, Message(function, who, what, by, request), request)

@@ -1,0 +1,107 @@
+"""What came of a check: the situations by their templates, how the ranks ended, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from safepoint import words
+from safepoint.check import report
+from safepoint.check.follow import Follower
+from safepoint.check.rollcall import Hang
+from safepoint.check.situations import Place, Situation, places
+from safepoint.check.template import Template
+
+NOTHING = (
+    "nothing was seen: the program has not called MPI, or it did not start, or this tracer sees none of its calls "
+    "(see --with)"
+)
+FOUND, UNDECIDED = 1, 2  # exit codes
+
+
+@dataclass
+class Outcome:
+    """`follower` knows where the calls are."""
+
+    templates: Sequence[Template]
+    follower: Follower
+    situations: list[Situation] = field(default_factory=list)
+    hang: Hang | None = None
+    deaths: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    code_of_program: int = 0
+    ended_by_us: bool = False
+
+    def by_template(self) -> Iterator[tuple[Template, list[Place]]]:
+        """All of them, with where they were found."""
+        of: dict[str, list[Situation]] = {}
+        for one in self.situations:
+            of.setdefault(one.template, []).append(one)
+        for template in self.templates:
+            yield template, places(of.get(template.id, []), self._line)
+
+    def _line(self, call: Any) -> str:
+        return report.place_of(self.follower.site(call), self.follower.cwd)
+
+    def count(self, template: Template) -> int:
+        return sum(one.template == template.id for one in self.situations)
+
+    def _missed(self, template: Template) -> str:
+        """What was expected of it, and is not so."""
+        why = report.judged(template, self.count(template))
+        return why if why != "error" else ""
+
+    @property
+    def code(self) -> int:
+        """Of the command."""
+        if self.hang is not None or any(report.judged(one, self.count(one)) for one in self.templates):
+            return FOUND
+        if not self.follower.size:
+            return self.code_of_program or UNDECIDED
+        return self.code_of_program
+
+    def lines(self, everything: bool) -> Iterator[str]:
+        """For people. `everything`: each situation in full."""
+        for template, found in self.by_template():
+            if found:
+                yield from report.lines(template, found, self.follower.site, self.follower.cwd, everything)
+            if why := self._missed(template):
+                yield f"[{template.id}] {template.name}: {why}"
+        if self.hang is not None:
+            yield self.hang.text
+        yield from self.deaths
+        yield from (*self.remarks, *self.follower.remarks())
+        yield self.summary()
+
+    def summary(self) -> str:
+        """The last line."""
+        if not self.follower.size:
+            return NOTHING
+        kinds = [
+            words.count(sum(self.count(one) for one in self.templates if one.kind == kind), kind)
+            for kind in ("error", "warning", "note")
+            if any(one.kind == kind and self.count(one) for one in self.templates)
+        ]
+        seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')}"
+        with_ = words.count(len(self.templates), "template")
+        found = ", ".join(kinds) or ("no mistake was found" if self.hang is None else "")
+        return f"{seen}, {with_}: {', '.join(filter(None, (found, 'it hangs' if self.hang else '')))}"
+
+    def as_json(self) -> dict[str, Any]:
+        hang = self.hang
+        return {
+            "situations": [
+                report.as_json(template, found, self.follower.site) for template, found in self.by_template() if found
+            ],
+            "expected": {one.id: why for one in self.templates if (why := self._missed(one))},
+            "hang": None if hang is None else {
+                "ranks": list(hang.ranks), "deadlock": hang.deadlock, "stuck": list(hang.stuck), "text": hang.text,
+            },
+            "deaths": self.deaths,
+            "remarks": [*self.remarks, *self.follower.remarks()],
+            "ranks": self.follower.size,
+            "calls": self.follower.calls,
+            "program": self.code_of_program,
+            "code": self.code,
+        }  # fmt: skip

@@ -1,0 +1,115 @@
+"""What is said of what was found: places with their situations, for people and as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from safepoint import words
+from safepoint.check.arguments import Given, described
+from safepoint.check.call import Call
+from safepoint.check.messages import Message
+from safepoint.check.situations import Cell, Place, Situation
+from safepoint.check.template import EVERY, Template
+from safepoint.matching.symbols import Site
+from safepoint.trace.known import ranges
+
+Sited = Callable[[Call], Site]
+
+
+def place_of(site: Site, cwd: str = "") -> str:
+    """`halo.c:41`: as short as it is clear."""
+    file = site.file
+    if cwd and file.startswith(cwd.rstrip(os.sep) + os.sep):
+        file = file[len(cwd.rstrip(os.sep)) + 1 :]
+    elif os.path.isabs(file):
+        file = os.path.basename(file)
+    return f"{file}:{site.line}" if site.line else file or "?"
+
+
+def text_of(call: Call) -> str:
+    """`Isend(buf, 100, MPI_DOUBLE, dest=2, …)`."""
+    arguments = call.arguments
+    if isinstance(arguments, Message):
+        arguments = arguments.by
+    return described(arguments) if isinstance(arguments, Given) else call.function
+
+
+def label(cell: Cell) -> str:
+    return "Fi" if cell.function == EVERY else f"F{cell.function}"
+
+
+def rows(situation: Situation, sited: Sited, cwd: str) -> Iterator[tuple[str, str, str, str]]:
+    """For each column: its name, whose it is, where, and what."""
+    for cell in situation.cells:
+        who = f"rank{'s' if len(cell.ranks) > 1 else ''} {ranges(list(cell.ranks))}"
+        if cell.call is None:
+            yield label(cell), "", "", f"not called: {cell.text}{f' ({who})' if cell.ranks else ''}"
+        else:
+            yield label(cell), who, place_of(sited(cell.call), cwd), text_of(cell.call)
+
+
+def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, everything: bool) -> Iterator[str]:
+    """All of one template. `everything`: each situation in full, not only the first of a place."""
+    total = sum(len(place.situations) for place in places)
+    head = f"[{template.id}] {template.name}"
+    counts = f"{template.kind}, {words.count(total, 'situation')}, {words.count(len(places), 'place')}"
+    yield f"{head}{' ' * max(2, 78 - len(head))}{counts}"
+    number = 0
+    for place in places:
+        number += 1
+        shown = place.situations if everything else [place.first]
+        for turn, one in enumerate(shown):
+            yield from _situation(number + turn, one, sited, cwd)
+        more = len(place.situations) - len(shown)
+        if more:
+            also = ranges(place.ranks)
+            yield f" #{number + 1}{f' to #{number + more}' if more > 1 else ''}  the same lines on ranks {also}"
+        number += len(place.situations) - 1
+
+
+def _situation(number: int, situation: Situation, sited: Sited, cwd: str) -> Iterator[str]:
+    found = list(rows(situation, sited, cwd))
+    widths = [max(len(row[at]) for row in found) for at in range(3)]
+    for turn, row in enumerate(found):
+        mark = f"#{number}" if turn == 0 else ""
+        if not row[1]:
+            yield f" {mark:<4}{row[0]:<{widths[0]}}  {row[3]}"
+            continue
+        cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        yield f" {mark:<4}{cells}  {row[3]}"
+
+
+def as_json(template: Template, places: Sequence[Place], sited: Sited) -> dict[str, Any]:
+    return {
+        "template": template.id,
+        "name": template.name,
+        "kind": template.kind,
+        "count": sum(len(place.situations) for place in places),
+        "places": [
+            {"calls": [_call(cell, sited) for cell in place.first.cells], "ranks": place.ranks,
+             "count": len(place.situations)}
+            for place in places
+        ],
+    }  # fmt: skip
+
+
+def _call(cell: Cell, sited: Sited) -> dict[str, Any]:
+    if cell.call is None:
+        return {"column": label(cell), "not_called": cell.text.split(", "), "ranks": list(cell.ranks)}
+    site = sited(cell.call)
+    return {
+        "column": label(cell), "function": cell.text, "rank": cell.call.rank, "file": site.file, "line": site.line,
+        "text": text_of(cell.call),
+    }  # fmt: skip
+
+
+def judged(template: Template, count: int) -> str:
+    """Why this template fails; "" if it does not, or only tells."""
+    if template.expect == "some":
+        return "" if count else "it was expected, and did not occur"
+    if isinstance(template.expect, int):
+        times = words.count(template.expect, "time")
+        return "" if count == template.expect else f"it was expected {times}, and occurred {words.count(count, 'time')}"
+    return "error" if count and template.kind == "error" else ""

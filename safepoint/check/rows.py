@@ -1,0 +1,232 @@
+"""Looks for one template in the calls of a run, while it runs or afterwards.
+
+(1) What is found does not depend on the order in which ranks are heard: in a rank, calls go together in the order in
+    which they are fed; between ranks the i-th meets the i-th that has the same values. Only if more than the limits
+    is found or open, which part of it is told depends on that order.
+(2) A call with a wildcard to which nothing has come is put apart if the template asks for source or tag. It is fed
+    again when it has completed, before the call that completes it; or else it joins in the final pass.
+(3) Templates of one process tell what they find with the last call, or at the end of the process if something must
+    not be called until then. So do those of two processes with no such thing. All others tell it in the final pass.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from safepoint.check.call import Call
+from safepoint.check.columns import Variant, variants
+from safepoint.check.joins import Joins, Members
+from safepoint.check.pairs import Pairs, sides
+from safepoint.check.situations import Situation
+from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private, strands_of
+from safepoint.check.template import EVERY, Argument, Template
+
+MOST_FOUND = 10_000  # situations of a template
+
+
+class Matcher:
+    """Of one template. `comm_members`: of a value that is a communicator, its members as ranks of the world; of
+    any other, None."""
+
+    def __init__(self, template: Template, ranks: int, comm_members: Members, most_open: int = MOST_OPEN) -> None:
+        self._room = Room(most_open)
+        self.remarks = list[str]()
+        self._found = 0
+        self._searches = list[_Search]()
+        if isinstance(template.size, int) and max(template.size, *template.bound.values(), 0) > ranks:
+            self.remarks.append(f"N={template.size}, but the program has {ranks} processes")
+        else:
+            self._searches = [_Search(template.id, one, ranks, comm_members, self._room) for one in variants(template)]
+        self._of = defaultdict[str, list[_Search]](list)
+        self._asked = _asked(template)
+        for search in self._searches:
+            for function in search.functions:
+                self._of[function].append(search)
+        self._apart: dict[tuple[int, int], Call] = {}  # wildcards to which nothing has come
+        self._known = set[tuple[int, int]]()  # wildcards of which it does not matter
+
+    def feed(self, call: Call) -> list[Situation]:
+        """A call. Those of a rank come in the order of their numbers, but for wildcards that were put apart."""
+        searches = self._of.get(call.function)
+        if searches is None or self._found >= MOST_FOUND:
+            return []
+        if (call.wild or self._apart or self._known) and self._put_apart(call):
+            return []
+        return self._take(call, searches)
+
+    def ended(self, rank: int) -> list[Situation]:
+        """This rank makes no more calls."""
+        if any(each == rank for each, _ in self._apart):
+            return []  # in the final pass these may still excuse something
+        return self._told(one for search in self._searches for one in search.ended(rank))
+
+    def finish(self) -> list[Situation]:
+        """No rank makes any more calls."""
+        found = list[Situation]()
+        apart, self._apart = self._apart, {}
+        for _, call in sorted(apart.items(), key=lambda one: one[0]):
+            found += self._take(call, self._of[call.function])
+        found += self._told(one for search in self._searches for one in search.finish())
+        if self._room.dropped:
+            self.remarks.append(f"too many rows were open: {self._room.dropped} calls were not looked at")
+        return sorted(found)
+
+    def _put_apart(self, call: Call) -> bool:
+        """Nothing is to be done with it now."""
+        which = call.rank, call.number
+        if not call.wild:
+            self._apart.pop(which, None)
+            if which in self._known:
+                self._known.remove(which)
+                return True
+            return False
+        if any((value := call.value(arg)) is not None and value.any for arg in self._asked[call.function]):
+            self._apart[which] = call
+            return True
+        self._known.add(which)
+        return False
+
+    def _take(self, call: Call, searches: list[_Search]) -> list[Situation]:
+        if len(searches) == 1:
+            found = searches[0].take(call)
+            return self._told(found) if found else []
+        return self._told(one for search in searches for one in search.take(call))
+
+    def _told(self, situations: Iterable[Situation]) -> list[Situation]:
+        """As many as may be told."""
+        found = list(situations)
+        left = MOST_FOUND - self._found
+        if found and len(found) >= left and self._found < MOST_FOUND:
+            self.remarks.append(f"stopped after {MOST_FOUND} situations")
+        self._found += len(found[:left])
+        return found[:left]
+
+
+def _asked(template: Template) -> dict[str, set[int | str]]:
+    """The arguments that conditions name, by the functions that have them."""
+    found = defaultdict[str, set[int | str]](set)
+    for one in template.conditions:
+        for side in one.left, one.right:
+            if isinstance(side, Argument):
+                for item in (item for row in template.functions[side.function] for item in row):
+                    for function in item.functions:
+                        found[function].add(side.name)
+    return found
+
+
+class _Search:
+    """Of one variant."""
+
+    def __init__(self, template: str, variant: Variant, ranks: int, members: Members, room: Room) -> None:
+        self._variant = variant
+        self._ranks = ranks
+        self._room = room
+        self._bound = variant.bound
+        self._joins = Joins(template, variant, ranks, members)
+        owners = [*variant.processes, EVERY]
+        self._plans = [Plan(variant, process) for process in owners if variant.filled(process)]
+        self._absent = [each for each in variant.columns if each.absent and not private(variant, each)]
+        self._local = len(variant.processes) == 1 and not (self._absent or variant.roles or variant.filled(EVERY))
+        self._pairs = None if sides(variant) is None else Pairs(template, variant, ranks, members, room)
+        self._kept = _Kept(variant)
+        self._strands: dict[tuple[int, int], Strands] = {}
+        self._given = 0
+        self.functions = frozenset[str]().union(*(each.functions for each in variant.columns))
+        self._of = {
+            function: (
+                [plan for plan in self._plans if function in plan.of],
+                [each for each in self._absent if function in each.functions],
+            )
+            for function in self.functions
+        }
+
+    def take(self, call: Call) -> list[Situation]:
+        plans, absent = self._of[call.function]
+        found, rank = list[Situation](), call.rank
+        for plan in plans:
+            if not self._may_be(plan.process, rank):
+                continue
+            column = plan.single
+            if column is not None:
+                if column.takes(call, self._bound):
+                    for row in strands_of(column, call, plan.opens[column.at]):
+                        found += self._give(plan.process, row)
+            else:
+                strands = self._strands.get((plan.process, rank))
+                if strands is None:
+                    strands = Strands(plan, rank, self._bound, self._room)
+                    self._strands[plan.process, rank] = strands
+                for row in strands.take(call):
+                    found += self._give(plan.process, row)
+        for column in absent:
+            if self._may_be(column.process, rank) and column.takes(call, self._bound):
+                found += self._give(column.process, Row(rank, column.at, call, None))
+        return found
+
+    def ended(self, rank: int) -> list[Situation]:
+        found = list[Situation]()
+        for (process, each), strands in self._strands.items():
+            if each == rank:
+                for row in strands.end():
+                    found += self._give(process, row)
+        return found
+
+    def finish(self) -> list[Situation]:
+        found = [one for rank in range(self._ranks) for one in self.ended(rank)]
+        if self._pairs is not None:
+            return found + self._pairs.finish()
+        if not self._local:
+            self._kept.sort()
+            for binding in self._joins.bindings(self._kept):
+                found += self._joins.rows(self._kept, binding)
+        return found
+
+    def _may_be(self, process: int, rank: int) -> bool:
+        """Different processes are of different ranks."""
+        if not self._bound:
+            return True
+        return self._bound[process] == rank if process in self._bound else rank not in self._bound.values()
+
+    def _give(self, process: int, row: Row) -> list[Situation]:
+        """A strand is there."""
+        if self._local:
+            return self._joins.full({process: row}, {process: row.rank})
+        self._given += 1
+        row.order = self._given
+        if self._pairs is not None:
+            return self._pairs.add(row)
+        if self._room.take():
+            self._kept.add(process, row)
+        return []
+
+
+class _Kept:
+    """Strands that wait for the final pass."""
+
+    def __init__(self, variant: Variant) -> None:
+        both = [link for one in [*variant.equal, *variant.excused] for link in (one, one.turned()) if not link.same]
+        self._compared = {(link.left, link.arg) for link in both} | {(one.column, one.arg) for one in variant.roles}
+        self._absent = [each.absent for each in variant.columns]
+        self._of = defaultdict[tuple[int, int], list[Row]](list)
+        self._not_called = defaultdict[tuple[int, int], list[Row]](list)
+
+    def add(self, process: int, row: Row) -> None:
+        for column, arg in self._compared:
+            if column in row.calls and (value := row.value(column, arg)) is not None:
+                row.late = row.late or value.any or len(value.across) > 1
+        if self._absent[row.alone]:
+            self._not_called[row.alone, row.rank].append(row)
+        else:
+            self._of[process, row.rank].append(row)
+
+    def sort(self) -> None:
+        """What is late joins last."""
+        for rows in [*self._of.values(), *self._not_called.values()]:
+            rows.sort(key=lambda one: one.late)
+
+    def of(self, process: int, rank: int) -> list[Row]:
+        return self._of.get((process, rank), [])
+
+    def absent(self, column: int, rank: int) -> list[Row]:
+        return self._not_called.get((column, rank), [])

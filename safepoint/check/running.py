@@ -1,0 +1,122 @@
+"""Runs a program, and follows its ranks until it has ended, or stands still.
+
+What is found is told at once, one line a place; all of it in full at the end (`outcome`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+
+from safepoint.check import watch
+from safepoint.check.ends import Ends
+from safepoint.check.follow import Follower
+from safepoint.check.outcome import Outcome
+from safepoint.check.report import place_of
+from safepoint.check.rollcall import DIED
+from safepoint.check.situations import Situation
+from safepoint.check.template import Template
+from safepoint.trace import record
+
+PAUSE_S = 0.05
+NEVER_S = 1e9
+Tell = Callable[[str], None]
+
+
+def prepare(directory: Path, templates: Sequence[Template], hang_s: float) -> None:
+    """Say which calls are to be noted. Raises OSError."""
+    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0)))
+    (directory / record.WATCH).write_text(text, "utf-8")
+
+
+class Run:
+    """One program. `tell` is given a line when something happens."""
+
+    def __init__(self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell) -> None:
+        self._templates, self._keep, self._tell = templates, keep, tell
+        self.follower = Follower(templates)
+        self.ends = Ends(directory, hang_s or NEVER_S)
+        self.outcome = Outcome(templates, self.follower)
+        self._shown = set[tuple[str, tuple[str, ...]]]()
+
+    def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
+        """Raises OSError: it cannot be started; `TraceError`."""
+        with _left_alone() as heed:
+            with subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=heed) as process:
+                _pass_on(process)
+                try:
+                    code = self._follow(process)
+                except BaseException:
+                    self.ends.end(process)
+                    raise
+            self._drain()
+            for event in self.ends.finish(code):
+                if event.kind == DIED and not self.outcome.ended_by_us:
+                    self.outcome.deaths.append(event.text)
+        self._found(self.follower.finish())
+        self.outcome.code_of_program = 128 - code if code < 0 else code
+        self.ends.close()
+        return self.outcome
+
+    def _follow(self, process: subprocess.Popen[bytes]) -> int:
+        """The code of the launcher, when it has ended."""
+        while process.poll() is None:
+            self._drain()
+            self._found(self.follower.stuck(time.monotonic_ns()))
+            for event in self.ends.look():
+                if event.kind == "goes on":
+                    self.outcome.hang = None
+                if event.hang is not None:
+                    self.outcome.hang = event.hang
+                    if not self._keep:
+                        self.outcome.ended_by_us = True
+                        return self.ends.end(process)
+                if event.kind not in ("ended",):
+                    self._tell(event.text)
+            self.ends.wait(PAUSE_S)
+        return process.wait()
+
+    def _drain(self) -> None:
+        """Read what has come."""
+        while notes := self.ends.poll():
+            for rank, some in groupby(notes, key=lambda one: one[0]):
+                self._found(self.follower.feed(self.ends.followed[rank].tail, [note for _, note in some]))
+
+    def _found(self, situations: Sequence[Situation]) -> None:
+        for one in situations:
+            self.outcome.situations.append(one)
+            lines = tuple(
+                place_of(self.follower.site(cell.call), self.follower.cwd)
+                for cell in one.cells
+                if cell.call is not None
+            )
+            if (key := (one.template, lines)) not in self._shown:
+                self._shown.add(key)
+                who = " ".join(map(str, one.ranks))
+                self._tell(f"[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
+
+
+@contextmanager
+def _left_alone() -> Iterator[Callable[[], None] | None]:
+    """Ctrl-C is for the program, which has it from the terminal. What is given is for the program to do first."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
+    try:
+        yield _heed if os.name == "posix" else None
+    finally:
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+
+
+def _heed() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> None:
+    signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))

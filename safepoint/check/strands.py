@@ -1,0 +1,272 @@
+"""The calls of one process that go together, in one rank: what a situation has of this process.
+
+A call is taken by the row that has waited longest for it and whose values it equals, at most one a column; else it
+opens a row if its F is the first of the process. F with a higher number come later. Of a row that is complete, its
+*strand* is given on: at once, or at the end of the process if something must not be called until then.
+
+(1) What must not be called between two F, or before the first, ends every row that it fits: the report says that it
+    was not called. What must not be called after the last F ends one: each call of it excuses one.
+(2) A call takes one column of a row, and one of an F: `A && B` needs two calls, also if A and B are the same
+    function.
+(3) The rows that are open are limited: the oldest are kept, and `dropped` counts the others.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterable, Sequence
+
+from safepoint.check.call import Call, Value
+from safepoint.check.columns import Column, Link, Variant, holds
+from safepoint.check.shelf import Key, Shelf, combinations
+
+MOST_OPEN = 10**6  # rows of a template
+
+
+Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; its value
+
+
+class Room:
+    """For how many more rows there is room; all ranks share it."""
+
+    def __init__(self, most: int) -> None:
+        self.left = most
+        self.dropped = 0
+
+    def take(self) -> bool:
+        if self.left <= 0:
+            self.dropped += 1
+            return False
+        self.left -= 1
+        return True
+
+
+class Row:
+    """Calls by column, all of one rank."""
+
+    __slots__ = ("alone", "at", "calls", "element", "late", "lows", "on", "order", "rank")
+
+    def __init__(self, rank: int, column: int, call: Call, element: Element | None) -> None:
+        self.rank = rank
+        self.calls = {column: call}
+        self.element = element  # which one of an array it is that has opened the row, in which argument
+        self.alone = column  # it has opened the row
+        self.at = -1  # the last group of F that is complete
+        self.lows = [-1]  # the highest number in each
+        self.on: list[Shelf[Row]] = []  # where it lies
+        self.late = call.wild  # it joins those of other processes in the final pass
+        self.order = 0  # among those of its rank
+
+    def value(self, column: int, arg: int | str) -> Value | None:
+        if self.element is not None and column == self.alone and arg == self.element[0]:
+            return self.element[2]
+        return self.calls[column].arguments.value(arg)
+
+
+class Plan:
+    """What is the same in all ranks: the columns of one process in the order in which they are filled."""
+
+    def __init__(self, variant: Variant, process: int) -> None:
+        self.process = process
+        filled = variant.filled(process)
+        self.groups = [list(some) for _, some in itertools.groupby(filled, lambda each: each.level)]
+        at = {each.at: number for number, group in enumerate(self.groups) for each in group}
+        self.links: dict[int, list[Link]] = {}
+        for each in filled:
+            both = [link for one in variant.equal for link in (one, one.turned())] + variant.implied
+            here = [link for link in both if link.left == each.at and at.get(link.right, len(at)) < at[each.at]]
+            self.links[each.at] = list(dict.fromkeys(here))
+        self.absent = [each for each in variant.columns if private(variant, each) and each.process == process]
+        self.windows: dict[int, int] = {}  # of what must not be called: the group after which it must not
+        self.asked: dict[int, int] = {}  # and the group with which all is known that says whether it was
+        self.excused: dict[int, list[Link]] = {}
+        self.kept: list[Column] = []  # asked when the group after the window is complete: what it is has come before
+        for each in self.absent:
+            self.windows[each.at] = sum(group[0].level < each.level for group in self.groups) - 1
+            excused = [link for link in variant.excused + variant.implied if link.left == each.at]
+            self.excused[each.at] = list(dict.fromkeys(excused))
+            window = self.windows[each.at]
+            self.asked[each.at] = max([window + 1, *(at[link.right] for link in self.excused[each.at])])
+            if window < 0 or any(at[link.right] > window for link in self.excused[each.at]):
+                self.kept.append(each)
+        self.last = len(self.groups) - 1
+        self.until_the_end = any(window == self.last for window in self.windows.values())
+        self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
+        self.opens = {each.at: _opening(variant, each) for each in self.groups[0]}
+        self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
+        for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
+            groups = [(not number, _of(function, some)) for number, some in enumerate(self.groups)]
+            self.of[function] = [one for one in reversed(groups) if one[1]], _of(function, self.absent)
+
+
+def _of(function: str, columns: list[Column]) -> list[Column]:
+    return [each for each in columns if function in each.functions]
+
+
+def private(variant: Variant, column: Column) -> bool:
+    """It must not be called, and the rows of its process alone say when."""
+    if not column.absent or column.every or not variant.filled(column.process):
+        return False
+    roles = [(one.column, one.arg) for one in variant.roles if one.column == column.at]
+    return all(link.same for link in variant.excused if link.left == column.at) and all(
+        any((link.left, link.arg) == role for link in variant.implied) for role in roles
+    )
+
+
+def _opening(variant: Variant, column: Column) -> list[int | str]:
+    """Arguments that are compared: if one is an array, the call opens a row for each of its elements."""
+    both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
+    return list(dict.fromkeys(link.arg for link in both if link.left == column.at))
+
+
+def strands_of(column: Column, call: Call, arrays: list[int | str]) -> list[Row]:
+    """Of a process that has this column only."""
+    found = [Row(call.rank, column.at, call, element) for element in _elements(call, arrays)]
+    for row in found:
+        row.at = 0
+        row.lows.append(call.number)
+    return found
+
+
+class Strands:
+    """The rows of one rank."""
+
+    def __init__(self, plan: Plan, rank: int, bound: dict[int, int], room: Room) -> None:
+        self._plan = plan
+        self._rank = rank
+        self._bound = bound
+        self._room = room
+        self._waiting = {at: Shelf[Row](links) for at, links in plan.links.items()}  # for each column that is empty
+        self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.kept}
+        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.kept}
+        self._done: dict[Row, None] = {}  # complete, and may still be excused
+
+    def take(self, call: Call) -> list[Row]:
+        """The rows that this call completes."""
+        complete = list[Row]()
+        groups, absent = self._plan.of[call.function]
+        for first, columns in groups:
+            fits = [column for column in columns if column.takes(call, self._bound)]
+            for column in fits:
+                if rows := self._join(column, call):
+                    complete += [row for row in rows if self._advance(row)]
+                    break
+            else:
+                if first and fits:
+                    complete += self._opened(fits[0], call)
+        for column in absent:
+            if column.takes(call, self._bound):
+                self._excuse(column, call)
+        return complete
+
+    def end(self) -> list[Row]:
+        """No more calls: the rows for which something had to be not called until now."""
+        rows, self._done = list(self._done), {}
+        for row in rows:
+            self._remove(row)
+        return rows
+
+    def _join(self, column: Column, call: Call) -> list[Row]:
+        shelf, number = self._waiting[column.at], call.number
+        if not shelf:
+            return []
+        values = [call.value(link.arg) for link in self._plan.links[column.at]]
+        rows = shelf.oldest(values, lambda row: row.lows[-1] < number)
+        for row in rows:
+            row.calls[column.at] = call
+            row.late = row.late or call.wild
+            shelf.take_off(row)
+            row.on.remove(shelf)
+        return rows
+
+    def _opened(self, column: Column, call: Call) -> list[Row]:
+        complete = list[Row]()
+        for element in _elements(call, self._plan.opens[column.at]):
+            if not self._room.take():
+                continue
+            row = Row(self._rank, column.at, call, element)
+            if self._advance(row):
+                complete.append(row)
+            elif row.at < 0:
+                self._shelve(row, (self._waiting[other.at] for other in self._plan.groups[0] if other is not column))
+        return complete
+
+    def _advance(self, row: Row) -> bool:
+        """A column of it was filled. Is it complete now, and can nothing more excuse it?"""
+        plan = self._plan
+        group = plan.groups[row.at + 1]
+        if any(column.at not in row.calls for column in group):
+            return False
+        for shelf in row.on:
+            shelf.take_off(row)
+        row.on.clear()
+        row.at += 1
+        row.lows.append(max(row.calls[column.at].number for column in group))
+        if any(self._was_called(column, row) for column in plan.kept if plan.asked[column.at] == row.at):
+            self._room.left += 1
+            return False
+        self._shelve(row, (shelf for at, shelf in self._windows.items() if plan.windows[at] == row.at))
+        if row.at < plan.last:
+            self._shelve(row, (self._waiting[column.at] for column in plan.groups[row.at + 1]))
+        elif plan.until_the_end:
+            self._done[row] = None
+        else:
+            self._room.left += 1
+        return row.at == plan.last and not plan.until_the_end
+
+    def _shelve(self, row: Row, shelves: Iterable[Shelf[Row]]) -> None:
+        for shelf in shelves:
+            shelf.put(row)
+            row.on.append(shelf)
+
+    def _remove(self, row: Row) -> None:
+        for shelf in row.on:
+            shelf.take_off(row)
+        row.on.clear()
+        self._done.pop(row, None)
+        self._room.left += 1
+
+    # What must not be called.
+
+    def _excuse(self, column: Column, call: Call) -> None:
+        values = [call.value(link.arg) for link in self._plan.excused[column.at]]
+        if column.at in self._seen:
+            keys = combinations(values, [link.same for link in self._plan.excused[column.at]])
+            for key in (None,) if keys is None else keys:
+                line = self._seen[column.at].setdefault(key, [])
+                if self._plan.windows[column.at] >= 0 or not line or call.number < line[0][0]:
+                    bisect.insort(line, (call.number, call), key=lambda one: one[0])
+            return
+        shelf, number = self._windows[column.at], call.number
+        last = self._plan.windows[column.at] == self._plan.last
+        for row in (shelf.oldest if last else shelf.all)(values, lambda row: row.lows[-1] < number):
+            self._remove(row)
+
+    def _was_called(self, column: Column, row: Row) -> bool:
+        """In its window, with the values of this row."""
+        links, seen = self._plan.excused[column.at], self._seen[column.at]
+        low, high = row.lows[self._plan.windows[column.at] + 1 :][:2]
+        values = [row.value(link.right, link.other) for link in links]
+        keys = combinations(values, [link.same for link in links])
+        lines = list(seen.values()) if keys is None else [seen[key] for key in keys if key in seen]
+        for line in [*lines, *([seen[None]] if None in seen else [])]:
+            at = bisect.bisect_right(line, low, key=lambda one: one[0])
+            for number, call in line[at:]:
+                if number >= high:
+                    break
+                if all(
+                    holds("=", call.value(link.arg), value, link.same)
+                    for link, value in zip(links, values, strict=True)
+                ):
+                    return True
+        return False
+
+
+def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
+    of = call.arguments.value
+    for arg in args:
+        value = of(arg)
+        if value is not None and len(value.each) > 1:
+            return [(arg, at, element) for at, element in enumerate(value.each)]
+    return [None]

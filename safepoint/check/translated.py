@@ -1,0 +1,230 @@
+"""The notes of one rank become calls: with their arguments, in the order in which they were entered.
+
+(1) A note is one call of its function, and for each message that it sends or takes one more (`messages`).
+(2) Numbers of calls ascend with those of their notes.
+(3) A call is pending while the program is inside of it; a message also while its request is not complete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from safepoint.check.arguments import COLLECTIVE, OPENS, Given
+from safepoint.check.attributes import KINDS
+from safepoint.check.call import Call, Token
+from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
+from safepoint.check.messages import Made, Messages
+from safepoint.check.named import Thing
+from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted, groups
+from safepoint.trace import record, roles
+
+EACH = 20  # bits of a number of a call that tell those of one note
+OF_RANKS = {"comm", "win", "file"}
+FREED = {"comm_free": "comm", "type_free": "type", "group_free": "group", "op_free": "op", "win_free": "win",
+         "file_free": "file"}  # fmt: skip
+PSEUDO = -(2**62)  # and the number of an object: its handle where the trace has none
+Things = Mapping[int, tuple[int, Thing]]  # note → the number and line of what it has made
+
+
+class Translator:
+    """One rank."""
+
+    def __init__(
+        self, rank: int, size: int, constants: Mapping[str, int], members: dict[Token, frozenset[int]] | None = None
+    ) -> None:
+        self.rank, self._messages = rank, Messages()
+        self._handles = Handles(rank, size, constants, {} if members is None else members)
+        self._of_number: dict[int, Instance] = {}
+        self._turns: Counter[Token] = Counter()
+        self._open: dict[int, list[Call]] = {}  # notes that have not returned → what they are
+        self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
+        self._late: dict[int, Noted] = {}
+        self._last_step, self.hides = 0, 0
+        for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
+            known = self._handles.known("comm", constants.get(name, 0))
+            if known is not None and name in known.names:
+                self._of_number[number] = known
+
+    def calls(self, noted: Noted, things: Things) -> list[Call]:
+        """What this note is. One that was inside when it was given before has now returned; then only what is new."""
+        calls = self._open.pop(noted.number, None)
+        new = calls is None
+        if noted.inside and new and roles.kind(noted.function) in OPENS:
+            self._late[noted.number] = noted  # it returns at once: then the number of its request is known
+            return []
+        self._late.pop(noted.number, None)
+        if calls is None:
+            calls = self._entered(noted)
+        if noted.inside:
+            self._open[noted.number] = calls
+            return calls if new else []
+        more = self._returned(noted, calls, things)
+        return [*calls, *more] if new else more
+
+    def end(self) -> list[Call]:
+        """This process has come to its end: nothing is pending any more. Returns calls that were not given yet."""
+        late = [call for noted in self._late.values() for call in self._entered(noted)]
+        self._late.clear()
+        found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]
+        for call in (*found, *late):
+            call.pending = False
+        self._open.clear()
+        self._waiting.clear()
+        return late
+
+    # When it is entered.
+
+    def _entered(self, noted: Noted) -> list[Call]:
+        given = Given(self._handles, noted, noted.function, groups(noted.rows.get(AFTER, [])))
+        self._hold(given, noted)
+        given.comm = self._comm(given, noted)
+        given.absent = given.ignored()
+        self._count(given, noted)
+        given.changed()
+        first = self._call(noted, given, 0, noted.function, noted.request if given.kind == "irecv" else 0)
+        return [first, *self._made(noted, list(self._messages.of(given, noted)), 1)]
+
+    def _call(self, noted: Noted, arguments: Any, each: int, function: str, request: int) -> Call:
+        wild = arguments.wild if function.startswith("message_") else self._wild(arguments)
+        call = Call(
+            self.rank, (noted.number << EACH) + each, function, noted.site, noted.enter, noted.leave, noted.result,
+            wild, noted.thread, arguments, noted.inside,
+        )  # fmt: skip
+        if function.startswith("message_"):
+            call.pending = noted.inside or request > 0
+        if request and (call.pending or wild):
+            self._waiting.setdefault(request, []).append(call)
+        if noted.result == record.NO_RESULT:
+            call.result = 0
+        return call
+
+    def _wild(self, given: Given) -> bool:
+        if not given.takes():
+            return False
+        return any(value is not None and value.any for value in map(given.value, ("source", "tag", "recvtag")))
+
+    def _made(self, noted: Noted, made: list[Made], first: int) -> list[Call]:
+        return [self._call(noted, one.message, at, one.function, one.request) for at, one in enumerate(made, first)]
+
+    def _hold(self, given: Given, noted: Noted) -> None:
+        """The handles that it was given, as they are now."""
+        if given.signature is None or not noted.rows.get(record.ARGUMENTS):
+            return
+        before = groups(noted.rows.get(BEFORE, []))
+        for at, one in enumerate(given.signature.parameters):
+            if one.kind not in KINDS or one.kind == "request":
+                continue
+            raws = [given.raw(at)] if one.by == "value" else before.get(at + 1, [])
+            if held := [self._handles.get(one.kind, raw) for raw in raws if raw != ABSENT]:
+                given.held[at] = held
+
+    def _comm(self, given: Given, noted: Noted) -> Instance | None:
+        """The communicator, window or file on which it works."""
+        if given.signature is not None:
+            for at, one in enumerate(given.signature.parameters):
+                if one.kind in OF_RANKS and at in given.held and one.name != "peer_comm":
+                    return given.held[at][0]
+        return self._of_number.get(noted.comm)
+
+    def _count(self, given: Given, noted: Noted) -> None:
+        if noted.function == "hide":
+            self.hides += 1
+            step = given.raw(0)
+            given.step = step if step != ABSENT else self.hides
+            given.match = ("hide", self.hides)
+            self._last_step = given.step
+            return
+        given.step = self._last_step
+        comm = given.comm
+        if comm is not None and comm.across and not comm.null and given.kind in COLLECTIVE:
+            self._turns[comm.across] += 1
+            given.match = (comm.across, self._turns[comm.across])
+
+    # When it has returned.
+
+    def _returned(self, noted: Noted, calls: list[Call], things: Things) -> list[Call]:
+        given: Any = calls[0].arguments
+        after = groups(noted.rows.get(AFTER, []))
+        given.update(noted, after)
+        for call in calls:
+            call.leave, call.result = noted.leave, noted.result if noted.result != record.NO_RESULT else 0
+        if noted.state == record.RETURNED:
+            given.started = tuple(noted.rows.get(record.STARTED, []))
+            self._make(given, noted, things)
+            self._free(given, noted)
+        given.changed()
+        self._settle(given, noted)
+        for call in calls:
+            held = (
+                any(call in waiting for waiting in (self._waiting.get(noted.request, ()),)) if noted.request else False
+            )
+            call.pending = held and call.function.startswith("message_") and call.pending
+            call.wild = call.wild and (held or noted.state != record.RETURNED)
+        if noted.state != record.RETURNED:
+            return []
+        return self._made(noted, list(self._messages.after(given, noted)), len(calls))
+
+    def _make(self, given: Given, noted: Noted, things: Things) -> None:
+        """Handles that are new."""
+        thing = things.get(noted.number)
+        if given.signature is None:
+            return
+        for at, one in enumerate(given.signature.parameters):
+            if one.kind not in KINDS or one.kind == "request" or one.by == "value" or not given.makes(at, one):
+                continue
+            raws = given.after(at) or ([PSEUDO + thing[0]] if thing and one.kind == thing[1].kind else [])
+            for raw in raws[:1]:
+                given.held[at] = [self._new(one.kind, raw, given, thing)]
+
+    def _new(self, kind: str, raw: int, given: Given, thing: tuple[int, Thing] | None) -> Instance:
+        known = self._handles.known(kind, raw)
+        if known is not None and known.names:  # a constant, such as MPI_COMM_NULL
+            return known
+        if kind == "type":
+            return self._handles.new_type(raw, size_of(given))
+        if kind in OF_RANKS:
+            parent = given.comm if given.kind != "comm_of_group" else None
+            made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None)
+            if thing:
+                self._of_number[thing[0]] = made
+            return made
+        return self._handles.new(kind, raw)
+
+    def _free(self, given: Given, noted: Noted) -> None:
+        kind = FREED.get(given.kind)
+        for raw in groups(noted.rows.get(BEFORE, [])).get(1, []) if kind else ():
+            self._handles.free(kind or "", raw)
+
+    def _settle(self, given: Given, noted: Noted) -> None:
+        """Requests that it has completed."""
+        row = noted.rows.get(record.COMPLETED)
+        if row is not None:
+            for number, source, tag in zip(row[::3], row[1::3], row[2::3], strict=False):
+                self._complete(number, source, tag)
+        elif given.kind in ("wait", "request_free") or (given.kind == "test" and noted.flags & record.FOUND):
+            self._complete(noted.request, noted.got_peer, noted.got_tag)
+
+    def _complete(self, number: int, source: int, tag: int) -> None:
+        for call in self._waiting.pop(number, ()):
+            call.pending, call.dropped = False, source == record.CANCELLED
+            given: Any = getattr(call.arguments, "who", call.arguments)
+            if source >= 0 and given.takes():
+                given.source = source, tag
+                given.changed()
+                call.wild = False
+
+
+def size_of(given: Given) -> int:
+    """Of the type that it makes, in bytes, if scalars and another type say it."""
+    old = next((one for some in given.held.values() for one in some if one.kind == "type"), None)
+    if old is None or old.size == UNDEFINED_SIZE:
+        return UNDEFINED_SIZE
+    if given.function in ("Type_dup", "Type_create_resized"):
+        return old.size
+    if given.function == "Type_contiguous":
+        return given.raw(0) * old.size
+    if given.function in ("Type_vector", "Type_create_hvector", "Type_hvector"):
+        return given.raw(0) * given.raw(1) * old.size
+    return UNDEFINED_SIZE

@@ -1,0 +1,169 @@
+"""`safepoint check`: run a program of MPI, or take the trace of one, and find what templates describe."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from safepoint.cli import terminal
+from safepoint.errors import UsageError
+from safepoint.trace import launch
+
+UNDECIDED = 2  # exit code: a template is wrong
+MOST = 4 << 30  # bytes of a rank's trace
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-t", "--template", "names", multiple=True, metavar="NAME|FILE|DIR",
+              help="What to look for; may be given again. Default: standard, those marked so in --list.")  # fmt: skip
+@click.option("--hang", default="", metavar="SECONDS", help="So long without a call entered or left, and the program "
+              "hangs: told with a roll call, and ended. Default: 30; 0: never.")  # fmt: skip
+@click.option("--keep", is_flag=True, help="Do not end a program that hangs.")
+@click.option("--all", "everything", is_flag=True, help="Show each situation in full, not only the first of a place.")
+@click.option("-o", "--output", default="", metavar="DIR", help="Keep the trace, to check it again.")
+@click.option("--with", "tracer", type=click.Choice(["auto", "python", "c", "both"]), default="auto",
+              help="Which calls are seen: as safepoint trace has it.")  # fmt: skip
+@click.option("--mpicc", default="", metavar="CC", help="The compiler of the MPI that the program is linked with.")
+@click.option("--list", "listing", is_flag=True, help="The templates that there are.")
+@click.option("--explain", default="", metavar="NAME", help="What a template means, and what it cannot see.")
+@click.option("--lint", default="", metavar="FILE|DIR", help="Is this a right template? All its faults are told.")
+@click.option("--lines", is_flag=True, help="A header for mpicc -include: lines without debug information.")
+@terminal.as_json
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def check(
+    ctx: click.Context, names: tuple[str, ...], hang: str, keep: bool, everything: bool, output: str, tracer: str,
+    mpicc: str, listing: bool, explain: str, lint: str, lines: bool, as_json: bool, command: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Run COMMAND, such as `mpiexec -n 4 ./solver`, and find what templates describe: mistakes of MPI, each with the
+    lines of its calls; or look for them in a trace that is there: `safepoint check run.trace`.
+
+    A program that stands still is told where each rank is, and who waits for whom, and is ended. Exit code 0: nothing
+    was found; 1: something was; 2: it cannot be told, or a template is wrong; else that of the program, if it failed.
+    What to do here may be written into .safepoint-check once.
+    """
+    if listing or explain or lint or lines:
+        _about(ctx, listing, explain, lint, lines)
+        return
+    config = _settings(names, hang, mpicc)
+    words = command or tuple(_module("config").program(config))
+    if not words:
+        raise UsageError("what is to be checked? safepoint check -- mpiexec -n 4 ./solver, or a trace")
+    with terminal.tidy():
+        if len(words) == 1 and Path(words[0]).is_dir():
+            if keep or output or mpicc or tracer != "auto":
+                raise UsageError("--keep, -o, --mpicc and --with are for a program that is run, not for a trace")
+            outcome = _of_trace(Path(words[0]), config)
+        else:
+            outcome = _of_run(words, config, not command, keep, output, tracer)
+    if as_json:
+        terminal.put(outcome.as_json())
+    else:
+        for line in outcome.lines(everything):
+            terminal.say(line)
+    ctx.exit(outcome.code)
+
+
+def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
+    """What `.safepoint-check` says; the command line wins."""
+    of = _module("config")
+    config = of.read(Path())
+    config.templates = names or config.templates or ("standard",)
+    config.mpicc = mpicc or config.mpicc
+    if hang:
+        config.hang = of.seconds(hang, "--hang:")
+    return config
+
+
+def _of_trace(path: Path, config: Any) -> Any:
+    templates = _module("language").load(config.templates)
+    follower, situations = _module("follow").afterwards(path, templates)
+    outcome = _module("outcome").Outcome(templates, follower, situations)
+    if follower.plain:
+        outcome.remarks.append(
+            f"{path} was written by safepoint trace, which notes no types, counts and objects: what templates ask of "
+            "them is not found. Run the program with safepoint check -o DIR instead"
+        )
+    return outcome
+
+
+def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
+    """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
+    running, templates = _module("running"), _module("language").load(config.templates)
+    if ours and config.build:
+        _build(config)
+    with contextlib.ExitStack() as stack:
+        if output:
+            where = launch.directory(output)
+        else:
+            where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="safepoint-check-",
+                                                                         dir=config.directory or None)))  # fmt: skip
+        running.prepare(where, templates, config.hang)
+        try:
+            environment = launch.environment(where, words, tracer, config.mpicc, MOST, arguments=True)
+            return running.Run(where, templates, config.hang, keep, _tell).run(words, environment)
+        except OSError as error:
+            raise UsageError(f"{words[0]}: {error.strerror}") from error
+
+
+def _tell(text: str) -> None:
+    """While the program runs."""
+    click.echo(terminal.printable(f"safepoint: {text}"), err=True)
+
+
+def _build(config: Any) -> None:
+    """Run the user's command if a source is newer. Raises `UsageError` with what it has said."""
+    why = _module("config").outdated(config, launch.program(config.command), Path())
+    if not why:
+        return
+    _tell(f"{why}: {config.build}")
+    done = subprocess.run(config.build, shell=True)
+    if done.returncode:
+        raise UsageError(f"the build has failed with status {done.returncode}: {config.build}")
+
+
+def _about(ctx: click.Context, listing: bool, explain: str, lint: str, lines: bool) -> None:
+    """What is said without running anything."""
+    if lines:
+        from safepoint.trace.lines import header
+
+        click.echo(header(), nl=False)
+        return
+    language = _module("language")
+    if lint:
+        faults = [fault for path in _templates(Path(lint)) for fault in language.faults(path)]
+        for fault in faults:
+            terminal.say(str(fault))
+        if not faults:
+            terminal.say(f"{lint}: right")
+        ctx.exit(UNDECIDED if faults else 0)
+    if explain:
+        for one in language.load((explain,)):
+            terminal.say(f"[{one.id}] {one.name} ({one.kind})")
+            terminal.say(one.text)
+        ctx.exit(0)
+    standard = language.standard()
+    known = language.load(language.shipped())
+    rows = [(one.id, "standard" if one.id in standard else "", one.kind, one.name) for one in known]
+    terminal.table(("template", "", "kind", "what it finds"), rows)
+    ctx.exit(0)
+
+
+def _templates(path: Path) -> list[Path]:
+    return sorted(path.glob("*.tpl")) if path.is_dir() else [path]
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(f"safepoint.check.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("safepoint"):
+            raise
+        raise UsageError(f"{error.name} is missing, which templates are read with: pip install '.[check]'") from error

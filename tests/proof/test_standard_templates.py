@@ -1,0 +1,167 @@
+"""Each template that is shipped finds the mistake that was planted for it, at its lines, and is silent without it.
+
+Design, section 10. In C a program for each (testbed/c/check), in Fortran and mpi4py for some; MPICH and Open MPI.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import suites
+from testbed.foreign import OPEN_MPI, SOURCES, Mpi, each_mpi, environment, needs, place
+from testbed.paths import TESTBED
+
+from safepoint.check import language
+
+PLANTED = SOURCES / "check"
+FORTRAN = PLANTED / "check_calls.f90"
+PYTHON = TESTBED / "planted.py"
+HANG = 3  # seconds without progress
+OF_SAFEPOINT = "hide-not-by-all", "hide-with-open-request"  # no C program has these mistakes without the library
+IN_C = sorted(path.stem for path in PLANTED.glob("*.c"))
+IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d)+)$")}
+
+# What else is wrong with a program, as a consequence of the mistake or of the way it ends.
+BESIDE = {
+    "request-reused": {"request-not-completed"},
+    "type-not-committed": {"error-returned"},
+    "truncation": {"error-returned"},
+    "error-returned": {"bad-rank"},
+}
+pytestmark = pytest.mark.timeout(120)
+
+
+def marked(source: Path) -> dict[str, dict[str, set[int]]]:
+    """By template and function: the lines that must be reported."""
+    found: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for number, line in enumerate(source.read_text("utf-8").splitlines(), 1):
+        if source in IN_BOTH:
+            names = IN_BOTH[source].search(line)
+            template, columns = (names[1], names[2].split()) if names else ("", [])
+        else:
+            marks = re.search(r"/\* ((?:F\d ?)+)\*/", line)
+            template, columns = source.stem, marks[1].split() if marks else []
+        for column in columns:
+            found[template][column].add(number)
+    return found
+
+
+def checked(work: Path, command: list[str]) -> dict[str, Any]:
+    """The report on a program."""
+    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(HANG), "-t", str(suites.TEMPLATES)]
+    more = {"OMPI_MCA_osc": "pt2pt"}  # Open MPI 4.1 makes no window on one node by itself
+    done = subprocess.run([*check, "--", *command], cwd=work, env=environment(**more), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, errors="replace", timeout=60)  # fmt: skip
+    report = suites.last_object(done.stdout)
+    assert report is not None, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return report
+
+
+def reported(report: dict[str, Any], template: str) -> dict[str, set[int]]:
+    """By function of the template: the lines of all its situations."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for one in report["situations"]:
+        for situation in one["places"] if one["template"] == template else ():
+            for call in situation["calls"]:
+                if "line" in call:
+                    found[call["column"]].add(call["line"])
+    return found
+
+
+def judge(report: dict[str, Any], template: str, lines: dict[str, set[int]], good: bool) -> None:
+    """Without the mistake: silence, but for notes. With it: its lines, and no error but what follows from it."""
+    if good:
+        assert [one for one in report["situations"] if one["kind"] != "note" or one["template"] == template] == []
+        return
+    found = reported(report, template)
+    assert {column: found.get(column, set()) & there for column, there in lines.items()} == lines, report
+    assert not any(found[column] - there for column, there in lines.items()), report
+    wrong = {one["template"] for one in report["situations"] if one["kind"] == "error"}
+    assert report["hang"] or wrong - {template} <= BESIDE.get(template, set()), report
+
+
+each_way = pytest.mark.parametrize("good", [False, True], ids=["bad", "good"])
+
+
+def made(source: Path, mpi: Mpi) -> Path:
+    """The program, with debug information."""
+    target = place() / f"planted-{source.name}-{mpi.name}"
+    compiler = mpi.fc if source.suffix == ".f90" else mpi.cc
+    command = [compiler, "-g", "-O0", str(source), "-o", str(target)]
+    done = subprocess.run(command, cwd=place(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+@needs("mpicc.mpich")
+@each_way
+@each_mpi
+@pytest.mark.parametrize("template", IN_C)
+def test_a_mistake_of_c_is_found_at_its_lines(template: str, mpi: Mpi, good: bool, tmp_path: Path) -> None:
+    source = PLANTED / f"{template}.c"
+    if template == "large-tag" and mpi == OPEN_MPI:
+        pytest.skip("every tag is allowed in Open MPI")
+    report = checked(tmp_path, mpi.started(2, made(source, mpi), *["good"] * good))
+    judge(report, template, marked(source)[template], good)
+
+
+@each_way
+@each_mpi
+@pytest.mark.parametrize("template", sorted(marked(FORTRAN)))
+def test_a_mistake_of_fortran_is_found_at_its_lines(template: str, mpi: Mpi, good: bool, tmp_path: Path) -> None:
+    report = checked(tmp_path, mpi.started(2, made(FORTRAN, mpi), template, *["good"] * good))
+    judge(report, template, marked(FORTRAN)[template], good)
+
+
+MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))  # of MPICH's wheel
+
+
+@pytest.mark.skipif(not shutil.which(MPIEXEC), reason="needs the mpiexec of MPICH's wheel")
+@each_way
+@pytest.mark.parametrize("template", sorted(marked(PYTHON)))
+def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, good: bool, tmp_path: Path) -> None:
+    command = [MPIEXEC, "-n", "2", sys.executable, str(PYTHON), template, *["good"] * good]
+    judge(checked(tmp_path, command), template, marked(PYTHON)[template], good)
+
+
+# Without running anything.
+
+
+def test_each_template_has_a_program_with_its_mistake() -> None:
+    assert set(IN_C) | {*OF_SAFEPOINT} == set(language.shipped())
+
+
+@pytest.mark.parametrize(
+    "source", [*(PLANTED / f"{name}.c" for name in IN_C), FORTRAN, PYTHON], ids=lambda path: path.name
+)
+def test_each_program_marks_all_functions_of_its_template_that_are_called(source: Path) -> None:
+    """Those of `Finalize` are not in the program's own lines."""
+    for template, lines in marked(source).items():
+        functions = language.read(language.shipped()[template]).functions
+        called = {
+            f"F{number}" for number, rows in functions.items() if any(not item.absent for row in rows for item in row)
+        }
+        ends = {
+            f"F{number}"
+            for number, rows in functions.items()
+            if {item.text for row in rows for item in row} == {"Finalize"}
+        }
+        assert set(lines) == called - ends or (set(lines) == called and template == "call-after-finalize"), template
+
+
+def test_the_standard_set_names_templates_that_are_there() -> None:
+    assert set(language.standard()) <= set(language.shipped())
+    assert len(set(language.standard())) == len(language.standard())
+
+
+@pytest.mark.parametrize("name", sorted(language.shipped()))
+def test_each_template_says_what_it_means_shows_it_and_what_it_cannot_see(name: str) -> None:
+    text = language.read(language.shipped()[name]).text
+    assert re.match(r"[A-Z].*\.\n\nFor example:\n    \S", text, re.S) and "\n\nIt cannot see " in text, text
