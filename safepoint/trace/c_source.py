@@ -95,6 +95,7 @@ EXPORT int P{name}({alone})
 """
 HEAD = """#include "{header}"
 typedef void *W;
+#define LIST(...) __VA_ARGS__
 static void *real_[{count}];
 const char *const real_names[] = {{{names}}};
 const char functions_json[] = {functions};
@@ -103,12 +104,15 @@ void *found_real(unsigned index) {{ return real_[index] = found(real_names[index
 #define FORTRAN(name, declared, passed) \\
     EXPORT void name declared \\
     {{ \\
+        W given[] = {{LIST passed}}; \\
         static void (*next) declared; \\
         const void *outer = self.fortran; \\
         if (!next) \\
             next = (void (*) declared)found(#name); \\
-        if (!outer) \\
+        if (!outer) {{ \\
             self.fortran = __builtin_return_address(0); \\
+            self.given = given; \\
+        }} \\
         next passed; \\
         self.fortran = outer; \\
     }}

@@ -20,6 +20,9 @@ AT_ROOT = "Comm_spawn", "Comm_spawn_multiple"  # what others give these is ignor
 DEFINED = "Testany", "Request_get_status_any"  # these write all they can, also if their flag says no
 
 
+REQUEST = Parameter("request", "request", "pointer", False)
+
+
 class Given(NamedTuple):
     """A parameter of the standard, and its name in C; empty: this form of the function does not have it."""
 
@@ -53,14 +56,20 @@ def reads(function: str, one: Parameter) -> bool:
 def on_entry(prototype: Prototype) -> str:
     """The rows of what is given: ARGUMENTS, and BEFORE if it is something."""
     all_ = given(prototype)
-    values = "".join(
-        f" row__[{at}] = {f'VALUE({each.name})' if each.name else 'ABSENT'};" for at, each in enumerate(all_)
-    )
+    values = "".join(f" row__[{at}] = {_value(at, each)};" for at, each in enumerate(all_))
     lines = [
         "if (CHECKING) {", f"int64_t *row__ = row(&c, ARGUMENTS, {len(all_)});", f"if (row__) {{{values} }}",
         *_filled("BEFORE", list(_read(prototype, all_))), "}",
     ]  # fmt: skip
     return "\n        ".join(lines)
+
+
+def _value(at: int, each: Given) -> str:
+    """A binding of Fortran may pass a copy of a request on: what is noted is where the program has it."""
+    if not each.name:
+        return "ABSENT"
+    value = f"VALUE({each.name})"
+    return f"self.fortran ? VALUE(self.given[{at}]) : {value}" if each.one == REQUEST else value
 
 
 def when_done(prototype: Prototype) -> str:

@@ -134,6 +134,7 @@ struct call {
 /* Of a thread. */
 struct self {
     const void *fortran; /* where the program has called a function of the Fortran binding that has not returned */
+    void *const *given; /* and the addresses that it has given */
     int inside, thread;
     struct note nowhere, *hide; /* where notes go when there is no space; the hide that has not returned */
     struct note *note;          /* check mode: of the call that has not returned */
