@@ -131,10 +131,8 @@ def test_a_rank_that_does_not_come_to_hide_is_told_with_its_last_one(tmp_path: P
 
 def test_what_is_expected_is_a_check_that_passes_and_fails(tmp_path: Path) -> None:
     (tmp_path / "gathers.tpl").write_text(GATHERS)
-    program = (
-        BEGIN
-        + "for _ in range({}):\n    comm.Allreduce(MPI.IN_PLACE, data)\n    comm.Gather(data, None if rank else np.zeros(8))\n"
-    )
+    loop = "for _ in range({}):\n    comm.Allreduce(MPI.IN_PLACE, data)\n"
+    program = BEGIN + loop + "    comm.Gather(data, None if rank else np.zeros(8))\n"
     done = of_program(tmp_path, program.format(2), "-t", "gathers.tpl")
     assert done.returncode == 0 and "note, 2 situations, 1 place" in done.stdout, done.stdout
     done = of_program(tmp_path, program.format(1), "-t", "gathers.tpl")

@@ -22,7 +22,7 @@ MOST = 4 << 30  # bytes of a rank's trace
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-t", "--template", "names", multiple=True, metavar="NAME|FILE|DIR",
-              help="What to look for; may be given again. Default: standard, those marked so in --list; or none.")  # fmt: skip
+              help="What to look for; may be given again. Default: standard, those marked so in --list.")  # fmt: skip
 @click.option("--hang", default="", metavar="SECONDS", help="So long without a call entered or left, and the program "
               "hangs: told with a roll call, and ended. Default: 30; 0: never.")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not end a program that hangs.")
