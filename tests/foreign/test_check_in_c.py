@@ -1,4 +1,4 @@
-"""Check mode of the tracer of C and Fortran: what each watched call is given, reads and writes, and nothing of others."""
+"""Check mode of the tracer of C and Fortran: what each watched call is given, reads and writes, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from testbed.checked import ALL, checked, constants, read
+from testbed.checked import ALL, checked, read
 from testbed.foreign import SOURCES, Mpi, each_mpi, needs, program
 
 from safepoint.trace import record
