@@ -20,7 +20,15 @@ from collections.abc import Iterable, Sequence
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
+from safepoint.trace.roles import ROLES
 
+# What happens once to a process, or to a thing: it fills each row that waits for it. A program would else be told one of
+# all the requests that it has left open.
+ONCE = frozenset(
+    name
+    for name, role in ROLES.items()
+    if role.kind in ("finalize", "win_free", "comm_free", "file_free", "type_free")
+)
 MOST_OPEN = 10**6  # rows of a template
 
 
@@ -172,7 +180,8 @@ class Strands:
         if not shelf:
             return []
         values = [call.value(link.arg) for link in self._plan.links[column.at]]
-        rows = shelf.oldest(values, lambda row: row.lows[-1] < number)
+        found = shelf.all if call.function in ONCE else shelf.oldest
+        rows = found(values, lambda row: row.lows[-1] < number)
         for row in rows:
             row.calls[column.at] = call
             row.late = row.late or call.wild

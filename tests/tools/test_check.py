@@ -175,3 +175,9 @@ def test_a_program_of_mpi_that_fails_is_told_what_tells_why(tmp_path: Path) -> N
     done = subprocess.run([sys.executable, "-m", "safepoint", "crash-test", "--", *command], cwd=tmp_path,
                           capture_output=True, text=True, timeout=60)  # fmt: skip
     assert done.returncode and "safepoint check -- " in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_each_of_several_that_are_left_is_told(tmp_path: Path) -> None:
+    """Finalize is one call, and there are three types that were not freed before it."""
+    done = of_program(tmp_path, BEGIN + "types = [MPI.INT.Create_contiguous(n) for n in (1, 2, 3)]\n", "--json")
+    assert [one["count"] for one in situations(done) if one["template"] == "type-not-freed"] == [6], done.stdout
