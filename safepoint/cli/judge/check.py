@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import subprocess
 import tempfile
@@ -51,6 +52,7 @@ def check(
     if listing or explain or lint:
         _about(ctx, explain, lint)
         return
+    gc.set_threshold(200_000, 20, 100)  # calls come and go by the million, and make no cycles
     config = _settings(names, hang, mpicc)
     words = command or tuple(_module("config").program(config))
     if not words:
