@@ -22,7 +22,8 @@ from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
 from safepoint.trace.roles import ROLES
 
-# What happens once to a process, or to a thing: it fills each row that waits for it. A program would else be told one of
+# What happens once to a process, or to a thing: it fills each row that waits for it. Else a program was told one of all
+# the requests that it has left open.
 # all the requests that it has left open.
 KINDS = {"finalize", "win_free", "comm_free", "file_free", "type_free"}
 ONCE = frozenset(name for name, role in ROLES.items() if role.kind in KINDS)
