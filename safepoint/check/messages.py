@@ -29,6 +29,7 @@ REPLACED = {SENT: {"tag": "sendtag"}, RECEIVED: {"tag": "recvtag"}}
 SENDS = {"send", "isend", "send_init", "sendrecv", "isendrecv"}
 TAKES = {"recv", "irecv", "recv_init", "sendrecv", "isendrecv"}
 LASTS = {"send_init", "recv_init"}
+PARTS = {"Psend_init", "Precv_init"}  # a message in parts, whose sides need not agree on their counts
 
 
 class Message:
@@ -99,6 +100,8 @@ class Messages:
     def after(self, given: Given, noted: Noted) -> Iterator[Made]:
         """Those that are known once it has returned; and what later calls will need."""
         kind, row = given.kind, noted.rows.get(record.STARTED, [])
+        if given.function in PARTS:
+            return
         if kind in LASTS and noted.request:
             self._lasting[noted.request] = given
         elif kind in ("mprobe", "improbe") and noted.request and noted.got_peer >= 0:

@@ -121,7 +121,7 @@ class Translator:
             if one.kind not in KINDS or one.kind == "request":
                 continue
             raws = [given.raw(at)] if one.by == "value" else before.get(at + 1, [])
-            if held := [self._handles.get(one.kind, raw) for raw in raws if raw != ABSENT]:
+            if held := [self._handles.get(one.kind, raw, noted.enter) for raw in raws if raw != ABSENT]:
                 given.held[at] = held
 
     def _comm(self, given: Given, noted: Noted) -> Instance | None:
@@ -185,19 +185,20 @@ class Translator:
         if known is not None and known.names:  # a constant, such as MPI_COMM_NULL
             return known
         if kind == "type":
-            return self._handles.new_type(raw, size_of(given))
+            return self._handles.new_type(raw, size_of(given), given.noted.leave)
         if kind in OF_RANKS:
             parent = given.comm if given.kind != "comm_of_group" else None
-            made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None)
+            made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None, given.noted.leave)
             if thing:
                 self._of_number[thing[0]] = made
             return made
-        return self._handles.new(kind, raw)
+        return self._handles.new(kind, raw, given.noted.leave)
 
     def _free(self, given: Given, noted: Noted) -> None:
         kind = FREED.get(given.kind)
         for raw in groups(noted.rows.get(BEFORE, [])).get(1, []) if kind else ():
-            self._handles.free(kind or "", raw)
+            for held in given.held.get(0, [])[:1]:
+                self._handles.free(kind or "", raw, held)
 
     def _settle(self, given: Given, noted: Noted) -> None:
         """Requests that it has completed, and messages that it takes."""

@@ -69,6 +69,28 @@ def test_a_communicator_that_is_freed_gives_its_handle_to_another() -> None:
     assert not same(before, "comm", rank.one("Barrier", comm=0x900), "comm")
 
 
+def test_a_rank_that_is_in_none_of_those_that_are_made_need_not_count_them() -> None:
+    first, second, third = Rank(0), Rank(1), Rank(2)
+    for rank in (first, second):
+        rank.call("Comm_split", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-1")
+    third.call("Comm_split", comm="MPI_COMM_WORLD", after={"newcomm": "MPI_COMM_NULL"})
+    for rank in (first, second, third):
+        rank.call("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x910}, members="0-3")
+    assert same(first.one("Barrier", comm=0x910), "comm", third.one("Barrier", comm=0x910), "comm")
+
+
+def test_a_handle_that_one_thread_frees_may_be_anothers_at_once() -> None:
+    """Dup is entered first, and returns what Comm_free has just given back."""
+    rank = Rank()
+    rank.call("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-3")
+    old = rank.one("Barrier", comm=0x900)
+    made = rank.one("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-3", Leave=10**9)
+    freed = rank.one("Comm_free", comm=1, before={"comm": 0x900}, after={"comm": "MPI_COMM_NULL"})
+    assert same(old, "comm", freed, "comm") and not same(made, "new", freed, "comm")
+    later = rank.one("Barrier", comm=0x900, Enter=2 * 10**9)
+    assert same(made, "new", later, "comm")
+
+
 def test_world_and_self_are_what_they_are_in_each_process() -> None:
     first, second = Rank(0).one("Barrier", comm="MPI_COMM_SELF"), Rank(1).one("Barrier", comm="MPI_COMM_SELF")
     assert not same(first, "comm", second, "comm")
