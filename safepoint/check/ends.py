@@ -159,10 +159,11 @@ class Ends:
     def death(self, rank: int, code: int | None = None) -> str:
         """`rank 2 died (SIGKILL) in Recv halo.c:52`. `code`: that of the launcher, when it has ended."""
         one = self.followed[rank]
-        by = "" if code is None else signal_of(code, "MPICH" in one.tail.about["mpi"])
+        calls, of_mpich = inside(one.standing), "MPICH" in one.tail.about["mpi"]
+        # A program that MPI has ended has the number of an error, which would be taken for that of a signal.
+        by = "" if code is None or (calls and of_mpich) else signal_of(code, of_mpich)
         if one.status is not None:
             by = signal_of(os.waitstatus_to_exitcode(one.status)) or f"exit code {one.status >> 8}"
-        calls = inside(one.standing)
         if one.standing.aborted:
             by = "MPI_Abort"
         call = calls[0] if calls else one.standing.last

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends
-from safepoint.check.follow import Follower
+from safepoint.check.follow import HUNG, Follower
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED
@@ -40,7 +40,7 @@ class Run:
     """One program. `tell` is given a line when something happens."""
 
     def __init__(self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell) -> None:
-        self._templates, self._keep, self._tell = templates, keep, tell
+        self._directory, self._keep, self._tell = directory, keep, tell
         self.follower = Follower(templates)
         self.ends = Ends(directory, hang_s or NEVER_S)
         self.outcome = Outcome(templates, self.follower)
@@ -60,7 +60,10 @@ class Run:
             for event in self.ends.finish(code):
                 if event.kind == DIED and not self.outcome.ended_by_us:
                     self.outcome.deaths.append(event.text)
-        self._found(self.follower.finish())
+        hang = self.outcome.hang
+        if hang is not None:
+            (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
+        self._found(self.follower.finish(hung=hang is not None))
         self.outcome.code_of_program = 128 - code if code < 0 else code
         self.ends.close()
         return self.outcome

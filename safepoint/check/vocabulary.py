@@ -11,11 +11,10 @@ import functools
 from collections.abc import Iterable
 
 from safepoint.check.template import ATTRIBUTES
-from safepoint.trace.checked import CONSTANTS
+from safepoint.trace.constants import TABLE
 from safepoint.trace.roles import ROLES, WAITS, kind
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
-TABLE = CONSTANTS
 HIDE = "hide"
 MESSAGES = {  # what any function sends or takes: whatever the arguments of that are called, here they have one name
     "message_sent": {

@@ -59,7 +59,8 @@ def program(command: Sequence[str]) -> str:
 def environment(
     where: Path, command: Sequence[str], tracer: str, mpicc: str, limit: int, arguments: bool = False
 ) -> dict[str, str]:
-    """What the program is to have in its environment. Raises `UsageError` if it cannot be traced."""
+    """What the program is to have in its environment. Raises `UsageError` if it cannot be traced. `arguments`: in check
+    mode, in which the arguments of calls are noted too."""
     found = dict(os.environ)
     if tracer == "auto":
         tracer = "python" if interpreted(command) else "c"

@@ -70,7 +70,8 @@ def items_of(template: Template) -> Iterator[dict[int, list[Item]]]:
     for number, expression in template.functions.items():
         flat = [item for row in expression for item in row]
         if len(flat) == len(expression) and not any(i.absent for i in flat) and len({i.process for i in flat}) == 1:
-            one = Item(flat[0].process, frozenset[str]().union(*(i.functions for i in flat)), ", ".join(i.text for i in flat), False)  # fmt: skip
+            members = frozenset[str]().union(*(i.functions for i in flat))
+            one = Item(flat[0].process, members, ", ".join(i.text for i in flat), False)
             rows.append([(number, [one])])
             continue
         rows.append([(number, united(row)) for row in expression])
