@@ -355,6 +355,10 @@ MISTAKES = {
         "F1=p1:Recv\n3block\nF1(tag)=ANY_TAG",
         ["7:9: no constant of MPI is named 'ANY_TAG'; MPI_ANY_TAG?"],
     ),
+    "both sides": (
+        "F1=p1:Gather\n3block\nF1(tag)=ANY_TAG",
+        ["7:4: Gather has no argument 'tag'", "7:9: no constant of MPI is named 'ANY_TAG'; MPI_ANY_TAG?"],
+    ),
     "the constant is nothing known": (
         "F1=p1:Recv\n3block\nF1(tag)=MPI_Q",
         ["7:9: no constant of MPI is named 'MPI_Q'"],
