@@ -219,6 +219,7 @@ def _condition(made: Variant, one: Condition) -> None:
         if not isinstance(one.right, Process) or one.right.number in (column.process, *made.bound):
             column.own.append(Own(one.left.name, one.sign, one.right))
         else:
+            column.needs.append((one.left.name, False))
             made.roles.append(Role(column.at, one.left.name, one.sign, one.right.number))
 
 

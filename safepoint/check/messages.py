@@ -86,7 +86,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._lasting: dict[int, Given] = {}
-        self._probed: dict[int, Given] = {}
+        self._probed: dict[int, Message] = {}
 
     def of(self, given: Given, noted: Noted) -> Iterator[Made]:
         """Those that this call sends or takes, as far as that is known when it is entered."""
@@ -95,8 +95,6 @@ class Messages:
             yield self._one(SENT, given, given, given, noted.request if kind.startswith("i") else 0)
         if kind in TAKES - LASTS and self._goes(given, "source"):
             yield self._one(RECEIVED, given, given, given, noted.request if kind.startswith("i") else 0)
-        if kind == "mrecv" and (probe := self._probed.get(noted.request)):
-            yield self._one(RECEIVED, probe, given, given, 0)
 
     def after(self, given: Given, noted: Noted) -> Iterator[Made]:
         """Those that are known once it has returned; and what later calls will need."""
@@ -104,11 +102,9 @@ class Messages:
         if kind in LASTS and noted.request:
             self._lasting[noted.request] = given
         elif kind in ("mprobe", "improbe") and noted.request and noted.got_peer >= 0:
-            self._probed[noted.request] = given
-        elif kind == "imrecv":
-            number = next(iter(noted.rows.get(record.MESSAGE, [])), 0)
-            if probe := self._probed.get(number):
-                yield self._one(RECEIVED, probe, given, given, noted.request)
+            made = self._one(RECEIVED, given, given, given, noted.request)  # it is matched here, whenever it is taken
+            self._probed[noted.request] = made.message
+            yield made
         for lasting, running in zip(row[::2], row[1::2], strict=False):
             if (init := self._lasting.get(lasting)) is None or not running:
                 continue
@@ -118,6 +114,16 @@ class Messages:
                 started.source = None
                 started.changed()
                 yield self._one(function, started, started, given, running)
+
+    def taken(self, given: Given, noted: Noted) -> int:
+        """The number of the message that a Mrecv takes, which is known from now on; 0: of one that nobody has seen."""
+        number = noted.request if given.kind == "mrecv" else next(iter(noted.rows.get(record.MESSAGE, [])), 0)
+        message = self._probed.pop(number, None)
+        if message is None:
+            return 0
+        message.what = message.by = given
+        message.number = noted.request if given.kind == "imrecv" else 0
+        return number
 
     def _goes(self, given: Given, name: str) -> bool:
         """Not to MPI_PROC_NULL."""

@@ -20,7 +20,12 @@ from collections.abc import Iterable, Sequence
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
+from safepoint.trace.roles import ROLES
 
+# What happens once to a process, or to a thing, fills each row that waits for it: else a program was told one of all the
+# requests that it has left open.
+KINDS = {"finalize", "win_free", "comm_free", "file_free", "type_free"}
+ONCE = frozenset(name for name, role in ROLES.items() if role.kind in KINDS)
 MOST_OPEN = 10**6  # rows of a template
 
 
@@ -81,7 +86,7 @@ class Plan:
         self.windows: dict[int, int] = {}  # of what must not be called: the group after which it must not
         self.asked: dict[int, int] = {}  # and the group with which all is known that says whether it was
         self.excused: dict[int, list[Link]] = {}
-        self.kept: list[Column] = []  # asked when the group after the window is complete: what it is has come before
+        self.noted: list[Column] = []  # asked when the group after the window is complete: what it is has come before
         for each in self.absent:
             self.windows[each.at] = sum(group[0].level < each.level for group in self.groups) - 1
             excused = [link for link in variant.excused + variant.implied if link.left == each.at]
@@ -89,7 +94,7 @@ class Plan:
             window = self.windows[each.at]
             self.asked[each.at] = max([window + 1, *(at[link.right] for link in self.excused[each.at])])
             if window < 0 or any(at[link.right] > window for link in self.excused[each.at]):
-                self.kept.append(each)
+                self.noted.append(each)
         self.last = len(self.groups) - 1
         self.until_the_end = any(window == self.last for window in self.windows.values())
         self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
@@ -138,8 +143,8 @@ class Strands:
         self._bound = bound
         self._room = room
         self._waiting = {at: Shelf[Row](links) for at, links in plan.links.items()}  # for each column that is empty
-        self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.kept}
-        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.kept}
+        self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.noted}
+        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.noted}
         self._done: dict[Row, None] = {}  # complete, and may still be excused
 
     def take(self, call: Call) -> list[Row]:
@@ -172,7 +177,8 @@ class Strands:
         if not shelf:
             return []
         values = [call.value(link.arg) for link in self._plan.links[column.at]]
-        rows = shelf.oldest(values, lambda row: row.lows[-1] < number)
+        found = shelf.all if call.function in ONCE else shelf.oldest
+        rows = found(values, lambda row: row.lows[-1] < number)
         for row in rows:
             row.calls[column.at] = call
             row.late = row.late or call.wild
@@ -203,7 +209,7 @@ class Strands:
         row.on.clear()
         row.at += 1
         row.lows.append(max(row.calls[column.at].number for column in group))
-        if any(self._was_called(column, row) for column in plan.kept if plan.asked[column.at] == row.at):
+        if any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == row.at):
             self._room.left += 1
             return False
         self._shelve(row, (shelf for at, shelf in self._windows.items() if plan.windows[at] == row.at))

@@ -200,7 +200,14 @@ class Translator:
             self._handles.free(kind or "", raw)
 
     def _settle(self, given: Given, noted: Noted) -> None:
-        """Requests that it has completed."""
+        """Requests that it has completed, and messages that it takes."""
+        if given.kind in ("mrecv", "imrecv") and (number := self._messages.taken(given, noted)):
+            for call in self._waiting.get(number, ()):
+                call.site = noted.site
+            if given.kind == "mrecv":
+                self._complete(number, record.NONE, record.NONE)
+            else:
+                self._waiting.setdefault(noted.request, []).extend(self._waiting.pop(number, ()))
         row = noted.rows.get(record.COMPLETED)
         if row is not None:
             for number, source, tag in zip(row[::3], row[1::3], row[2::3], strict=False):

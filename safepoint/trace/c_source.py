@@ -63,6 +63,7 @@ static int first_{name}({declared}const void *from_)
             end(&c, now(), 0);
         }}
     }}
+    self.line = 0;
     return code_;
 }}
 """

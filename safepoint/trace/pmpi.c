@@ -38,7 +38,11 @@ static struct {
     pthread_mutex_t files; /* to let them grow; taken inside of `trace.lock` */
     const char *file;      /* where the next hide is */
     int line;
+    const char *first_file; /* where the program is before MPI_Init has returned, if it says that */
+    int first_line;
 } here = {.files = PTHREAD_MUTEX_INITIALIZER};
+
+EXPORT void safepoint_trace_line(const char *file, int line);
 
 struct trace trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 __thread struct self self;
@@ -818,6 +822,8 @@ void begin(void)
     atexit(at_exit);
 #ifdef SAFEPOINT_CHECK
     watch();
+    if (here.first_file)
+        safepoint_trace_line(here.first_file, here.first_line);
 #endif
 }
 
@@ -927,6 +933,10 @@ EXPORT void safepoint_trace_line(const char *file, int line)
 {
     uintptr_t key = (HANDLE(file) * 0x9E3779B97F4A7C15u + (unsigned)line) | 1;
     unsigned at = hash(key, SITE_BITS);
+    if (!here.program) { /* that of MPI_Init is asked for when it has returned */
+        here.first_file = file;
+        here.first_line = line;
+    }
     if (LIKELY(HANDLE(__atomic_load_n(&sites[at].from, __ATOMIC_ACQUIRE)) == key))
         self.line = sites[at].number;
     else

@@ -134,6 +134,22 @@ def test_one_that_is_cancelled_is_no_message() -> None:
     assert message.dropped
 
 
+def test_a_message_is_matched_where_it_is_probed_and_taken_where_it_is_received() -> None:
+    """The second is received first."""
+    rank = Rank()
+    (_, first), (_, second) = (
+        rank.call("Mprobe", source=1, tag=1, comm="MPI_COMM_WORLD", Request=number, Got_peer=1, Got_tag=1)
+        for number in (1, 2)
+    )
+    assert first.number < second.number and first.pending and second.pending
+    rank.call("Mrecv", count=100, datatype="MPI_DOUBLE", Request=2)
+    assert first.pending and not second.pending and value(second, "bytes").number == 800
+    rank.call("Imrecv", count=1, datatype="MPI_INT", after={"request": 9}, Request=3, Rows={record.MESSAGE: [1]})
+    assert first.pending and value(first, "count").number == 1 and value(first, "source").across == {1}
+    rank.call("Wait", before={"request": 9}, Request=3)
+    assert not first.pending and first.site > second.site
+
+
 def test_a_send_that_mpi_refuses_is_no_message() -> None:
     send, message = Rank().call("Send", dest=1, tag=-5, comm="MPI_COMM_WORLD", Result=4, State=record.RAISED)
     assert message.dropped and not send.dropped
@@ -239,7 +255,8 @@ def test_between_groups_the_root_says_root_and_its_fellows_proc_null() -> None:
             assert call.value(name) is None, (rank, name)
         for name in there.split():
             value(call, name)
-    assert value(call, "root").across == {0}  # of the other group
+    assert value(call, "root").number == 0  # of the other group
+    assert not value(call, "root").differs(value(call, "root"), False)
 
 
 # Attributes, and traces that know no arguments.

@@ -11,7 +11,7 @@ from testbed import drawn_templates, rows_by_force
 from testbed.drawn_templates import call, members, value
 
 from safepoint.check import rows
-from safepoint.check.call import Call
+from safepoint.check.call import Call, Value
 from safepoint.check.rows import Matcher
 from safepoint.check.situations import Situation, places
 from safepoint.check.template import EVERY, Argument, Condition, Constant, Expression, Item, Process, Template
@@ -330,3 +330,22 @@ def test_situations_with_the_same_lines_are_one_place() -> None:
     (one,) = places(reversed(told), lambda _: "halo.c:41")
     assert one.first == told[0] and len(one.situations) == 4 and one.ranks == [0, 1]
     assert [len(each.situations) for each in places(told, lambda each: str(each.number))] == [2, 2]
+
+
+def test_a_root_that_is_that_of_the_first_is_compared_with_all_others() -> None:
+    told = run(ROOTS, *(broadcast(rank, 0, rank % 2, 1) for rank in range(3)), ranks=3)
+    assert told == [[(0, 0), (1, 0)], [(1, 0), (2, 0)]]
+
+
+@pytest.mark.parametrize("given", [value(), value(any=True)])
+def test_a_rank_that_is_not_known_is_not_another_rank(given: Value) -> None:
+    sends = call(0, 0, "Send", dest=given)
+    assert run(template(2, "p1:Send", "p2:Done", where="F1(dest)!=p2"), sends, call(1, 0, "Done")) == []
+    assert run(template(1, "p1:Send", where="F1(dest)!=p1"), sends) == []
+    assert run(template(1, "p1:Send", where="F1(dest)!=p1"), send(0, 0, 1)) == [[(0, 0)]]
+
+
+def test_a_call_without_its_rank_does_not_take_what_belongs_to_the_next() -> None:
+    given = template(2, "p1:Send", "p1:Fin", "p2:Done", where="F1(dest)=p2")
+    calls = [call(0, 0, "Send", dest=None), send(0, 1, 1), call(0, 2, "Fin"), call(1, 0, "Done")]
+    assert run(given, *calls) == [[(0, 1), (0, 2), (1, 0)]]

@@ -82,6 +82,9 @@ def judge(report: dict[str, Any], template: str, lines: dict[str, set[int]], goo
     if good:
         assert [one for one in report["situations"] if one["kind"] != "note" or one["template"] == template] == []
         return
+    if report["hang"] and template == "epoch-not-completed":  # with MPICH the other rank never posts, and it waits here
+        assert all(f"{template}.c:{line}" in report["hang"]["text"] for there in lines.values() for line in there)
+        return
     found = reported(report, template)
     assert {column: found.get(column, set()) & there for column, there in lines.items()} == lines, report
     assert not any(found[column] - there for column, there in lines.items()), report

@@ -9,17 +9,17 @@ from safepoint.check.call import Call, Value
 from safepoint.check.template import EVERY, Argument, Condition, Constant, Expression, Item, Process, Template
 
 FUNCTIONS = "ABC"
-COMMUNICATORS = {"world": None, "low": {0, 1}, "high": {1, 2}}
+COMMUNICATORS: dict[str, set[int] | None] = {"world": None, "low": {0, 1}, "high": {1, 2}}
 
 
 @dataclass
 class Given:
     """The arguments of a call."""
 
-    values: dict[int | str, Value | None] = field(default_factory=dict)
+    values: dict[str, Value | None] = field(default_factory=dict)
 
     def value(self, name: int | str) -> Value | None:
-        return self.values.get(name)
+        return self.values.get(str(name))
 
 
 def value(*tokens: object, **more: object) -> Value:
@@ -28,7 +28,18 @@ def value(*tokens: object, **more: object) -> Value:
 
 
 def call(rank: int, number: int, function: str, *, wild: bool = False, **values: Value | None) -> Call:
-    return Call(rank, number, function, number, number, number + 1, 0, wild, 0, Given(dict(values)))
+    return Call(
+        rank,
+        number,
+        function,
+        number,
+        number,
+        number + 1,
+        0,
+        wild,
+        0,
+        Given(values),
+    )
 
 
 def members(one: Value) -> set[int] | None:
@@ -40,7 +51,8 @@ def members(one: Value) -> set[int] | None:
 
 
 def drawn_template(draw: random.Random) -> Template:
-    size: int | str = draw.choice([1, 1, 2, 2, 2, 3, "MPI_COMM_WORLD"])
+    sizes: list[int | str] = [1, 1, 2, 2, 2, 3, "MPI_COMM_WORLD"]
+    size = draw.choice(sizes)
     most = size if isinstance(size, int) else 2
     processes = list(range(1, most + 1)) if draw.random() < 0.8 else [1]
     functions = dict[int, Expression]()

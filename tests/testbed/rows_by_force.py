@@ -60,6 +60,14 @@ def with_rank(sign: str, value: Value | None, rank: int) -> bool:
     return compare(sign, value, Value(frozenset([rank]), frozenset([rank]), number=rank), False)
 
 
+def with_number(sign: str, value: Value, number: int) -> bool:
+    if sign == "=":
+        return value.any or value.number == number
+    if value.any or value.number is None:
+        return False
+    return {"!=": value.number != number, "<": value.number < number, ">": value.number > number}[sign]
+
+
 def tokens(value: Value, same: bool) -> frozenset[object]:
     return value.here if same else value.across
 
@@ -70,9 +78,7 @@ def items_of(template: Template) -> Iterator[dict[int, list[Item]]]:
     for number, expression in template.functions.items():
         flat = [item for row in expression for item in row]
         if len(flat) == len(expression) and not any(i.absent for i in flat) and len({i.process for i in flat}) == 1:
-            members = frozenset[str]().union(*(i.functions for i in flat))
-            one = Item(flat[0].process, members, ", ".join(i.text for i in flat), False)
-            rows.append([(number, [one])])
+            rows.append([(number, [together(flat)])])
             continue
         rows.append([(number, united(row)) for row in expression])
     yield from map(dict, itertools.product(*rows))
@@ -83,10 +89,12 @@ def united(row: Iterable[Item]) -> list[Item]:
     found: dict[object, list[Item]] = {}
     for at, item in enumerate(row):
         found.setdefault(item.process if item.absent else ("called", at), []).append(item)
-    return [
-        Item(some[0].process, frozenset[str]().union(*(i.functions for i in some)), ", ".join(i.text for i in some), some[0].absent)
-        for some in found.values()
-    ]  # fmt: skip
+    return [together(some) for some in found.values()]
+
+
+def together(items: list[Item]) -> Item:
+    functions = frozenset(function for item in items for function in item.functions)
+    return Item(items[0].process, functions, ", ".join(item.text for item in items), items[0].absent)
 
 
 def situations(template: Template, calls: list[list[Call]], members: Members) -> set[tuple[object, ...]]:
@@ -125,8 +133,8 @@ class Force:
         written = list(items)
         order = sorted(n for n in written if n != EVERY)
         if EVERY in written:
-            before = [n for n in written[: written.index(EVERY)]]
-            order = [n for n in order if before and n <= max(before)] + [EVERY] + [n for n in order if not before or n > max(before)]  # fmt: skip
+            before = written[: written.index(EVERY)]
+            order.insert(sum(n <= max(before, default=0) for n in order), EVERY)
         found = []
         for level, number in enumerate(order):
             for item in items[number]:
@@ -206,21 +214,22 @@ class Force:
                 if right.number == column.process or right.number in self.template.bound:
                     if not with_rank(one.sign, value, self.template.bound.get(right.number, call.rank)):
                         return False
+                elif not (value.any or value.across):
+                    return False
             elif isinstance(right, Constant):
                 if (right.name in value.names) != (one.sign == "=") or one.sign in "<>":
                     return False
-            elif one.sign == "=":
-                if not value.any and value.number != right:
-                    return False
-            elif value.any or value.number is None:
-                return False
-            elif not {"!=": value.number != right, "<": value.number < right, ">": value.number > right}[one.sign]:
+            elif not with_number(one.sign, value, right):
                 return False
         return True
 
     def implied(self, left: Column, arg: int | str, right: Column, other: int | str) -> bool:
         """Both equal the same of another process."""
-        edges = [((left, a), (r, o)) for left, a, sign, r, o, _ in self.both() if sign == "=" and not self.same(left, r) and not (left.item.absent and r.item.absent)]  # fmt: skip
+        edges = [
+            ((one, a), (two, o))
+            for one, a, sign, two, o, _ in self.both()
+            if sign == "=" and not self.same(one, two) and not (one.item.absent and two.item.absent)
+        ]
         edges += [((c, a), ("p", p)) for c, a, sign, p in self.roles() if sign == "="]  # type: ignore[misc]
         reached, more = {(left, arg)}, True
         while more:
@@ -231,7 +240,11 @@ class Force:
 
     def _own_links(self, column: Column) -> list[tuple[int | str, Column, int | str, bool]]:
         """Equalities with called columns of the same process: argument, column, its argument, by which tokens."""
-        found = [(a, r, o, True) for left, a, sign, r, o, _ in self.both() if left is column and sign == "=" and self.same(left, r) and not r.item.absent]  # fmt: skip
+        found = [
+            (a, r, o, True)
+            for left, a, sign, r, o, _ in self.both()
+            if left is column and sign == "=" and self.same(left, r) and not r.item.absent
+        ]
         args = [(c, a) for c, a, *_ in self.roles()] + [
             (left, a) for left, a, sign, r, *_ in self.both() if sign == "="
         ]

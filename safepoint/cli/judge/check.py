@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import subprocess
 import tempfile
@@ -51,6 +52,7 @@ def check(
     if listing or explain or lint:
         _about(ctx, explain, lint)
         return
+    gc.set_threshold(200_000, 20, 100)  # calls come and go by the million, and make no cycles
     config = _settings(names, hang, mpicc)
     words = command or tuple(_module("config").program(config))
     if not words:
@@ -81,8 +83,13 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
     return config
 
 
+def _load(names: tuple[str, ...]) -> list[Any]:
+    """`none`: no template; a program that stands still is told all the same."""
+    return [] if names == ("none",) else list(_module("language").load(names))
+
+
 def _of_trace(path: Path, config: Any) -> Any:
-    templates = _module("language").load(config.templates)
+    templates = _load(config.templates)
     follower, situations = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations)
     if follower.plain:
@@ -95,7 +102,7 @@ def _of_trace(path: Path, config: Any) -> Any:
 
 def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
     """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
-    running, templates = _module("running"), _module("language").load(config.templates)
+    running, templates = _module("running"), _load(config.templates)
     if ours and config.build:
         _build(config)
     with contextlib.ExitStack() as stack:
