@@ -85,7 +85,13 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
 
 def _load(names: tuple[str, ...]) -> list[Any]:
     """`none`: no template; a program that stands still is told all the same."""
-    return [] if names == ("none",) else list(_module("language").load(names))
+    if names == ("none",):
+        return []
+    try:
+        return list(_module("language").load(names))
+    except UsageError as error:  # of several lines, each with its file
+        click.echo(terminal.printable(str(error)), err=True)
+        raise click.exceptions.Exit(UNDECIDED) from error
 
 
 def _of_trace(path: Path, config: Any) -> Any:
