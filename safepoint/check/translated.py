@@ -41,6 +41,7 @@ class Translator:
         self._open: dict[int, list[Call]] = {}  # notes that have not returned → what they are
         self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
         self._late: dict[int, Noted] = {}
+        self._cancelled: set[int] = set()
         self._last_step, self.hides = 0, 0
         for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
             known = self._handles.known("comm", constants.get(name, 0))
@@ -63,12 +64,13 @@ class Translator:
         more = self._returned(noted, calls, things)
         return [*calls, *more] if new else more
 
-    def end(self, died: bool = False) -> list[Call]:
+    def end(self, died: bool = False, broken: bool = False) -> list[Call]:
         """This process has come to its end: nothing is pending any more. `died`: what it was inside of has sent and
-        taken nothing, as MPI has refused it, or never got to it. Returns calls that were not given yet."""
-        if died:
-            for call in (call for calls in self._open.values() for call in calls):
-                call.dropped = call.function.startswith("message_")
+        taken nothing, as MPI has refused it, or never got to it. `broken`: an exception of Python has ended it, so the
+        Finalize at its exit does not say that it was done with all. Returns calls that were not given yet."""
+        for call in (call for calls in self._open.values() for call in calls):
+            message = died and call.function.startswith("message_")
+            call.dropped = message or (broken and call.function == "Finalize")
         late = [call for noted in self._late.values() for call in self._entered(noted)]
         self._late.clear()
         found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]
@@ -209,6 +211,8 @@ class Translator:
                 self._complete(number, record.NONE, record.NONE)
             else:
                 self._waiting.setdefault(noted.request, []).extend(self._waiting.pop(number, ()))
+        if given.kind == "cancel":
+            self._cancelled.add(noted.request)
         row = noted.rows.get(record.COMPLETED)
         if row is not None:
             for number, source, tag in zip(row[::3], row[1::3], row[2::3], strict=False):
@@ -218,7 +222,8 @@ class Translator:
 
     def _complete(self, number: int, source: int, tag: int) -> None:
         for call in self._waiting.pop(number, ()):
-            call.pending, call.dropped = False, source == record.CANCELLED
+            # One that was cancelled and then freed: nobody knows whether it was a message.
+            call.pending, call.dropped = False, source == record.CANCELLED or number in self._cancelled
             given: Any = getattr(call.arguments, "who", call.arguments)
             if source >= 0 and given.takes():
                 given.source = source, tag
