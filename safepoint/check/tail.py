@@ -22,6 +22,7 @@ MOST, LEAST = 1 << 14, 64  # notes of a read
 PART = 1 << 20, 1 << 13  # bytes of rows, at most and at first
 AHEAD = 1 << 12  # rows of notes that were not given yet
 OPEN = 1 << 12  # calls that have not returned; those before them are not looked at again
+PATIENCE_S = 10.0  # for a row that another thread keeps from being read
 TIME_MAX = 1 << 62  # ns
 FIRST_ROW = record.HEAD.size // 8
 AT_ENTRY = ARGUMENTS, BEFORE
@@ -75,7 +76,9 @@ class Tail:
         self._rows: dict[int, list[tuple[int, int, int]]] = {}  # of each note: kind, place of the values, how many
         self._ready: dict[int, Rows] = {}
         self._late: set[int] = set()
-        self._word, self._held = FIRST_ROW, -1
+        self._word = FIRST_ROW
+        self.alive = True  # the rank may still write
+        self._held, self._missed, self._since = -1, -1, 0.0  # a note whose row is not there yet; given up; since when
         self._words, self._from = memoryview(b"").cast("q"), 0
         for file, size in ((self._calls, NOTE), (self._more, 8)):
             self._head(file, size)
@@ -176,14 +179,19 @@ class Tail:
         return [(number, *note) for number, note in notes]
 
     def _wanting(self, notes: list[tuple[int, ...]]) -> int:
-        """How many of the notes to give. In check mode each call has a row; if that of one cannot be read yet, as
-        another thread is still at the row before it, it is waited for. Once: there may be none."""
-        if self._checking and not self.closed and self._held != -2:
-            for at, note in enumerate(notes):
-                if note[0] not in self._rows and note[0] not in self._ready:
-                    fruitless = self._held == note[0]
-                    self._held = -2 if fruitless else note[0]
-                    return len(notes) if fruitless else at
+        """How many of the notes to give. In check mode each call has a row; that of one cannot be read while another
+        thread is still at the row before it. It is waited for, while the rank lives, but not for ever."""
+        if not self._checking or self.closed or not self.alive:
+            return len(notes)
+        for at, note in enumerate(notes):
+            if note[0] in self._rows or note[0] in self._ready or note[0] <= self._missed:
+                continue
+            if self._held != note[0]:
+                self._held, self._since = note[0], time.monotonic()
+            elif time.monotonic() - self._since > PATIENCE_S:
+                self._missed = note[0]
+                continue
+            return at
         return len(notes)
 
     def _check(self, notes: list[tuple[int, ...]]) -> None:
