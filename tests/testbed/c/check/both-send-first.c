@@ -13,7 +13,7 @@ static void planted(void)
     if (good) {
         MPI_Sendrecv(&a, 1, MPI_INT, other, 7, &b, 1, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
-        MPI_Send(&a, 1, MPI_INT, other, 7, MPI_COMM_WORLD);                    /* F1 F4 */
-        MPI_Recv(&b, 1, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* F2 F5 */
+        MPI_Send(&a, 1, MPI_INT, other, 7, MPI_COMM_WORLD);                    /* F2 F5 */
+        MPI_Recv(&b, 1, MPI_INT, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE); /* F3 F6 */
     }
 }
