@@ -130,6 +130,13 @@ def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, good: bool, tm
     judge(checked(tmp_path, command), template, marked(PYTHON)[template], good)
 
 
+@pytest.mark.skipif(not shutil.which(MPIEXEC), reason="needs the mpiexec of MPICH's wheel")
+def test_what_right_programs_do_raises_no_alarm(tmp_path: Path) -> None:
+    report = checked(tmp_path, [MPIEXEC, "-n", "2", sys.executable, str(TESTBED / "habits.py")])
+    assert [one for one in report["situations"] if one["kind"] != "note"] == []
+    assert (report["hang"], report["code"]) == (None, 0)
+
+
 # Without running anything.
 
 
