@@ -8,8 +8,11 @@ A program that saves imports this too, so it imports nothing that takes time to 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
+
+STARTERS = {"mpiexec", "mpirun", "srun", "orterun", "prun", "mpiexec.mpich", "mpiexec.openmpi", "mpiexec.hydra"}
 
 
 def about(seconds: float) -> str:
@@ -105,3 +108,12 @@ def under_way(messages: int, other: int, rank: int) -> str:
         return f"{of} between rank {other} and rank {rank}, whose lines `safepoint places` names"
     what = "a request" if other == -1 else "an access epoch"
     return f"{what} of rank {rank} that is open, whose line `safepoint places` names"
+
+
+def to_check(command: Sequence[str]) -> str:
+    """What tells why a program of MPI stands still or fails; empty for any other."""
+    if not command or os.path.basename(command[0]) not in STARTERS:
+        return ""
+    import shlex  # by those alone who run programs
+
+    return f"what its ranks did in MPI, and where: safepoint check -- {shlex.join(command)}"

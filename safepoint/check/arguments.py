@@ -35,7 +35,7 @@ class Given:
     """The arguments of one call as they were when it was noted. Handles are those of that moment."""
 
     __slots__ = (
-        "_after", "_raw", "absent", "comm", "function", "handles", "held", "kind", "match", "noted", "past",
+        "_after", "_raw", "_values", "absent", "comm", "function", "handles", "held", "kind", "match", "noted", "past",
         "signature", "source", "started", "step",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Given:
         self.signature: Signature | None = signatures().get(function)
         self.kind = roles.kind(function)
         self._raw = noted.rows.get(record.ARGUMENTS, [])
+        self._values: dict[int | str, Value | None] = {}  # those that were asked for; many templates ask for the same
         self.held: dict[int, list[Instance]] = {}  # by place, from 0
         self.comm: Instance | None = None  # that on which it works
         self.match: tuple[Token, int] | None = None
@@ -63,6 +64,11 @@ class Given:
     def update(self, noted: Noted, after: dict[int, list[int]]) -> None:
         """It has returned."""
         self.noted, self._after = noted, after
+        self.changed()
+
+    def changed(self) -> None:
+        """More is known than before."""
+        self._values = {}
 
     def place(self, name: int | str) -> int | None:
         """Of an argument, from 0."""
@@ -116,6 +122,12 @@ class Given:
     # Values.
 
     def value(self, name: int | str) -> Value | None:
+        if name in self._values:
+            return self._values[name]
+        found = self._values[name] = self._value(name)
+        return found
+
+    def _value(self, name: int | str) -> Value | None:
         if isinstance(name, str) and name in ATTRIBUTES:
             return ATTRIBUTES[name](self)
         at = self.place(name)

@@ -22,8 +22,7 @@ def new(given: Given) -> Value | None:
     for at, one in enumerate(given.signature.parameters):
         if one.kind in KINDS and one.by == "pointer" and given.makes(at, one):
             value = given.handle(at, one)
-            gone = value is None or any(name.endswith("_NULL") for name in value.names)
-            return None if gone else value
+            return None if value is None or value.names else value  # a constant, such as MPI_COMM_NULL, is nothing new
     return None
 
 

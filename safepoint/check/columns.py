@@ -63,14 +63,18 @@ class Column:
     every: bool  # of Fi
     text: str
     own: list[Own] = field(default_factory=list)
-    needs: list[int | str] = field(default_factory=list)  # arguments that must be there
+    needs: list[tuple[int | str, bool]] = field(
+        default_factory=list
+    )  # what must equal that of the same process, or not
 
     def takes(self, call: Call, bound: dict[int, int]) -> bool:
         """Can this call fill the column, by what is known of it alone?"""
-        for arg in self.needs:
-            if call.value(arg) is None:
+        of = call.arguments.value
+        for arg, same in self.needs:
+            value = of(arg)
+            if value is None or not (value.any or (value.here if same else value.across)):
                 return False
-        return all(_answers(call, one, bound) for one in self.own)
+        return not self.own or all(_answers(call, one, bound) for one in self.own)
 
 
 @dataclass
@@ -170,7 +174,7 @@ def _alternatives(expression: Expression) -> list[tuple[Item, ...]]:
     if len(only) == len(expression) and len({item.process for item in only}) == 1:
         functions = frozenset[str]().union(*(item.functions for item in only))
         return [(Item(only[0].process, functions, ", ".join(item.text for item in only), False),)]
-    return list(expression)
+    return list(dict.fromkeys(expression))
 
 
 def _united(items: Iterable[Item]) -> list[Item]:
@@ -197,6 +201,8 @@ def _variant(template: Template, chosen: dict[int, tuple[Item, ...]], processes:
                 made.columns.append(one)
     for condition in template.conditions:
         _condition(made, condition)
+    for column in made.columns:
+        column.needs = list(dict.fromkeys(column.needs))
     made.implied = list(_implied(made))
     if len(processes) <= MOST_SYMMETRIC:
         made.symmetries = list(_symmetries(made))
@@ -210,10 +216,10 @@ def _condition(made: Variant, one: Condition) -> None:
         _between(made, one, one.right, list(itertools.product(columns, others)))
         return
     for column in columns:
-        column.needs.append(one.left.name)
         if not isinstance(one.right, Process) or one.right.number in (column.process, *made.bound):
             column.own.append(Own(one.left.name, one.sign, one.right))
         else:
+            column.needs.append((one.left.name, False))
             made.roles.append(Role(column.at, one.left.name, one.sign, one.right.number))
 
 
@@ -224,6 +230,9 @@ def _between(made: Variant, one: Condition, right: Argument, pairs: list[tuple[C
             continue
         same = left.process == other.process and left.process != EVERY
         link = Link(left.at, one.left.name, one.sign, other.at, right.name, same)
+        if one.sign == "=":
+            left.needs.append((one.left.name, same))
+            other.needs.append((right.name, same))
         if left.absent and not other.absent:
             made.excused.extend([link] if one.sign == "=" else [])
         elif other.absent and not left.absent:
@@ -231,9 +240,6 @@ def _between(made: Variant, one: Condition, right: Argument, pairs: list[tuple[C
         elif not left.absent:
             links.append(link)
     if one.sign == "=":
-        for left, other in pairs:
-            left.needs.append(one.left.name)
-            other.needs.append(right.name)
         made.equal += links
     elif EVERY in (one.left.function, right.function):
         some = not all(left.absent for left, _ in pairs) and not all(other.absent for _, other in pairs)

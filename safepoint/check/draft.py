@@ -281,6 +281,6 @@ class Draft:
     def constant(self, word: Token) -> Constant | None:
         if (name := vocabulary.constant(word)) is not None:
             return Constant(name)
-        near = vocabulary.nearest(word if word.lower().startswith("mpi_") else f"MPI_{word}", vocabulary.constants())
+        near = vocabulary.nearest_constant(word)
         self.faults.tell(word, f"no constant of MPI is named {shown(word)}" + (f"; {near}?" if near else ""))
         return None

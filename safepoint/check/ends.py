@@ -12,22 +12,18 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from safepoint.check import stacks, tail
+from safepoint.check import files, stacks, tail
+from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
 from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
 from safepoint.check.standing import Standing
 from safepoint.check.tail import Noted, Tail
 from safepoint.check.waiting import Graph
 from safepoint.run import proc
-
-PATIENCE_S = 5.0  # from SIGTERM to SIGKILL
-FATAL = signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM
 
 
 class Event(NamedTuple):
@@ -51,6 +47,7 @@ class Followed:
         self.started = process.started if process else -1
         self.moved = now  # when it was last seen to enter or leave a call; ns of our clock
         self.ended = ""  # how: "" it runs; "exit", "exception ValueError", "died"
+        self.status: int | None = None  # as `os.wait` gives it, if somebody has seen it
         self.descriptor = -1
         with contextlib.suppress(OSError, AttributeError):
             if process:
@@ -100,7 +97,7 @@ class Ends:
         return found
 
     def _begun(self, now: int) -> None:
-        for rank in tail.ranks(self._directory):
+        for rank in files.ranks(self._directory):
             if rank not in self.followed:
                 self.followed[rank] = Followed(self._directory, rank, self._boot, now)
                 self.size, self._moved = self.followed[rank].tail.about["size"], now
@@ -112,7 +109,10 @@ class Ends:
         for descriptor in there:
             poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(seconds * 1000):
-            self._gone.setdefault(there[descriptor])
+            rank = there[descriptor]
+            if rank not in self._gone:
+                self._gone[rank] = None
+                self.followed[rank].status = status_of(self.followed[rank].pid)
 
     def look(self) -> list[Event]:
         """What is to be told now. To be called after each `poll`. Raises `TraceError`."""
@@ -159,8 +159,11 @@ class Ends:
     def death(self, rank: int, code: int | None = None) -> str:
         """`rank 2 died (SIGKILL) in Recv halo.c:52`. `code`: that of the launcher, when it has ended."""
         one = self.followed[rank]
-        by = "" if code is None else signal_of(code, "MPICH" in one.tail.about["mpi"])
-        calls = inside(one.standing)
+        calls, of_mpich = inside(one.standing), "MPICH" in one.tail.about["mpi"]
+        # A program that MPI has ended has the number of an error, which would be taken for that of a signal.
+        by = "" if code is None or (calls and of_mpich) else signal_of(code, of_mpich)
+        if one.status is not None:
+            by = signal_of(os.waitstatus_to_exitcode(one.status)) or f"exit code {one.status >> 8}"
         if one.standing.aborted:
             by = "MPI_Abort"
         call = calls[0] if calls else one.standing.last
@@ -286,26 +289,9 @@ class Ends:
         """Of the ranks of this host that are still there."""
         return [one.pid for one in self.followed.values() if one.process() is not None]
 
-    def end(self, process: subprocess.Popen[bytes] | subprocess.Popen[str], patience_s: float = PATIENCE_S) -> int:
-        """End the program: SIGTERM to its launcher, after a while SIGKILL to the launcher's group, if that is its own,
-        and to each rank that is left here: (3). Returns the launcher's code."""
-        with contextlib.suppress(OSError):
-            process.send_signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience_s)
-        if process.poll() is None:
-            self._kill_group(process)
-        for one in self.followed.values():
-            if one.process() is not None:
-                with contextlib.suppress(OSError):
-                    os.kill(one.pid, signal.SIGKILL)
-        return process.wait()
-
-    def _kill_group(self, process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
-        with contextlib.suppress(OSError):
-            if os.getpgid(process.pid) == process.pid:
-                os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
+    def end(self, process: Launcher, patience_s: float = PATIENCE_S) -> int:
+        """End the program, with all its processes on this host. Returns the launcher's code."""
+        return end(process, patience_s, self.pids)
 
     def close(self) -> None:
         for one in self.followed.values():
@@ -316,22 +302,3 @@ class Ends:
 def inside(standing: Standing) -> tuple[Noted, ...]:
     """The calls in which its threads are."""
     return tuple(stack[-1] for _, stack in sorted(standing.inside.items()) if stack)
-
-
-def boot() -> str:
-    """Of this host: clocks and ids of processes of another one mean nothing here."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return ""
-
-
-def signal_of(code: int, of_mpich: bool = False) -> str:
-    """The signal by which a launcher's program died, by its exit code; empty if it was none, or that is not known.
-    MPICH's launcher gives the number itself: it is believed of those that end a program by themselves."""
-    number = -code if code < 0 else code - 128
-    if of_mpich and code in FATAL:
-        number = code
-    try:
-        return signal.Signals(number).name if number > 0 else ""
-    except ValueError:
-        return ""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from safepoint import words
-from safepoint.check import tail as tails
 from safepoint.check.call import Call, Token, Value
+from safepoint.check.files import ranks
 from safepoint.check.named import Thing
 from safepoint.check.noted import Noted
 from safepoint.check.rows import Matcher
@@ -28,6 +28,7 @@ PLAIN = {
     "MPI_ANY_SOURCE": record.ANY_SOURCE, "MPI_PROC_NULL": record.PROC_NULL, "MPI_ROOT": record.ROOT,
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
+HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
 
 
@@ -82,21 +83,21 @@ class Follower:
             for one in stream.stuck(of_rank.rank, now - STUCK)
         ]  # fmt: skip
 
-    def ended(self, rank: int) -> list[Situation]:
-        """This process makes no more calls: all of it is judged."""
+    def ended(self, rank: int, died: bool) -> list[Situation]:
+        """This process makes no more calls: all of it is judged. `died`: inside of the calls that it was in."""
         of_rank = self.ranks.get(rank)
         if of_rank is None or of_rank.ended:
             return []
         found = []
-        for call in of_rank.end():
+        for call in of_rank.end(died):
             found += self._offer(call)
         return [*found, *(one for stream in self.streams for one in stream.ended(rank))]
 
-    def finish(self) -> list[Situation]:
-        """The final pass, over all that was fed."""
+    def finish(self, hung: bool) -> list[Situation]:
+        """The final pass, over all that was fed. `hung`: ranks wait where they are inside; else they died there."""
         found = []
         for rank in range(self.size):
-            found += self.ended(rank)
+            found += self.ended(rank, died=not hung)
         return [*found, *(one for stream in self.streams for one in stream.finish())]
 
     def remarks(self) -> list[str]:
@@ -125,11 +126,11 @@ class Follower:
 def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
     """All of a trace that is there. Raises `TraceError`."""
     follower, found = Follower(templates), list[Situation]()
-    for rank in tails.ranks(directory):
+    for rank in ranks(directory):
         tail = Tail(directory, rank)
         while notes := tail.read():
             found += follower.feed(tail, notes)
-    return follower, [*found, *follower.finish()]
+    return follower, [*found, *follower.finish(hung=(directory / HUNG).exists())]
 
 
 class OfRank:
@@ -163,7 +164,7 @@ class OfRank:
                 self.inside.pop(noted.number, None)
             yield from self._translator.calls(noted, self._things)
 
-    def end(self) -> list[Call]:
+    def end(self, died: bool) -> list[Call]:
         """There will be no more."""
         self.ended = True
-        return self._translator.end() if self._translator is not None else []
+        return self._translator.end(died) if self._translator is not None else []

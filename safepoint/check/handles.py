@@ -69,6 +69,7 @@ class Instance:
     inter: bool = False
     size: int = UNDEFINED_SIZE  # of a type, in bytes
     number: int = 0  # in reports
+    owners: int = 1  # a library may give one handle for a group that is asked for twice; each is to be freed
 
     @property
     def null(self) -> bool:
@@ -127,9 +128,14 @@ class Handles:
 
     def free(self, kind: str, raw: int) -> None:
         """A handle that is a constant stays."""
-        if (kind, raw) not in self._names:
-            self._of.pop((kind, raw), None)
-            self._strange.pop((kind, raw), None)
+        if (kind, raw) in self._names:
+            return
+        known = self._of.get((kind, raw))
+        if known is not None and known.owners > 1:
+            known.owners -= 1
+            return
+        self._of.pop((kind, raw), None)
+        self._strange.pop((kind, raw), None)
 
     def _next(self, kind: str) -> int:
         self._counts[kind] += 1
@@ -173,4 +179,8 @@ class Handles:
 
     def new(self, kind: str, raw: int) -> Instance:
         """Of a kind that other processes do not share."""
+        known = self._of.get((kind, raw))
+        if known is not None and kind == "group":
+            known.owners += 1
+            return known
         return self._put(kind, raw, frozenset())

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
-from safepoint.check.call import Call, Value
+from safepoint.check.call import Value
 from safepoint.check.columns import Column, Link, Variant, holds, is_rank
 from safepoint.check.shelf import Shelf
 from safepoint.check.situations import Cell, Situation
@@ -237,7 +237,7 @@ class Joins:
         cells, told = list[Cell](), False
         for each in self._variant.columns:
             if not each.absent:
-                cells += [filled(each, one.calls[each.at]) for one in row.having(each.at)]
+                cells += [filled(each, one) for one in row.having(each.at)]
             elif not each.every or private(self._variant, each):
                 cells.append(lacking(each, [binding[each.process]]))
             elif not told:
@@ -249,8 +249,10 @@ class Joins:
         return [link for link in self._variant.excused if link.left == column.at]
 
 
-def filled(column: Column, call: Call) -> Cell:
-    return Cell(column.function, column.process, (call.rank,), call.number, call.function, call)
+def filled(column: Column, row: Row) -> Cell:
+    call = row.calls[column.at]
+    element = row.element[1] if row.element is not None and row.alone == column.at else -1
+    return Cell(column.function, column.process, (call.rank,), call.number, call.function, element, call)
 
 
 def lacking(column: Column, ranks: Iterable[int]) -> Cell:

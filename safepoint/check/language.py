@@ -95,6 +95,11 @@ def _read(path: Path) -> tuple[Template | None, list[Fault]]:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         return None, [Fault(path, 1, 1, getattr(error, "strerror", None) or str(error))]
+    return parse_bytes(data, path)
+
+
+def parse_bytes(data: bytes, path: Path) -> tuple[Template | None, list[Fault]]:
+    """As `parse`, of what a file has."""
     if len(data) > LARGEST:
         return None, [Fault(path, 1, 1, "is larger than 1 MiB")]
     try:

@@ -116,6 +116,7 @@ class Messages:
             if self._goes(init, "dest" if function == SENT else "source"):
                 started = copy.copy(init)
                 started.source = None
+                started.changed()
                 yield self._one(function, started, started, given, running)
 
     def _goes(self, given: Given, name: str) -> bool:

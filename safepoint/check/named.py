@@ -6,24 +6,17 @@ The files are read while they grow: each as far as its lines are whole, and no p
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, NamedTuple
 
-from safepoint.errors import UsageError
+from safepoint.check.files import Lines, TraceError, read_json
 from safepoint.matching import symbols
 from safepoint.matching.symbols import Site
 from safepoint.trace import record, roles
 
-JSON_MAX, LINES_MAX = 16 << 20, 256 << 20  # bytes
 SPAN = re.compile(r"(-1|[0-9]{1,9})(?:-([0-9]{1,9}))?")
 Spans = tuple[range, ...]  # ranks of the world; range(-1, 0): one that is outside
-
-
-class TraceError(UsageError):
-    """This is no trace that can be followed; the message says why. Nothing was changed."""
 
 
 class Thing(NamedTuple):
@@ -48,51 +41,6 @@ class Thing(NamedTuple):
     def all(self) -> frozenset[int]:
         """All ranks of the world that take part."""
         return frozenset(rank for span in (*self.members, *self.remote) for rank in span if rank >= 0)
-
-
-def opened(path: Path) -> int:
-    """A descriptor of this file. Raises `TraceError`."""
-    try:
-        found = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}", error.errno) from error
-    if not S_ISREG(os.fstat(found).st_mode):  # a pipe would never end
-        os.close(found)
-        raise TraceError(f"{path} is no file")
-    return found
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Raises `TraceError`."""
-    descriptor = opened(path)
-    try:
-        with open(descriptor, "rb") as file:
-            return dict(json.loads(file.read(min(os.fstat(descriptor).st_size, JSON_MAX))))
-    except OSError as error:
-        raise TraceError(f"{path}: {error.strerror}", error.errno) from error
-    except (ValueError, TypeError, RecursionError) as error:
-        raise TraceError(f"{path}: it is no object of JSON: {error}") from error
-
-
-class Lines:
-    """A text file that grows by whole lines."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._descriptor, self._at, self._torn = path, opened(path), 0, b""
-
-    def new(self) -> list[str]:
-        """Those that have come since the last time. Raises `TraceError`."""
-        parts = [self._torn]
-        while part := os.pread(self._descriptor, 1 << 20, self._at):
-            parts.append(part)
-            self._at += len(part)
-            if self._at > LINES_MAX:
-                raise TraceError(f"{self._path}: more than {LINES_MAX:,} bytes are too many")
-        *found, self._torn = b"".join(parts).split(b"\n")
-        return [line.decode("utf-8", "replace") for line in found]
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 class Named:

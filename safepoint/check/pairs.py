@@ -23,12 +23,13 @@ Slot = tuple[int, int | str] | None  # column and argument; None: the rank itsel
 class Bucket:
     """What is under one key: by rank, of the left and of the right process."""
 
-    __slots__ = ("counts", "first", "scope", "sides", "various")
+    __slots__ = ("counts", "first", "needed", "scope", "sides", "various")
 
-    def __init__(self, scope: Collection[int]) -> None:
+    def __init__(self, scope: Collection[int], needed: tuple[int, int]) -> None:
         self.sides: tuple[dict[int, list[Row]], dict[int, list[Row]]] = {}, {}
         self.counts = [0, 0]
         self.scope = scope
+        self.needed = needed  # how many ranks have some, on each side, when nothing is left
         self.first: object = None  # what all have in the condition that is judged, unless they are
         self.various = False
 
@@ -83,7 +84,7 @@ class Pairs:
             return []
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = Bucket(self._scope(row))
+            bucket = self._buckets[key] = self._bucket(row)
         mine, others = bucket.sides[side].setdefault(row.rank, []), bucket.sides[1 - side]
         place = len(mine)
         if not self._admit(side, place, others):
@@ -91,7 +92,8 @@ class Pairs:
         mine.append(row)
         bucket.counts[side] += 1
         found = [] if self._negated else self._meet(row, side, place, bucket, others)
-        if self._even(bucket, place + 1):
+        counts, needed = bucket.counts, bucket.needed
+        if counts[0] == needed[0] * (place + 1) and counts[1] == needed[1] * (place + 1) and _even(bucket, place + 1):
             del self._buckets[key]
             self._room.left += sum(bucket.counts)
         return found
@@ -154,16 +156,12 @@ class Pairs:
                     return members
         return self._ranks
 
-    def _even(self, bucket: Bucket, count: int) -> bool:
-        """All have as many: nothing is left, in no choice of ranks."""
-        if self._single == (True, True):
-            return bucket.counts == [count, count]
-        whole = len(bucket.scope)
-        needed = [1 if single else whole - other for single, other in (self._single, self._single[::-1])]
-        return bucket.counts == [need * count for need in needed] and all(
-            len(side) == need and all(len(rows) == count for rows in side.values())
-            for side, need in zip(bucket.sides, needed, strict=True)
-        )
+    def _bucket(self, row: Row) -> Bucket:
+        left, right = self._single
+        if left and right:
+            return Bucket(self._ranks, (1, 1))
+        scope = self._scope(row)
+        return Bucket(scope, (1 if left else len(scope) - right, 1 if right else len(scope) - left))
 
     # The final pass.
 
@@ -209,6 +207,14 @@ class Pairs:
             if value is not None and not value.any:
                 some &= value.across
         yield from sorted(some - {row.rank})
+
+
+def _even(bucket: Bucket, count: int) -> bool:
+    """All have as many: nothing is left, in no choice of ranks."""
+    return all(
+        len(side) == need and all(len(rows) == count for rows in side.values())
+        for side, need in zip(bucket.sides, bucket.needed, strict=True)
+    )
 
 
 class _Two:

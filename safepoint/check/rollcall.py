@@ -73,7 +73,8 @@ def said(standing: Standing, note: Noted) -> str:
         words += [f"source={source}", f"tag={'ANY' if note.flags & record.WILD_TAG else tag}"]
     if kind in ("coll", "icoll") and note.flags & record.ROOTED:
         words.append(f"root={SPECIAL.get(note.peer, note.peer)}")
-    if kind == "wait" and (post := standing.requests.get(note.request)):
+    if kind == "wait" and len(posts := standing.wants(note).posts) == 1:
+        post = posts[0]
         words.append(f"{said(standing, post.note)} {place(standing.named, post.note.site)}".strip())
     thing = standing.named.thing(note.comm)
     if thing is not None and note.comm != record.WORLD:

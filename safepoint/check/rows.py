@@ -19,8 +19,8 @@ from safepoint.check.columns import Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import Plan, Room, Row, Strands, private
-from safepoint.check.template import EVERY, Template
+from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private, strands_of
+from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
 
@@ -29,8 +29,8 @@ class Matcher:
     """Of one template. `comm_members`: of a value that is a communicator, its members as ranks of the world; of
     any other, None."""
 
-    def __init__(self, template: Template, ranks: int, comm_members: Members) -> None:
-        self._room = Room()
+    def __init__(self, template: Template, ranks: int, comm_members: Members, most_open: int = MOST_OPEN) -> None:
+        self._room = Room(most_open)
         self.remarks = list[str]()
         self._found = 0
         self._searches = list[_Search]()
@@ -39,11 +39,10 @@ class Matcher:
         else:
             self._searches = [_Search(template.id, one, ranks, comm_members, self._room) for one in variants(template)]
         self._of = defaultdict[str, list[_Search]](list)
-        self._args = defaultdict[str, set[int | str]](set)
+        self._asked = _asked(template)
         for search in self._searches:
             for function in search.functions:
                 self._of[function].append(search)
-                self._args[function] |= search.args(function)
         self._apart: dict[tuple[int, int], Call] = {}  # wildcards to which nothing has come
         self._known = set[tuple[int, int]]()  # wildcards of which it does not matter
 
@@ -82,7 +81,7 @@ class Matcher:
                 self._known.remove(which)
                 return True
             return False
-        if any((value := call.value(arg)) is not None and value.any for arg in self._args[call.function]):
+        if any((value := call.value(arg)) is not None and value.any for arg in self._asked[call.function]):
             self._apart[which] = call
             return True
         self._known.add(which)
@@ -102,6 +101,18 @@ class Matcher:
             self.remarks.append(f"stopped after {MOST_FOUND} situations")
         self._found += len(found[:left])
         return found[:left]
+
+
+def _asked(template: Template) -> dict[str, set[int | str]]:
+    """The arguments that conditions name, by the functions that have them."""
+    found = defaultdict[str, set[int | str]](set)
+    for one in template.conditions:
+        for side in one.left, one.right:
+            if isinstance(side, Argument):
+                for item in (item for row in template.functions[side.function] for item in row):
+                    for function in item.functions:
+                        found[function].add(side.name)
+    return found
 
 
 class _Search:
@@ -130,20 +141,18 @@ class _Search:
             for function in self.functions
         }
 
-    def args(self, function: str) -> set[int | str]:
-        """All that are compared with anything."""
-        variant = self._variant
-        found = {(at, arg) for at, arg, *_ in variant.roles}
-        found |= {(each.at, arg) for each in variant.columns for arg in each.needs}
-        judged = [link for links in variant.judged for link in links]
-        found |= {(one.left, one.arg) for link in judged for one in (link, link.turned())}
-        return {arg for at, arg in found if function in variant.columns[at].functions}
-
     def take(self, call: Call) -> list[Situation]:
         plans, absent = self._of[call.function]
         found, rank = list[Situation](), call.rank
         for plan in plans:
-            if self._may_be(plan.process, rank):
+            if not self._may_be(plan.process, rank):
+                continue
+            column = plan.single
+            if column is not None:
+                if column.takes(call, self._bound):
+                    for row in strands_of(column, call, plan.opens[column.at]):
+                        found += self._give(plan.process, row)
+            else:
                 strands = self._strands.get((plan.process, rank))
                 if strands is None:
                     strands = Strands(plan, rank, self._bound, self._room)

@@ -16,10 +16,11 @@ from itertools import groupby
 from pathlib import Path
 
 from safepoint.check import watch
-from safepoint.check.ends import DIED, Ends
-from safepoint.check.follow import Follower
+from safepoint.check.ends import Ends
+from safepoint.check.follow import HUNG, Follower
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
+from safepoint.check.rollcall import DIED
 from safepoint.check.situations import Situation
 from safepoint.check.template import Template
 from safepoint.trace import record
@@ -39,7 +40,7 @@ class Run:
     """One program. `tell` is given a line when something happens."""
 
     def __init__(self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell) -> None:
-        self._templates, self._keep, self._tell = templates, keep, tell
+        self._directory, self._keep, self._tell = directory, keep, tell
         self.follower = Follower(templates)
         self.ends = Ends(directory, hang_s or NEVER_S)
         self.outcome = Outcome(templates, self.follower)
@@ -57,9 +58,12 @@ class Run:
                     raise
             self._drain()
             for event in self.ends.finish(code):
-                if event.kind == DIED:
+                if event.kind == DIED and not self.outcome.ended_by_us:
                     self.outcome.deaths.append(event.text)
-        self._found(self.follower.finish())
+        hang = self.outcome.hang
+        if hang is not None:
+            (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
+        self._found(self.follower.finish(hung=hang is not None))
         self.outcome.code_of_program = 128 - code if code < 0 else code
         self.ends.close()
         return self.outcome

@@ -114,10 +114,11 @@ def _by_number(draft: Draft, one: Reference, place: int, members: list[str]) -> 
         what = f"{few[0]} has {count} argument{'' if count == 1 else 's'}, not {place}"
         what += "; write F1(step)".replace("F1", one.at) if few[0] == vocabulary.HIDE else ""
     else:
-        differ = list(
-            {at.name: f"{at.name} in {function}" for function, at in there.items() if at is not None}.values()
-        )
-        what = f"argument {place} is {listed(differ[:MOST_NAMED])}"
+        differ: dict[str, str] = {}
+        for function, at in there.items():
+            if at is not None:
+                differ.setdefault(at.name, f"{at.name} in {function}")
+        what = f"argument {place} is {listed([*differ.values()][:MOST_NAMED])}"
     if len(members) > 1:
         names = (at.name for at in there.values() if at is not None)
         common = next((name for name in names if all(vocabulary.named(each, name) for each in members)), None)

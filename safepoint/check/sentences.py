@@ -48,7 +48,7 @@ WRONG.-9: /\w+|./s
 %ignore /\s+/
 """
 EXPECTED = {
-    "LINE": "Name=", "HEAD": "Kind= or Expect=", "BLOCK": "1block, 2block or 3block", "N": "n(", "INT": "a number",
+    "LINE": "Name=", "HEAD": "Kind= or Expect=", "BLOCK": "1block, 2block or 3block", "INT": "a number", "N": "n(",
     "F": "F with its number", "P": "p with its number", "AND": "'&&'", "OR": "'||'", "NOT": "'!'", "EQUAL": "'='",
     "UNLIKE": "'!='", "LESS": "'<'", "MORE": "'>'", "MINUS": "'-'", "LPAR": "'('", "RPAR": "')'", "COLON": "':'",
     "$END": "the next statement",
@@ -77,7 +77,7 @@ class Fault(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.text}"
+        return f"{escaped(str(self.path))}:{self.line}:{self.column}: {self.text}"
 
 
 class TooMany(Exception):
@@ -99,10 +99,15 @@ class Faults:
         self.told.append(Fault(self.path, line, column, text))
 
 
+def escaped(text: str) -> str:
+    """No terminal does anything but print it."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def shown(text: str) -> str:
-    """In quotes, and no terminal does anything but print it."""
+    """A word of the file, in quotes."""
     cut = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-    return "'" + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut) + "'"
+    return f"'{escaped(cut)}'"
 
 
 @functools.cache

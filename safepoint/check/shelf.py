@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from safepoint.check.call import Value
@@ -36,6 +35,8 @@ def combinations(values: Sequence[Value | None], same: Sequence[bool]) -> Iterab
         if value is None:
             return ()
         return None if value.any else value.here if same[0] else value.across
+    if not values:
+        return ((),)
     tokens = []
     for value, here in zip(values, same, strict=True):
         if value is None:
@@ -43,7 +44,7 @@ def combinations(values: Sequence[Value | None], same: Sequence[bool]) -> Iterab
         if value.any:
             return None
         tokens.append(value.here if here else value.across)
-    return itertools.product(*tokens)
+    return tuple(itertools.product(*tokens))
 
 
 class Shelf(Generic[T]):
@@ -52,45 +53,48 @@ class Shelf(Generic[T]):
     def __init__(self, links: Sequence[Link]) -> None:
         self._links = links
         self._same = [link.same for link in links]
-        self._rows: dict[Key, OrderedDict[T, int]] = {}
-        self._keys: dict[T, tuple[int, list[Key] | None]] = {}  # in the order in which they have come
+        self._one = links[0] if len(links) == 1 else None
+        self._rows: dict[Key, T | OrderedDict[T, None]] = {}  # most often it is one
+        self._keys: dict[T, tuple[int, Iterable[Key]]] = {}  # in the order in which they have come
         self._wild: OrderedDict[T, int] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._keys)
-
-    def __contains__(self, row: T) -> bool:
-        return row in self._keys
-
     def put(self, row: T) -> None:
-        found = combinations([row.value(link.right, link.other) for link in self._links], self._same)
-        self._count += 1
-        keys = None if found is None else list(found)
-        self._keys[row] = self._count, keys
+        if self._one is not None:
+            keys = combinations((row.value(self._one.right, self._one.other),), self._same)
+        else:
+            keys = combinations([row.value(link.right, link.other) for link in self._links], self._same)
+        self._count = count = self._count + 1
         if keys is None:
-            self._wild[row] = self._count
+            self._keys[row] = count, ()
+            self._wild[row] = count
             return
+        self._keys[row] = count, keys
+        rows = self._rows
         for key in keys:
-            line = self._rows.get(key)
-            if line is None:
-                self._rows[key] = line = OrderedDict()
-            line[row] = self._count
+            there = rows.setdefault(key, row)
+            if isinstance(there, OrderedDict):
+                there[row] = None
+            elif there is not row:
+                rows[key] = OrderedDict(((there, None), (row, None)))
 
     def take_off(self, row: T) -> None:
-        """It may have gone before."""
-        _, keys = self._keys.pop(row, (0, ()))
-        if keys is None:
-            del self._wild[row]
-            return
+        """It must lie here."""
+        _, keys = self._keys.pop(row)
+        rows = self._rows
         for key in keys:
-            line = self._rows[key]
-            del line[row]
-            if not line:
-                del self._rows[key]
+            there = rows[key]
+            if there is row:
+                del rows[key]
+            elif isinstance(there, OrderedDict):
+                del there[row]
+                if not there:
+                    del rows[key]
+        if self._wild:
+            self._wild.pop(row, None)
 
     def oldest(self, values: Sequence[Value | None], fits: Callable[[T], bool]) -> list[T]:
         """For each combination of tokens the row that has waited longest, of those that fit."""
@@ -106,13 +110,22 @@ class Shelf(Generic[T]):
             return list(itertools.islice(equal, most))
         found = dict[T, int]()
         for key in keys:
-            line = self._rows.get(key)
-            some: Iterable[tuple[T, int]] = () if line is None else (one for one in line.items() if fits(one[0]))
+            there = self._rows.get(key)
+            if there is None:
+                line: Iterable[T] = ()
+            elif isinstance(there, OrderedDict):
+                line = itertools.islice((row for row in there if fits(row)), most)
+            else:
+                line = (there,) if fits(there) else ()
             if self._wild:
-                wild = [one for one in self._wild.items() if self._under(key, one[0]) and fits(one[0])]
-                some = heapq.merge(some, wild, key=operator.itemgetter(1))
-            found |= itertools.islice(some, most)
+                wild = [row for row in self._wild if self._under(key, row) and fits(row)]
+                line = itertools.islice(heapq.merge(line, wild, key=self._age), most)
+            for row in line:
+                found[row] = self._age(row)
         return sorted(found, key=found.__getitem__) if len(found) > 1 else list(found)
+
+    def _age(self, row: T) -> int:
+        return self._keys[row][0]
 
     def _under(self, key: Key, row: T) -> bool:
         """A wildcard lies under each key that its other values have."""

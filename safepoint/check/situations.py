@@ -17,6 +17,7 @@ class Cell:
     ranks: tuple[int, ...]  # of the call; or those that have not called it
     number: int  # of the call in its rank; -1: it is not called
     text: str  # the function; what is not called as the template names it: "Wait, Test"
+    element: int = -1  # of an array: which one has begun the situation, from 0
     call: Call | None = field(default=None, compare=False, repr=False)
 
 
@@ -29,7 +30,9 @@ class Situation:
     @property
     def key(self) -> tuple[object, ...]:
         """Of things that can be written down: the same in each run in which the same calls were made."""
-        cells = tuple((each.function, each.process, each.ranks, each.number, each.text) for each in self.cells)
+        cells = tuple(
+            (each.function, each.process, each.ranks, each.number, each.text, each.element) for each in self.cells
+        )
         return self.template, cells, self.binding
 
     @property

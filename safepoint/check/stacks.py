@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from safepoint.check.named import TraceError, opened
+from safepoint.check.files import TraceError, opened
 from safepoint.matching import symbols
 from safepoint.matching.symbols import Site
 from safepoint.trace import record
@@ -21,8 +21,8 @@ THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+")
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 OURS = re.compile(
     r"(?:^|/)mpi4py/|^<frozen |^<safepoint trace>$|(?:^|/)runpy\.py$|"
-    r"(?:^|/)lib(?:p?mpi|mpich|mpifort|open-(?:pal|rte)|prrte|pmix|ucp|ucs|uct|ucm|fabric|psm2?|hwloc|event|c|m|pthread)"
-    r"[-_.0-9a-z]*\.so|(?:^|/)ld-[^/]*\.so|(?:^|/)(?:lib)?safepoint[^/]*\.so|\[vdso\]|/openmpi[^/]*/mca_"
+    r"(?:^|/)lib(?:p?mpi|mpich|mpi(?:ch)?(?:cxx|fort)|open-(?:pal|rte)|prrte|pmix|ucp|ucs|uct|ucm|fabric|psm2?|hwloc|"
+    r"event|c|m|pthread)(?:[-_.][-_.0-9a-z]*)?\.so|(?:^|/)ld-[^/]*\.so|(?:^|/)(?:lib)?safepoint[^/]*\.so|/trace-[^/]*-[0-9a-f]+\.so$|\[vdso\]|/openmpi[^/]*/mca_"
 )
 OUTSIDE = "_start", "__libc_start_main", "__libc_start_call_main", "_dl_start_user"
 

@@ -222,14 +222,16 @@ class Standing:
     def wants(self, note: Noted) -> Wants:
         """Of a call that the rank is in."""
         kind = self.kind(note)
-        if kind == "wait":
+        if kind == "wait" and note.request:
             post = self.requests.get(note.request)
             return Wants((post,) if post else (), True, post is not None)
-        if kind in (*WAITS_FOR_ALL, *WAITS_FOR_ONE):
+        if kind in ("wait", *WAITS_FOR_ALL, *WAITS_FOR_ONE):
             if (numbers := self._waited(note)) is None:  # nobody says for which
                 return Wants(tuple(self.requests.values()), False, bool(self.requests))
             posts = tuple(self.requests[number] for number in numbers if number in self.requests)
-            return Wants(posts, kind in WAITS_FOR_ALL, kind in WAITS_FOR_ALL or len(posts) == len(numbers))
+            if kind in WAITS_FOR_ALL:
+                return Wants(posts, True, True)
+            return Wants(posts, False, len(posts) == len(numbers))
         post = self._entered.get(note.number)
         if kind == "sendrecv" and post is not None:
             dest = self.peer(note, note.peer)

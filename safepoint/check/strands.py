@@ -15,19 +15,30 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
+from safepoint.trace.roles import ROLES
 
+# What happens once to a process, or to a thing: it fills each row that waits for it. A program would else be told one of
+# all the requests that it has left open.
+ONCE = frozenset(
+    name
+    for name, role in ROLES.items()
+    if role.kind in ("finalize", "win_free", "comm_free", "file_free", "type_free")
+)
 MOST_OPEN = 10**6  # rows of a template
+
+
+Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; its value
 
 
 class Room:
     """For how many more rows there is room; all ranks share it."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
+    def __init__(self, most: int) -> None:
         self.left = most
         self.dropped = 0
 
@@ -44,7 +55,7 @@ class Row:
 
     __slots__ = ("alone", "at", "calls", "element", "late", "lows", "on", "order", "rank")
 
-    def __init__(self, rank: int, column: int, call: Call, element: tuple[int | str, Value] | None) -> None:
+    def __init__(self, rank: int, column: int, call: Call, element: Element | None) -> None:
         self.rank = rank
         self.calls = {column: call}
         self.element = element  # which one of an array it is that has opened the row, in which argument
@@ -57,8 +68,8 @@ class Row:
 
     def value(self, column: int, arg: int | str) -> Value | None:
         if self.element is not None and column == self.alone and arg == self.element[0]:
-            return self.element[1]
-        return self.calls[column].value(arg)
+            return self.element[2]
+        return self.calls[column].arguments.value(arg)
 
 
 class Plan:
@@ -78,7 +89,7 @@ class Plan:
         self.windows: dict[int, int] = {}  # of what must not be called: the group after which it must not
         self.asked: dict[int, int] = {}  # and the group with which all is known that says whether it was
         self.excused: dict[int, list[Link]] = {}
-        self.kept: list[Column] = []  # asked when the group after the window is complete: what it is has come before
+        self.noted: list[Column] = []  # asked when the group after the window is complete: what it is has come before
         for each in self.absent:
             self.windows[each.at] = sum(group[0].level < each.level for group in self.groups) - 1
             excused = [link for link in variant.excused + variant.implied if link.left == each.at]
@@ -86,9 +97,10 @@ class Plan:
             window = self.windows[each.at]
             self.asked[each.at] = max([window + 1, *(at[link.right] for link in self.excused[each.at])])
             if window < 0 or any(at[link.right] > window for link in self.excused[each.at]):
-                self.kept.append(each)
+                self.noted.append(each)
         self.last = len(self.groups) - 1
         self.until_the_end = any(window == self.last for window in self.windows.values())
+        self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
         self.opens = {each.at: _opening(variant, each) for each in self.groups[0]}
         self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
         for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
@@ -116,6 +128,15 @@ def _opening(variant: Variant, column: Column) -> list[int | str]:
     return list(dict.fromkeys(link.arg for link in both if link.left == column.at))
 
 
+def strands_of(column: Column, call: Call, arrays: list[int | str]) -> list[Row]:
+    """Of a process that has this column only."""
+    found = [Row(call.rank, column.at, call, element) for element in _elements(call, arrays)]
+    for row in found:
+        row.at = 0
+        row.lows.append(call.number)
+    return found
+
+
 class Strands:
     """The rows of one rank."""
 
@@ -125,8 +146,8 @@ class Strands:
         self._bound = bound
         self._room = room
         self._waiting = {at: Shelf[Row](links) for at, links in plan.links.items()}  # for each column that is empty
-        self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.kept}
-        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.kept}
+        self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.noted}
+        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.noted}
         self._done: dict[Row, None] = {}  # complete, and may still be excused
 
     def take(self, call: Call) -> list[Row]:
@@ -159,7 +180,8 @@ class Strands:
         if not shelf:
             return []
         values = [call.value(link.arg) for link in self._plan.links[column.at]]
-        rows = shelf.oldest(values, lambda row: row.lows[-1] < number)
+        found = shelf.all if call.function in ONCE else shelf.oldest
+        rows = found(values, lambda row: row.lows[-1] < number)
         for row in rows:
             row.calls[column.at] = call
             row.late = row.late or call.wild
@@ -190,7 +212,7 @@ class Strands:
         row.on.clear()
         row.at += 1
         row.lows.append(max(row.calls[column.at].number for column in group))
-        if any(self._was_called(column, row) for column in plan.kept if plan.asked[column.at] == row.at):
+        if any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == row.at):
             self._room.left += 1
             return False
         self._shelve(row, (shelf for at, shelf in self._windows.items() if plan.windows[at] == row.at))
@@ -250,9 +272,10 @@ class Strands:
         return False
 
 
-def _elements(call: Call, args: list[int | str]) -> list[tuple[int | str, Value] | None]:
+def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
+    of = call.arguments.value
     for arg in args:
-        value = call.value(arg)
+        value = of(arg)
         if value is not None and len(value.each) > 1:
-            return [(arg, element) for element in value.each]
+            return [(arg, at, element) for at, element in enumerate(value.each)]
     return [None]

@@ -10,13 +10,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safepoint.check.named import Named, TraceError, opened, read_json
+from safepoint.check.files import File, Held, TraceError, of_rank, read_json
+from safepoint.check.named import Named
 from safepoint.trace import record
 from safepoint.trace.record import ARGUMENTS, BEFORE, EMPTY, ENTERED, HEADER, NOTE, RAISED
 
@@ -56,42 +54,6 @@ class Noted(NamedTuple):
 assert Noted._fields[1:-1] == record.FIELDS
 
 
-class File:
-    """Where the bytes come from."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises `TraceError`."""
-        self.path, self._descriptor = path, opened(path)
-
-    def at(self, offset: int, size: int) -> bytes:
-        try:
-            return os.pread(self._descriptor, size, offset)
-        except (OSError, OverflowError) as error:
-            raise TraceError(f"{self.path}: {error}", getattr(error, "errno", None)) from error
-
-    def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-class Held:
-    """The same of what lies in memory."""
-
-    def __init__(self, path: Path, data: bytes) -> None:
-        self.path, self._data = path, data
-
-    def at(self, offset: int, size: int) -> bytes:
-        return self._data[offset : offset + size]
-
-    def size(self) -> int:
-        return len(self._data)
-
-    def close(self) -> None:
-        self._data = b""
-
-
 class Tail:
     """Of one rank. `about`: what is said of it, as of the last `look`."""
 
@@ -102,7 +64,7 @@ class Tail:
         self.about: dict[str, Any] = {}
         self.look()
         self.named = Named(directory, self.about)
-        self._calls, self._more = _files(names)
+        self._calls, self._more = of_rank(names)
         self.closed = False  # the tracer has ended: it says how many notes there are
         self.told = -1  # that number
         self.given = 0  # notes, but those that are given again
@@ -323,30 +285,3 @@ class Tail:
             return self._words[begin : begin + length].tolist()
         data = self._more.at(8 * at, 8 * length)
         return memoryview(data[: len(data) // 8 * 8]).cast("q").tolist()
-
-
-def ranks(directory: Path) -> list[int]:
-    """Those that have begun to note. Raises `TraceError`."""
-    try:
-        names: Iterable[str] = os.listdir(directory)
-    except OSError as error:
-        raise TraceError(f"{directory}: {error.strerror}", error.errno) from error
-    return sorted(int(name[5:-5]) for name in names if re.fullmatch(r"rank-[0-9]{5,9}\.json", name))
-
-
-def _files(names: record.Names) -> tuple[File | Held, File | Held]:
-    where = names.calls.with_suffix(".packed")
-    if not where.exists():
-        return File(names.calls), File(names.more)
-    try:
-        from safepoint.matching import columns
-    except ImportError as error:
-        raise TraceError(f"{where} is packed, and {error.name} is missing: pip install '.[places]'") from error
-    descriptor = opened(where)
-    try:
-        with open(descriptor, "rb") as file:
-            notes, more, count = columns.unpack(file.read())
-    except (OSError, ValueError) as error:
-        raise TraceError(f"{where}: {error}") from error
-    head = record.HEAD.pack(record.MAGIC, NOTE, count).ljust(HEADER, b"\0")
-    return Held(where, head + notes.tobytes()), Held(where, more.tobytes())

@@ -75,5 +75,6 @@ class Template:
     @property
     def local(self) -> bool:
         """All its functions are of one process: the notes of one rank are enough."""
-        items = [item for one in self.functions.values() for row in one for item in row]
-        return self.size == 1 and len({item.process for item in items} - {EVERY}) == 1
+        return len(
+            {item.process for one in self.functions.values() for row in one for item in row} - {EVERY}
+        ) == 1 and (self.size == 1)

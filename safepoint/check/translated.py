@@ -63,8 +63,12 @@ class Translator:
         more = self._returned(noted, calls, things)
         return [*calls, *more] if new else more
 
-    def end(self) -> list[Call]:
-        """This process has come to its end: nothing is pending any more. Returns calls that were not given yet."""
+    def end(self, died: bool = False) -> list[Call]:
+        """This process has come to its end: nothing is pending any more. `died`: what it was inside of has sent and
+        taken nothing, as MPI has refused it, or never got to it. Returns calls that were not given yet."""
+        if died:
+            for call in (call for calls in self._open.values() for call in calls):
+                call.dropped = call.function.startswith("message_")
         late = [call for noted in self._late.values() for call in self._entered(noted)]
         self._late.clear()
         found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]
@@ -82,6 +86,7 @@ class Translator:
         given.comm = self._comm(given, noted)
         given.absent = given.ignored()
         self._count(given, noted)
+        given.changed()
         first = self._call(noted, given, 0, noted.function, noted.request if given.kind == "irecv" else 0)
         return [first, *self._made(noted, list(self._messages.of(given, noted)), 1)]
 
@@ -153,16 +158,15 @@ class Translator:
             given.started = tuple(noted.rows.get(record.STARTED, []))
             self._make(given, noted, things)
             self._free(given, noted)
+        given.changed()
         self._settle(given, noted)
+        failed = noted.state != record.RETURNED
+        waits = self._waiting.get(noted.request, ()) if given.kind in OPENS else ()
         for call in calls:
-            held = (
-                any(call in waiting for waiting in (self._waiting.get(noted.request, ()),)) if noted.request else False
-            )
-            call.pending = held and call.function.startswith("message_") and call.pending
-            call.wild = call.wild and (held or noted.state != record.RETURNED)
-        if noted.state != record.RETURNED:
-            return []
-        return self._made(noted, list(self._messages.after(given, noted)), len(calls))
+            call.dropped = call.dropped or (failed and call.function.startswith("message_"))
+            if call not in waits:
+                call.pending, call.wild = False, call.wild and failed
+        return [] if failed else self._made(noted, list(self._messages.after(given, noted)), len(calls))
 
     def _make(self, given: Given, noted: Noted, things: Things) -> None:
         """Handles that are new."""
@@ -210,6 +214,7 @@ class Translator:
             given: Any = getattr(call.arguments, "who", call.arguments)
             if source >= 0 and given.takes():
                 given.source = source, tag
+                given.changed()
                 call.wild = False
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterable
-from pathlib import Path
 
 from safepoint.check.template import ATTRIBUTES
+from safepoint.trace.constants import TABLE
 from safepoint.trace.roles import ROLES, WAITS, kind
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
-TABLE = Path(__file__).with_name("constants.txt")
 HIDE = "hide"
 MESSAGES = {  # what any function sends or takes: whatever the arguments of that are called, here they have one name
     "message_sent": {
@@ -113,6 +112,11 @@ def constants() -> dict[str, str]:
 def constant(word: str) -> str | None:
     """Its name, as the standard writes it."""
     return word.upper() if word.upper() in constants() else None
+
+
+def nearest_constant(word: str) -> str | None:
+    found = nearest(word.upper().removeprefix("MPI_"), (name.removeprefix("MPI_") for name in constants()))
+    return f"MPI_{found}" if found else None
 
 
 def parameter(function: str, place: int) -> Parameter | None:

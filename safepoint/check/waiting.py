@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from safepoint.check.standing import ANY, OUTSIDE, Envelope, Post, Standing, Wants
+from safepoint.check.standing import ANY, OUTSIDE, Envelope, Post, Standing
 from safepoint.check.tail import Noted
 from safepoint.trace.record import ANY_TAG
 
@@ -75,12 +75,9 @@ class Graph:
         return found[0] if len(found) == 1 else Any(found)
 
     def reasons(self, rank: int, call: Noted) -> list[Post]:
-        """What the call waits for, and has not come."""
-        wants = self._wants(rank, call)
-        return [post for post in wants.posts if self._of_post(rank, post) != TRUE]
-
-    def _wants(self, rank: int, call: Noted) -> Wants:
-        return self.standings[rank].wants(call)
+        """What the call waits for, and has not come. What it sends may have gone, if there is more."""
+        posts = [post for post in self.standings[rank].wants(call).posts if self._of_post(rank, post) != TRUE]
+        return [post for post in posts if post.what != "send"] or posts
 
     def _of_call(self, rank: int, call: Noted) -> Condition:
         standing = self.standings[rank]
@@ -89,7 +86,7 @@ class Graph:
         if standing.kind(call) == "finalize":
             others = tuple(one for one in range(self.size) if one != rank and not self.is_final(one))
             return Any(others) if others else TRUE
-        wants = self._wants(rank, call)
+        wants = self.standings[rank].wants(call)
         if not wants.known or (not wants.posts and not wants.every):
             return TRUE
         if not wants.every:
@@ -99,8 +96,8 @@ class Graph:
         receives = [found for found in receives if found != TRUE]
         if not receives and len(sends) > 1:  # one of them is not complete: which, nobody knows. (1)
             return Any(tuple(sends))
-        found = tuple(receives or sends)
-        return found[0] if len(found) == 1 else All(found)
+        left = receives or sends
+        return left[0] if len(left) == 1 else All(tuple(left))
 
     def _of_hide(self, rank: int) -> Condition:
         missing = self.behind(rank, "hide", self.standings[rank].came["hide"], range(self.size))

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint.trace import roles
-from safepoint.trace.record import AFTER, ARGUMENTS, BEFORE
+from safepoint.trace.record import AFTER, ARGUMENTS, BEFORE, HEADER, NOTE
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
 KINDS = frozenset(HANDLES.values())
+PACKS = "packs_"  # what packs a row, with the letters of its values
 SENT, RECEIVED, BOTH = "sa, sn, st", "ra, rn, rt", "(sa, sn, st), (ra, rn, rt)"
 # What stands for an argument that mpi4py calls otherwise; the first of these words that the method has.
 OTHERWISE = {
@@ -99,15 +100,16 @@ def rows(method: Method) -> tuple[str, str]:
     """The lines before a call, and those after it: with `at` the place of its note, and `result` what it returns."""
     lines, known = _messages(method)
     values = [_value(method, at, one, known) for at, one in enumerate(method.parameters)]
-    layout = "".join("Q" if one.kind in KINDS and one.by == "value" else "q" for one in method.parameters)
-    count = len(values)
-    lines += [
-        f"row = ({''.join(value + ', ' for value in values)})",
-        f"begin = room_({8 * count + 24})",
+    layout = letters(method.function)
+    size, joined = 8 * len(values) + 24, "".join(value + ", " for value in values)
+    lines += [  # in line: a function that does it would take as long again
+        "begin = notes._more_at",
+        f"notes._more_at = end = begin + {size}",
+        "if end > notes._more.end: room_(end)",
         "try:",
-        f"    layouts_[{layout!r}](notes._more.map, begin, {count}, (at - HEADER) // NOTE, {ARGUMENTS}, *row)",
+        f"    {PACKS}{layout}(notes._more.map, begin, {len(values)}, (at - {HEADER}) // {NOTE}, {ARGUMENTS}, {joined})",
         "except Exception:",
-        f"    carefully_(begin, at, {layout!r}, row)",
+        f"    carefully_(begin, at, {layout!r}, ({joined}))",
     ]
     before = [f"({at + 1}, {_handles(method, at, one)})" for at, one in enumerate(method.parameters)
               if one.by != "value" and method.reads(one)]  # fmt: skip
@@ -116,6 +118,12 @@ def rows(method: Method) -> tuple[str, str]:
     elif before:
         lines.append(f"several_handles_(at, {BEFORE}, {', '.join(before)})")
     return "\n".join(lines), "\n".join(_after(method))
+
+
+def letters(function: str) -> str:
+    """How its arguments are packed: a handle has no sign."""
+    parameters = signatures()[function].parameters
+    return "".join("Q" if one.kind in KINDS and one.by == "value" else "q" for one in parameters)
 
 
 def _value(method: Method, at: int, one: Parameter, known: dict[str, str]) -> str:

@@ -14,6 +14,7 @@ import inspect
 import json
 import os
 import signal
+import struct
 import sys
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from typing import Any
 from safepoint.trace import arguments, methods, record
 from safepoint.trace.known import Known, Persistent
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, NUMBERS, kind
-from safepoint.trace.rows import Layouts, Rows, signed
+from safepoint.trace.rows import Rows, signed
 from safepoint.trace.seen import PACKAGE, WRAPPERS, Seen
 from safepoint.trace.shapes import BODY, COMM, SHAPES, Shape, checked
 from safepoint.trace.signatures import signatures
@@ -72,6 +73,8 @@ class Watched(Methods):
 
     def _rows(self, plain: Any, function: str, pickled: bool, of_class: bool) -> tuple[str, str]:
         words = tuple(inspect.signature(plain).parameters)
+        letters = arguments.letters(function)
+        self._names[arguments.PACKS + letters] = struct.Struct(f"<3q{letters}").pack_into
         return arguments.rows(arguments.Method(function, self.family, words, of_class, pickled))
 
 
@@ -119,9 +122,9 @@ class Checking:
             "alltoall_": specs.alltoall, "neighbors_": specs.neighbors, "reduce_": specs.reduce,
             "allreduce_": specs.allreduce, "reduce_scatter_": specs.reduce_scatter, "address_": specs.address,
             "size_of_": specs.size, "length_": specs.length, "handle_": specs.handle, "handles_": specs.handles,
-            "room_": seen.notes.room, "layouts_": Layouts(), "carefully_": rows.carefully, "one_": rows.one,
-            "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles, "HEADER": record.HEADER,
-            "NOTE": record.NOTE, "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
+            "room_": seen.notes.room, "carefully_": rows.carefully, "one_": rows.one,
+            "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles,
+            "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
             "size": specs.bytes, "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
         }  # fmt: skip
 

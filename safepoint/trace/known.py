@@ -83,6 +83,6 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def items_of(sequence: Any) -> list[Any]:
     """Of a list or tuple, of the program's own class too, without its methods; of anything else none."""
-    if not isinstance(sequence, (list, tuple)):
-        return []
-    return list((list if isinstance(sequence, list) else tuple).__iter__(sequence))
+    if isinstance(sequence, list):
+        return list(list.__iter__(sequence))
+    return list(tuple.__iter__(sequence)) if isinstance(sequence, tuple) else []

@@ -59,7 +59,8 @@ def program(command: Sequence[str]) -> str:
 def environment(
     where: Path, command: Sequence[str], tracer: str, mpicc: str, limit: int, arguments: bool = False
 ) -> dict[str, str]:
-    """What the program is to have in its environment. Raises `UsageError` if it cannot be traced."""
+    """What the program is to have in its environment. Raises `UsageError` if it cannot be traced. `arguments`: in check
+    mode, in which the arguments of calls are noted too."""
     found = dict(os.environ)
     if tracer == "auto":
         tracer = "python" if interpreted(command) else "c"
@@ -70,7 +71,7 @@ def environment(
         from safepoint.trace import pmpi
 
         of = sys.executable if tracer == "both" else program(command)
-        library = pmpi.library(mpicc or pmpi.mpicc_for(of))
+        library = pmpi.library(mpicc or pmpi.mpicc_for(of), arguments)
         if set(str(library)) & set(" :"):
             raise UsageError(f"{library.parent} has a space or colon in its name, which LD_PRELOAD cannot have: set "
                              "XDG_CACHE_HOME to another directory")  # fmt: skip

@@ -8,6 +8,9 @@
 #define _GNU_SOURCE
 #endif
 #include "pmpi.h"
+#ifdef SAFEPOINT_CHECK
+#include "watch.h"
+#endif
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,26 +27,22 @@
 
 enum { DEFAULT_LIMIT_MIB = 4096, DEEP = 16 };
 
-struct file {
-    int descriptor;
-    dev_t device;
-    ino_t inode;
-    char *map; /* NULL: a text file */
-    uint64_t end;
-};
-
 static struct {
     struct file calls, more, sites, objects;
     char directory[PATH_MAX], stopped[256];
     char *about; /* what is known of this rank, as JSON, without its end */
-    uint64_t limit, more_next;
+    uint64_t limit;
     unsigned sites_count, objects_count;
     MPI_Group world;
     pid_t program;
     pthread_mutex_t files; /* to let them grow; taken inside of `trace.lock` */
     const char *file;      /* where the next hide is */
     int line;
+    const char *first_file; /* where the program is before MPI_Init has returned, if it says that */
+    int first_line;
 } here = {.files = PTHREAD_MUTEX_INITIALIZER};
+
+EXPORT void safepoint_trace_line(const char *file, int line);
 
 struct trace trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 __thread struct self self;
@@ -97,13 +96,13 @@ void *found(const char *name)
 
 /* Files. */
 
-static int is_ours(const struct file *file)
+int is_ours(const struct file *file)
 {
     struct stat found;
     return !fstat(file->descriptor, &found) && found.st_dev == file->device && found.st_ino == file->inode;
 }
 
-static int create(struct file *file, const char *suffix, int flags, char *path)
+int create(struct file *file, const char *suffix, int flags, char *path)
 {
     struct stat found;
     snprintf(path, PATH_MAX, "%.*s/rank-%05d.%s", PATH_MAX - 40, here.directory, trace.rank, suffix);
@@ -171,7 +170,7 @@ static int whole(int descriptor, const char *text, size_t size)
 }
 
 /* Replace a file of the trace by this text. */
-static int replace(const char *name, const char *text, size_t size)
+int replace(const char *name, const char *text, size_t size)
 {
     char path[PATH_MAX + 32], beside[PATH_MAX + 64];
     int descriptor, failed;
@@ -241,31 +240,34 @@ int grow(uint64_t at)
     return !failed && trace.noting;
 }
 
+/* Space for rows up to this place. */
+int more_rows(uint64_t end)
+{
+    int failed = 0;
+    pthread_mutex_lock(&here.files);
+    while (!failed && end > here.more.end)
+        failed = lengthen(&here.more);
+    __atomic_store_n(&trace.row_end, here.more.end, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&here.files);
+    if (failed)
+        stop(said(failed));
+    return !failed;
+}
+
 /* A row of `.more` for this note. NULL: there is no space. */
 int64_t *new_row(struct call *c, int kind, int64_t count)
 {
-    uint64_t size = 8 * (3 + (uint64_t)count);
-    int64_t *row;
-    int failed = 0;
-    if (!trace.noting || c->note == &self.nowhere) {
+    int64_t *row = NULL;
+    if (trace.noting && c->note != &self.nowhere)
+        row = room_for_row(8 * (3 + (uint64_t)count));
+    if (!row) {
         c->note->flags |= PARTIAL;
         return NULL;
     }
-    pthread_mutex_lock(&here.files);
-    while (!failed && here.more_next + size > here.more.end)
-        failed = lengthen(&here.more);
-    pthread_mutex_unlock(&here.files);
-    if (failed) {
-        c->note->flags |= PARTIAL;
-        stop(said(failed));
-        return NULL;
-    }
-    row = (int64_t *)(void *)(here.more.map + here.more_next);
     row[0] = count;
     row[1] = index_of(c);
-    row[2] = kind;
-    c->note->more = (uint32_t)(here.more_next / 8);
-    here.more_next += size;
+    __atomic_store_n(&row[2], kind, __ATOMIC_RELEASE);
+    c->note->more = (uint32_t)(((char *)row - trace.rows) / 8);
     return row + 3;
 }
 
@@ -336,18 +338,26 @@ unsigned new_site(const void *from)
     return numbered(HANDLE(from), line, strlen(line));
 }
 
-static unsigned site_of_line(const char *file, int line, const char *function)
+static unsigned site_at(uintptr_t key, const char *file, int line, const char *function)
 {
     char text[2 * PATH_MAX], *at;
-    uint64_t key = 14695981039346656037u;
+    unsigned number = key ? numbered(key, NULL, 0) : 0;
+    uint64_t sum = 14695981039346656037u;
+    if (number)
+        return number;
     snprintf(text, sizeof text, "py\t%.*s\t%d\t%.*s", PATH_MAX, file, line, PATH_MAX - 64, function);
     for (at = text; *at; at++) {
         if (*at == '\n')
             *at = ' ';
-        key = (key ^ (unsigned char)*at) * 1099511628211u;
+        sum = (sum ^ (unsigned char)*at) * 1099511628211u;
     }
     *at++ = '\n';
-    return numbered((uintptr_t)key | 1, text, (size_t)(at - text));
+    return numbered(key ? key : (uintptr_t)sum | 1, text, (size_t)(at - text));
+}
+
+static unsigned site_of_line(const char *file, int line, const char *function)
+{
+    return site_at(0, file, line, function);
 }
 
 /* Of a hide: all addresses from here up; the first that is not in the library's own functions is the program's. */
@@ -442,7 +452,7 @@ void let_go(struct known *known)
     free(known);
 }
 
-static struct known *find(enum kind kind, uintptr_t handle)
+struct known *find(enum kind kind, uintptr_t handle)
 {
     struct known *known = trace.things[kind][hash(handle, 8)];
     while (known && known->handle != handle)
@@ -747,6 +757,9 @@ static int prepared(char *path)
     if (access(path, F_OK))
         failed = replace("functions-c.json", functions_json, strlen(functions_json));
     *path = 0;
+#ifdef SAFEPOINT_CHECK
+    failed = failed ? failed : begin_checking(here.directory, path);
+#endif
     return failed ? failed : (failed = know()) ? failed : say(NULL);
 }
 
@@ -757,7 +770,7 @@ static void forked(void)
 
 static void at_exit(void)
 {
-    finish("exit");
+    finish(AFTER_FINALIZE ? "finalize" : "exit");
 }
 
 /* After MPI_Init. */
@@ -794,7 +807,9 @@ void begin(void)
     trace.next = HEADER;
     trace.notes = here.calls.map;
     trace.end = here.calls.end;
-    here.more_next = 24;
+    trace.rows = here.more.map;
+    trace.row_end = here.more.end;
+    trace.row_next = 24;
     new_thread();
     trace.noting = 1;
     world = noted_comm(MPI_COMM_WORLD, 0, -1);
@@ -805,13 +820,18 @@ void begin(void)
     trace.world = *world;
     pthread_atfork(NULL, NULL, forked);
     atexit(at_exit);
+#ifdef SAFEPOINT_CHECK
+    watch();
+    if (here.first_file)
+        safepoint_trace_line(here.first_file, here.first_line);
+#endif
 }
 
 /* The notes are as many as they are. Others may still come back from calls: their notes are within that. */
 void finish(const char *ended)
 {
     int64_t counts[2];
-    uint64_t end;
+    uint64_t end, rows;
     static int done;
     if (!trace.notes || here.program != getpid() || __atomic_exchange_n(&done, 1, __ATOMIC_RELAXED))
         return;
@@ -819,11 +839,13 @@ void finish(const char *ended)
     end = __atomic_fetch_add(&trace.next, here.limit, __ATOMIC_ACQ_REL);
     end = end < here.calls.end ? end : here.calls.end;
     counts[0] = (int64_t)(end - HEADER) / NOTE;
-    counts[1] = ((int64_t)here.more_next - 24) / 8;
+    rows = __atomic_load_n(&trace.row_next, __ATOMIC_ACQUIRE);
+    rows = rows < here.more.end ? rows : here.more.end;
+    counts[1] = ((int64_t)rows - 24) / 8;
     memcpy(here.calls.map + 16, &counts[0], 8);
     memcpy(here.more.map + 16, &counts[1], 8);
     if (is_ours(&here.calls) && is_ours(&here.more) &&
-        (ftruncate(here.calls.descriptor, (off_t)end) || ftruncate(here.more.descriptor, (off_t)here.more_next)))
+        (ftruncate(here.calls.descriptor, (off_t)end) || ftruncate(here.more.descriptor, (off_t)rows)))
         return;
     say(ended);
 }
@@ -837,7 +859,7 @@ EXPORT int safepoint_trace_counters(const int *members, int n, long long out[4])
     int i;
     memset(out, 0, 4 * sizeof *out);
     out[3] = !trace.noting || trace.unsure || trace.threads > 1;
-    if (!trace.notes)
+    if (!trace.notes || CHECKING) /* in check mode not all messages are seen */
         return -1;
     lock();
     for (i = 0; i < (n < 0 ? trace.size : n); i++) {
@@ -856,9 +878,17 @@ static struct note *ours(unsigned function, long long value)
     struct note *note;
     if (!trace.noting || self.inside || site == QUIET)
         return NULL;
+#ifdef SAFEPOINT_CHECK
+    if (CHECKING && !watched[function])
+        return NULL;
+#endif
     note = new_note(function, site ? site : site_of_hide());
     if (!note)
         return NULL;
+#ifdef SAFEPOINT_CHECK
+    if (CHECKING)
+        row_of_ours(note, function == HIDE, value);
+#endif
     note->bytes = (uint64_t)value;
     note->enter = now();
     __atomic_store_n(&note->state, ENTERED, __ATOMIC_RELEASE);
@@ -881,7 +911,7 @@ EXPORT void safepoint_trace_at(const char *file, int line)
 
 EXPORT void safepoint_trace_hide(long long step)
 {
-    self.hide = ours(1, step);
+    self.hide = ours(HIDE, step);
 }
 
 EXPORT void safepoint_trace_hidden(void)
@@ -893,9 +923,24 @@ EXPORT void safepoint_trace_hidden(void)
 
 EXPORT void safepoint_trace_mark(void)
 {
-    struct note *note = ours(2, 0);
+    struct note *note = ours(MARK, 0);
     if (note)
         returned(note);
+}
+
+/* The next call of this thread is there: as `safepoint-lines.h` says before each. `file` is a literal. */
+EXPORT void safepoint_trace_line(const char *file, int line)
+{
+    uintptr_t key = (HANDLE(file) * 0x9E3779B97F4A7C15u + (unsigned)line) | 1;
+    unsigned at = hash(key, SITE_BITS);
+    if (!here.program) { /* that of MPI_Init is asked for when it has returned */
+        here.first_file = file;
+        here.first_line = line;
+    }
+    if (LIKELY(HANDLE(__atomic_load_n(&sites[at].from, __ATOMIC_ACQUIRE)) == key))
+        self.line = sites[at].number;
+    else
+        self.line = trace.noting ? site_at(key, file, line, "-") : 0;
 }
 
 /* A site that another tracer knows, for `safepoint_trace_site`. Returns its number, or 0. */

@@ -6,7 +6,9 @@
  * (1) The last byte of a note is stored last, with release: a note that a reader sees is whole.
  * (2) One note a call: what MPI or a callback calls inside of a call is not noted (`self.inside`).
  * (3) Constants of MPI are translated by what the argument is: MPI_ANY_TAG and MPI_PROC_NULL may be one number.
- * (4) Nothing here ends the program, sends a message, or asks MPI about an argument that the call does not use. */
+ * (4) Nothing here ends the program, sends a message, or asks MPI about an argument that the call does not use.
+ * (5) In check mode (`watch.h`) an argument may be wrong: MPI is asked about it after the call has found it right. After
+ *     MPI_Finalize MPI is asked nothing. */
 #ifndef SAFEPOINT_PMPI_H
 #define SAFEPOINT_PMPI_H
 
@@ -14,12 +16,19 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define OUTLINE static __attribute__((noinline, unused)) /* there are hundreds of wrappers */
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define HANDLE(x) ((uintptr_t)(x))
+#ifdef SAFEPOINT_CHECK /* the other build of this library, which `safepoint check` uses */
+#define CHECKING (trace.checking)
+#else
+#define CHECKING 0
+#endif
+#define AFTER_FINALIZE (CHECKING && trace.finalized)
 
 /* As in record.py. */
 enum { HEADER = 4096, NOTE = 64, SEGMENT = 2 << 20 };
@@ -27,6 +36,7 @@ enum { WILD_SOURCE = 2, WILD_TAG = 4, FOUND = 8, PERSISTENT = 16, ROOTED = 32, P
 enum { ANY_SOURCE = -1, PROC_NULL = -2, ROOT = -3, NONE = -4, CANCELLED = -5, ANY_TAG = -1 };
 enum { EMPTY, ENTERED, RETURNED, RAISED };
 enum { WORLD = 1, SELF = 2, COMPLETED = 1, STARTED = 2, MESSAGE = 3, NO_RESULT = 255 };
+enum { HIDE = 1, MARK = 2, ARGUMENTS = 4, BEFORE = 5, AFTER = 6, STACK_SIGNAL = 11 };
 #define UNKNOWN UINT64_MAX
 #define QUIET UINT32_MAX   /* instead of a site: do not note */
 #define NO_ROOT (-1000000) /* instead of a root */
@@ -61,7 +71,8 @@ struct what {
 
 /* MPI may give one handle to several sends that are complete at once, so each request is in two lists, in the order in
  * which they were opened: that of its handle, and that of its handle in the variable where the call has put it. Whoever
- * waits is given the first of the second list; or if the program has copied the handle, of the first. */
+ * waits is given the last of the second list, as the variable holds no other; or if the program has copied the handle,
+ * the first of the first. */
 enum list { BY_HANDLE, BY_WHERE, LISTS };
 struct request {
     struct request *next[LISTS], *before[LISTS];
@@ -80,11 +91,22 @@ struct table {
     unsigned bits, used;
 };
 
+struct file {
+    int descriptor;
+    dev_t device;
+    ino_t inode;
+    char *map; /* NULL: a text file */
+    uint64_t end;
+};
+
 struct trace {
     volatile int noting; /* after MPI_Init, until it ends or fails */
     int many;            /* MPI_THREAD_MULTIPLE: the tables are locked */
-    uint64_t next, end;  /* of the notes, in bytes */
+    int checking, finalized;
+    uint64_t next, end; /* of the notes, in bytes */
     char *notes;
+    uint64_t row_next, row_end; /* of the rows, in bytes */
+    char *rows;
     struct known *things[KINDS][256], world;
     struct table requests[LISTS], messages[LISTS];
     struct request *spare;
@@ -103,6 +125,8 @@ struct call {
     MPI_Status *status, mine;
     struct known *thing;
     int n, open;
+    uintptr_t unknown; /* check mode: a communicator, window or file that nobody has seen made, and its kind */
+    enum kind unknown_kind;
     long long count; /* of what; -1: it is not known how much is sent */
     MPI_Datatype type;
 };
@@ -110,8 +134,12 @@ struct call {
 /* Of a thread. */
 struct self {
     const void *fortran; /* where the program has called a function of the Fortran binding that has not returned */
+    void *const *given; /* and the addresses that it has given */
     int inside, thread;
     struct note nowhere, *hide; /* where notes go when there is no space; the hide that has not returned */
+    struct note *note;          /* check mode: of the call that has not returned */
+    unsigned line;              /* a site: where the program says that its next call is */
+    int asking;                 /* check mode: the tracer itself sets or asks for error handlers */
     struct request **several;
     MPI_Status *statuses;
     int room;
@@ -129,12 +157,17 @@ void begin(void);
 void finish(const char *ended);
 void stop(const char *cause);
 int grow(uint64_t at);
+int more_rows(uint64_t end);
+int is_ours(const struct file *file);
+int create(struct file *file, const char *suffix, int flags, char *path);
+int replace(const char *name, const char *text, size_t size);
 int new_thread(void);
 int64_t *new_row(struct call *c, int kind, int64_t count);
 unsigned new_site(const void *from);
 struct known *known_comm(MPI_Comm comm);
 struct known *known_win(MPI_Win win);
 struct known *known_file(MPI_File file);
+struct known *find(enum kind kind, uintptr_t handle);
 void new_comm(struct call *c, MPI_Comm comm, int of_parent);
 void new_thing(struct call *c, enum kind kind, uintptr_t handle, MPI_Group group);
 void new_file(struct call *c, MPI_File file);
@@ -163,6 +196,16 @@ static inline uint64_t now(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Space for a row of so many bytes; NULL: there is none, and the noting has ended. */
+static inline int64_t *room_for_row(uint64_t size)
+{
+    uint64_t at = __atomic_fetch_add(&trace.row_next, size, __ATOMIC_RELAXED), end = at + size;
+    if (LIKELY(end <= __atomic_load_n(&trace.row_end, __ATOMIC_ACQUIRE)) || more_rows(end))
+        return (int64_t *)(void *)(trace.rows + at);
+    __atomic_compare_exchange_n(&trace.row_next, &end, at, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    return NULL;
 }
 
 static inline unsigned hash(uintptr_t key, unsigned bits)
@@ -207,9 +250,14 @@ static inline struct note *new_note(unsigned function, unsigned site)
 
 OUTLINE int enter(struct call *c, unsigned function, const void *from)
 {
-    unsigned site = safepoint_trace_site;
+    unsigned site = safepoint_trace_site ? safepoint_trace_site : self.line;
     c->open = 0;
     c->count = -1;
+    self.line = 0;
+    if (CHECKING) {
+        c->unknown = 0;
+        c->sends.comm = c->takes.comm = c->thing = NULL;
+    }
     if (!trace.noting || self.inside || site == QUIET)
         return 0;
     c->note = new_note(function, site ? site : site_of(from));
@@ -226,6 +274,8 @@ static inline void go(struct call *c)
         __atomic_store_n(&c->note->state, ENTERED, __ATOMIC_RELEASE);
     else
         c->note = &self.nowhere;
+    if (CHECKING)
+        self.note = c->note;
 }
 
 static inline void sized(struct call *c);
@@ -233,9 +283,10 @@ static inline void sized(struct call *c);
 OUTLINE void end(struct call *c, uint64_t leave, int code)
 {
     int class = 0;
-    if (code && PMPI_Error_class(code, &class))
+    self.note = NULL;
+    if (code && (AFTER_FINALIZE || PMPI_Error_class(code, &class)))
         class = NO_RESULT;
-    if (LIKELY(!code))
+    if (LIKELY(!code) && !AFTER_FINALIZE)
         sized(c);
     c->note->leave = leave;
     c->note->result = (uint8_t)(class < NO_RESULT ? class : NO_RESULT);
@@ -248,6 +299,7 @@ OUTLINE void unwound(struct call *c)
 {
     if (c->open) {
         self.inside = 0;
+        self.note = NULL;
         c->note->leave = now();
         __atomic_store_n(&c->note->state, RAISED, __ATOMIC_RELEASE);
     }
@@ -280,32 +332,61 @@ static inline void sized(struct call *c)
         c->note->bytes = (uint64_t)c->count * (uint64_t)each;
 }
 
+/* It works on this. One that nobody has seen made is looked at when the call has returned well: it may be none. */
+static inline void on(struct call *c, enum kind kind, uintptr_t handle, uintptr_t null)
+{
+    c->note->comm = c->thing ? (uint32_t)c->thing->number : 0;
+    if (CHECKING && !c->thing && handle != null) {
+        c->unknown = handle;
+        c->unknown_kind = kind;
+    }
+}
+
 OUTLINE void on_comm(struct call *c, MPI_Comm comm)
 {
     if (comm == MPI_COMM_WORLD) {
         c->thing = &trace.world;
     } else {
         lock();
-        c->thing = known_comm(comm);
+        c->thing = CHECKING ? find(COMM, HANDLE(comm)) : known_comm(comm);
         unlock();
     }
-    c->note->comm = c->thing ? (uint32_t)c->thing->number : 0;
+    on(c, COMM, HANDLE(comm), HANDLE(MPI_COMM_NULL));
 }
 
 OUTLINE void on_win(struct call *c, MPI_Win win)
 {
     lock();
-    c->thing = known_win(win);
+    c->thing = CHECKING ? find(WIN, HANDLE(win)) : known_win(win);
     unlock();
-    c->note->comm = c->thing ? (uint32_t)c->thing->number : 0;
+    on(c, WIN, HANDLE(win), HANDLE(MPI_WIN_NULL));
 }
 
 OUTLINE void on_file(struct call *c, MPI_File file)
 {
     lock();
-    c->thing = known_file(file);
+    c->thing = CHECKING ? find(MPIFILE, HANDLE(file)) : known_file(file);
     unlock();
+    on(c, MPIFILE, HANDLE(file), HANDLE(MPI_FILE_NULL));
+}
+
+OUTLINE void look_at_unknown(struct call *c)
+{
+    lock();
+    if (c->unknown_kind == COMM)
+        c->thing = known_comm((MPI_Comm)c->unknown);
+    else
+        c->thing = c->unknown_kind == WIN ? known_win((MPI_Win)c->unknown) : known_file((MPI_File)c->unknown);
+    unlock();
+    c->sends.comm = c->takes.comm = c->thing;
     c->note->comm = c->thing ? (uint32_t)c->thing->number : 0;
+}
+
+/* The call has returned well. */
+static inline void went_well(struct call *c)
+{
+    if (CHECKING && c->unknown && !AFTER_FINALIZE)
+        look_at_unknown(c);
 }
 
 static inline struct what nothing(void)
@@ -394,7 +475,8 @@ OUTLINE void fails(void)
 OUTLINE void send_fails(int code)
 {
     int class = MPI_ERR_OTHER;
-    PMPI_Error_class(code, &class);
+    if (!AFTER_FINALIZE)
+        PMPI_Error_class(code, &class);
     if (class != MPI_ERR_RANK && class != MPI_ERR_TAG && class != MPI_ERR_COUNT && class != MPI_ERR_TYPE &&
         class != MPI_ERR_COMM && class != MPI_ERR_BUFFER)
         fails();
@@ -476,10 +558,10 @@ OUTLINE void add(struct table *tables, struct request *it, int again)
 OUTLINE struct request *look_up(struct table *tables, uintptr_t handle, const void *where, int take)
 {
     struct queue *queue = queue_of(&tables[BY_WHERE], key_of(handle, where));
-    struct request *it = queue ? queue->first : NULL;
+    struct request *it = queue ? queue->last : NULL;
     int list;
     while (it && it->key[BY_HANDLE] != handle) /* another may have the same key */
-        it = it->next[BY_WHERE];
+        it = it->before[BY_WHERE];
     if (!it && (queue = queue_of(&tables[BY_HANDLE], handle)))
         it = queue->first;
     for (list = 0; it && take && list < LISTS; list++) {
@@ -550,7 +632,7 @@ OUTLINE void complete(struct request *it, const MPI_Status *status, int32_t *pee
 {
     int flag = 0;
     *peer = *tag = NONE;
-    if (it->cancelled && !PMPI_Test_cancelled(status, &flag) && flag) {
+    if (it->cancelled && !AFTER_FINALIZE && !PMPI_Test_cancelled(status, &flag) && flag) {
         *peer = CANCELLED;
         if (!it->what.receives)
             flies(&it->what, it->what.peer, -1);
@@ -573,7 +655,7 @@ static inline int must_look(const struct request *it)
 OUTLINE void waits(struct call *c, const MPI_Request *it, MPI_Status *status)
 {
     lock();
-    c->one = taken(HANDLE(*it), it);
+    c->one = it ? taken(HANDLE(*it), it) : NULL;
     unlock();
     looks(c, status, must_look(c->one));
 }
@@ -619,7 +701,7 @@ OUTLINE void wait_failed(struct call *c, int gone)
 OUTLINE void waits_for(struct call *c, int n, const MPI_Request *requests, MPI_Status *statuses, int single)
 {
     int i, must = 0;
-    c->n = n > 0 && room_for(n) ? n : 0;
+    c->n = n > 0 && requests && room_for(n) ? n : 0;
     c->several = self.several;
     lock();
     for (i = 0; i < c->n; i++) {
@@ -706,7 +788,7 @@ OUTLINE void cancels(struct call *c, const MPI_Request *it)
 {
     struct request *one;
     lock();
-    if ((one = look_up(trace.requests, HANDLE(*it), it, 0))) {
+    if (it && (one = look_up(trace.requests, HANDLE(*it), it, 0))) {
         c->note->request = one->running;
         one->cancelled = one->running != 0;
     }
@@ -716,7 +798,7 @@ OUTLINE void cancels(struct call *c, const MPI_Request *it)
 OUTLINE void frees(struct call *c, const MPI_Request *it)
 {
     lock();
-    if ((c->one = taken(HANDLE(*it), it))) {
+    if ((c->one = it ? taken(HANDLE(*it), it) : NULL)) {
         c->note->request = c->one->number;
         c->note->flags |= c->one->persistent ? PERSISTENT : 0;
     }
@@ -745,10 +827,10 @@ OUTLINE void takes_message(struct call *c, long long count, MPI_Datatype type, c
     size_of(c, count, type);
     c->takes = nothing();
     lock();
-    if ((c->one = look_up(trace.messages, HANDLE(*message), NULL, 1))) {
+    if ((c->one = message ? look_up(trace.messages, HANDLE(*message), NULL, 1) : NULL)) {
         c->takes = c->one->what;
         c->note->request = c->one->number;
-    } else if (*message == MPI_MESSAGE_NO_PROC) {
+    } else if (message && *message == MPI_MESSAGE_NO_PROC) {
         c->takes.comm = &trace.world;
         c->takes.peer = PROC_NULL;
         c->takes.receives = 1;
@@ -821,6 +903,7 @@ OUTLINE void forgets(struct call *c, enum kind kind)
 {
     lock();
     c->thing = c->thing ? removed(kind, c->thing->handle) : NULL;
+    c->unknown = 0;
     unlock();
 }
 

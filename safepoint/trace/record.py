@@ -209,28 +209,22 @@ class Notes:
             raise Full(os.strerror(error.errno or 0)) from error
         self.map, self.end = self.calls.map, self.calls.end
 
-    def room(self, size: int) -> int:
-        """The place in `.more` of a new row of so many bytes. Raises `Full`."""
-        begin = self._more_at
-        self._more_at = end = begin + size  # no other thread of Python comes in between
-        try:
-            while end > self._more.end:
-                if self.calls.end + self._more.end + SEGMENT > self.limit:
-                    raise Full(f"the limit of {self.limit} bytes")
+    def room(self, end: int) -> None:
+        """Let `.more` reach as far as this. Raises `Full`."""
+        while end > self._more.end:
+            if self.calls.end + self._more.end + SEGMENT > self.limit:
+                raise Full(f"the limit of {self.limit} bytes")
+            try:
                 self._more.grow()
-        except (OSError, Full) as error:
-            self._more_at = begin
-            raise error if isinstance(error, Full) else Full(os.strerror(error.errno or 0)) from error
-        return begin
-
-    def write(self, begin: int, layout: struct.Struct, *row: int) -> None:
-        """A row in the room for it. Raises struct.error."""
-        layout.pack_into(self._more.map, begin, *row)
+            except OSError as error:
+                raise Full(os.strerror(error.errno or 0)) from error
 
     def more(self, at: int, kind: int, values: Sequence[int]) -> int:
         """A row for the note at this place; the index that the note is to have. Raises `Full`."""
         row = (len(values), (at - HEADER) // NOTE, kind, *values)
-        begin = self.room(8 * len(row))
+        begin = self._more_at
+        self._more_at = end = begin + 8 * len(row)  # no other thread of Python comes in between
+        self.room(end)
         struct.pack_into(f"<{len(row)}q", self._more.map, begin, *row)
         return begin // 8
 
@@ -247,7 +241,7 @@ class Notes:
     def close(self, ended: str) -> None:
         """`ended`: how this process came to its end. Raises OSError."""
         self.stop()
-        end, self.map = self._last, None
+        end, self.map, self._more_at = self._last, None, min(self._more_at, self._more.end)
         HEAD.pack_into(self.calls.map, 0, MAGIC, NOTE, (min(end, self.calls.end) - HEADER) // NOTE)
         HEAD.pack_into(self._more.map, 0, MAGIC, 8, (self._more_at - HEAD.size) // 8)
         self.calls.close(min(end, self.calls.end))

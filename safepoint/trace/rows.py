@@ -5,22 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from safepoint.trace.record import ABSENT, AFTER, ARGUMENTS, HEADER, NOTE, Notes
 
 ONE = struct.Struct("<5qQ").pack_into
 UNSIGNED = 2**64 - 1
-
-
-class Layouts(defaultdict[str, Callable[..., None]]):
-    """What packs a row, by the letters of its values: made once."""
-
-    def __missing__(self, letters: str) -> Callable[..., None]:
-        self[letters] = found = struct.Struct(f"<3q{letters}").pack_into
-        return found
 
 
 class Rows:
@@ -31,8 +22,12 @@ class Rows:
 
     def one(self, at: int, kind: int, position: int, value: int) -> None:
         """A row with one handle or number."""
-        begin = self._notes.room(48)
-        ONE(self._notes._more.map, begin, 3, (at - HEADER) // NOTE, kind, position, 1, value & UNSIGNED)
+        notes = self._notes
+        begin = notes._more_at
+        notes._more_at = end = begin + 48
+        if end > notes._more.end:
+            notes.room(end)
+        ONE(notes._more.map, begin, 3, (at - HEADER) // NOTE, kind, position, 1, value & UNSIGNED)
 
     def handles(self, at: int, kind: int, *groups: tuple[int, Iterable[int]]) -> None:
         """A row with several of these: position, and values. Nothing of one that has none."""

@@ -37,7 +37,12 @@ class Signature(NamedTuple):
 
     def at(self, name: str) -> int | None:
         """The place of an argument, from 0."""
-        return next((at for at, one in enumerate(self.parameters) if one.name == name), None)
+        return _places(self).get(name)
+
+
+@functools.cache
+def _places(of: Signature) -> dict[str, int]:
+    return {one.name: at for at, one in reversed(tuple(enumerate(of.parameters)))}
 
 
 def parameter(text: str) -> Parameter:

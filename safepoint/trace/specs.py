@@ -35,7 +35,6 @@ class Specs:
         self._named: dict[str, Any] = mpi._typedict
         self._none, self.in_place, self._byte = mpi.PROC_NULL, int(mpi.IN_PLACE), mpi.BYTE.handle
         self._root, self._null, self._no_message = mpi.ROOT, mpi.DATATYPE_NULL.handle, mpi.MESSAGE_NO_PROC.handle
-        self.pickled: Message = (ABSENT, ABSENT, self._byte)
         self._size_of = plain["Datatype"].Get_size
         self._extents, self._sizes = dict[int, int](), dict[int, int]()  # of predefined types
         self._array: Any = None  # numpy's, once the program has loaded it
@@ -85,12 +84,10 @@ class Specs:
 
     def simple(self, message: Any, rank: Any = 0, blocks: Any = 0) -> Message:
         """As a count of one type. `rank`: of the other side; `blocks`: among how many it is divided."""
-        if type(message) is self._array and rank != self._none:
+        if type(message) is self._array and rank != self._none and blocks < 2:
             try:
-                handle = self._dtypes[id(message.dtype)][0]
-                count = message.size if blocks < 2 else message.size // blocks
-                return self._buffer(message).address, count, handle
-            except (KeyError, BufferError, ValueError):
+                return self._buffer(message).address, message.size, self._dtypes[id(message.dtype)][0]
+            except (KeyError, BufferError):
                 pass
         try:
             return self._simple(message, rank, blocks)

@@ -134,6 +134,15 @@ def test_one_that_is_cancelled_is_no_message() -> None:
     assert message.dropped
 
 
+def test_a_send_that_mpi_refuses_is_no_message() -> None:
+    send, message = Rank().call("Send", dest=1, tag=-5, comm="MPI_COMM_WORLD", Result=4, State=record.RAISED)
+    assert message.dropped and not send.dropped
+    rank = Rank()
+    _, (send, message) = rank.enter("Send", dest=1, comm="MPI_COMM_WORLD")
+    rank.translator.end(died=True)  # inside of it
+    assert message.dropped and not send.dropped
+
+
 def test_with_proc_null_there_is_no_message() -> None:
     rank = Rank()
     assert len(rank.call("Send", dest="MPI_PROC_NULL", comm="MPI_COMM_WORLD")) == 1

@@ -576,7 +576,7 @@ def test_a_build_that_fails_leaves_nothing_and_one_that_is_there_is_taken(
         pmpi.library(OPEN_MPI.cc if OPEN_MPI.there else MPICH.cc)
     assert list((tmp_path / "safepoint").iterdir()) == []
     monkeypatch.setattr(pmpi, "FLAGS", ("-O0", *flags[1:]))
-    monkeypatch.setattr(pmpi, "source", lambda text, there=(): "")
+    monkeypatch.setattr(pmpi, "source", lambda text, there=(), arguments=False: "")
     monkeypatch.setattr(pmpi, "SOURCES", tmp_path)
     (tmp_path / "pmpi.c").write_text("int one;\n")
     (tmp_path / "pmpi.h").write_text("")

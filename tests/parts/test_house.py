@@ -40,6 +40,7 @@ TOOLS = (
     "trace",
     "matching",
     "places",
+    "check",
     "__main__",
 )  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
@@ -56,6 +57,7 @@ COMFORTS = {
     "trace/",
     "matching/",
     "places/",
+    "check/",
 }
 each_module = pytest.mark.parametrize("module", MODULES)
 

@@ -31,7 +31,7 @@ def requests() -> None:
 
 
 def messages() -> None:
-    """From anybody, while another receive is open that is cancelled; probed; to nobody; to itself; in turns."""
+    """From anybody, while another receive is open that is cancelled; probed; to nobody; to itself."""
     anything = comm.Irecv([into, 8, MPI.INT], MPI.ANY_SOURCE, MPI.ANY_TAG)
     never = comm.Irecv(got, other, 44)
     comm.Send([out, 4, MPI.INT], other, 5)
@@ -50,12 +50,43 @@ def messages() -> None:
     comm.Recv(got, MPI.PROC_NULL, 1)
     comm.Sendrecv(one, other, 30, got, MPI.ANY_SOURCE, MPI.ANY_TAG)
     MPI.COMM_SELF.sendrecv(1, 0)
-    for _ in range(3):
-        if rank == 0:
-            comm.Send(one, 1, 3)
-        comm.Recv(got, other, 3)
-        if rank == 1:
-            comm.Send(one, 0, 3)
+
+
+def turns() -> None:
+    """Never do both send first, though each has a send before a receive. Each way has a tag of its own."""
+    for turn in range(4):
+        if rank == turn % 2:
+            comm.Send(one, other, 50)
+        comm.Recv(got, other, 50)
+        if rank != turn % 2:
+            comm.Send(one, other, 50)
+    comm.Sendrecv(one, other, 51, got, other, 51)
+    lasting = comm.Recv_init(got, other, 52)
+    if rank == 0:
+        for tag in 51, 52, 53:
+            comm.Send(one, 1, tag)
+            comm.Recv(got, 1, tag)
+            comm.Send(one, 1, tag)
+            comm.Recv(got, 1, tag)
+    else:
+        comm.Recv(got, 0, 51)
+        comm.Send(one, 0, 51)
+        comm.Recv(got, 0, 51)
+        comm.Send(one, 0, 51)
+        lasting.Start()
+        lasting.Wait()
+        comm.Send(one, 0, 52)
+        comm.Recv(got, 0, 52)
+        comm.Send(one, 0, 52)
+        comm.Mprobe(0, 53).Recv(got)
+        comm.Send(one, 0, 53)
+        comm.Recv(got, 0, 53)
+        comm.Send(one, 0, 53)
+    lasting.Free()
+    for _ in range(2):
+        posted = comm.Irecv(got, other, 54)
+        comm.Send(one, other, 54)
+        posted.Wait()
 
 
 def communicators() -> None:
@@ -130,6 +161,6 @@ def windows() -> None:
 
 
 if __name__ == "__main__":
-    for each in requests, messages, communicators, collectives, types_and_groups, windows:
+    for each in requests, messages, turns, communicators, collectives, types_and_groups, windows:
         each()
     print("done")

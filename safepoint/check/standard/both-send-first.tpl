@@ -14,10 +14,10 @@ Kind=warning
 1block
 N=2
 2block
-F1=p1:Recv! && p1:Irecv!
+F1=p1:message_received!
 F2=p1:Send || Ssend
 F3=p1:Recv || Irecv
-F4=p2:Recv! && p2:Irecv!
+F4=p2:message_received!
 F5=p2:Send || Ssend
 F6=p2:Recv || Irecv
 3block

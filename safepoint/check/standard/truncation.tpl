@@ -1,5 +1,4 @@
-# The i-th message from one process to another with a tag has more bytes than the i-th receive for them has space for,
-# and the receiver did not get to MPI_Finalize.
+# The i-th message from one process to another with a tag has more bytes than the i-th receive for them has space for.
 #
 # For example:
 #     if (rank == 0) MPI_Send(buf, 10, MPI_INT, 1, 7, MPI_COMM_WORLD);
@@ -13,7 +12,6 @@ N=2
 2block
 F1=p1:message_sent
 F2=p2:message_received
-F3=p2:Finalize!
 3block
 F1(dest)=p2
 F2(source)=p1

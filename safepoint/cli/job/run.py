@@ -90,7 +90,10 @@ def run(
         directory, list(command), shlex.split(resume_command), check, until, retries, tolerate or "", again, keep,
         time_limit, told_by,
     )  # fmt: skip
-    sys.exit(Supervisor(options).run())
+    status = Supervisor(options).run()
+    if status and status not in (75, 79) and (hint := words.to_check(command)):
+        say(hint)
+    sys.exit(status)
 
 
 def _explain(directory: str, command: Sequence[str]) -> int:

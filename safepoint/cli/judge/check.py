@@ -34,13 +34,12 @@ MOST = 4 << 30  # bytes of a rank's trace
 @click.option("--list", "listing", is_flag=True, help="The templates that there are.")
 @click.option("--explain", default="", metavar="NAME", help="What a template means, and what it cannot see.")
 @click.option("--lint", default="", metavar="FILE|DIR", help="Is this a right template? All its faults are told.")
-@click.option("--lines", is_flag=True, help="A header for mpicc -include: lines without debug information.")
 @terminal.as_json
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def check(
     ctx: click.Context, names: tuple[str, ...], hang: str, keep: bool, everything: bool, output: str, tracer: str,
-    mpicc: str, listing: bool, explain: str, lint: str, lines: bool, as_json: bool, command: tuple[str, ...],
+    mpicc: str, listing: bool, explain: str, lint: str, as_json: bool, command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND, such as `mpiexec -n 4 ./solver`, and find what templates describe: mistakes of MPI, each with the
     lines of its calls; or look for them in a trace that is there: `safepoint check run.trace`.
@@ -49,8 +48,8 @@ def check(
     was found; 1: something was; 2: it cannot be told, or a template is wrong; else that of the program, if it failed.
     What to do here may be written into .safepoint-check once.
     """
-    if listing or explain or lint or lines:
-        _about(ctx, listing, explain, lint, lines)
+    if listing or explain or lint:
+        _about(ctx, explain, lint)
         return
     config = _settings(names, hang, mpicc)
     words = command or tuple(_module("config").program(config))
@@ -82,8 +81,13 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
     return config
 
 
+def _load(names: tuple[str, ...]) -> list[Any]:
+    """`none`: no template; a program that stands still is told all the same."""
+    return [] if names == ("none",) else list(_module("language").load(names))
+
+
 def _of_trace(path: Path, config: Any) -> Any:
-    templates = _module("language").load(config.templates)
+    templates = _load(config.templates)
     follower, situations = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations)
     if follower.plain:
@@ -96,7 +100,7 @@ def _of_trace(path: Path, config: Any) -> Any:
 
 def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
     """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
-    running, templates = _module("running"), _module("language").load(config.templates)
+    running, templates = _module("running"), _load(config.templates)
     if ours and config.build:
         _build(config)
     with contextlib.ExitStack() as stack:
@@ -129,13 +133,8 @@ def _build(config: Any) -> None:
         raise UsageError(f"the build has failed with status {done.returncode}: {config.build}")
 
 
-def _about(ctx: click.Context, listing: bool, explain: str, lint: str, lines: bool) -> None:
-    """What is said without running anything."""
-    if lines:
-        from safepoint.trace.lines import header
-
-        click.echo(header(), nl=False)
-        return
+def _about(ctx: click.Context, explain: str, lint: str) -> None:
+    """What is said without running anything: that which is asked for first, else the list."""
     language = _module("language")
     if lint:
         faults = [fault for path in _templates(Path(lint)) for fault in language.faults(path)]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from safepoint import manifest
+from safepoint import manifest, words
 from safepoint.disk import Disk, kernel
 from safepoint.disk.files import exists
 from safepoint.errors import UsageError
@@ -92,7 +92,7 @@ class Trial:
                     self.first = time.monotonic() - begin
                 if deadline and time.monotonic() > deadline:
                     _kill(child, family)
-                    raise Ended(f"it has not come to its end within {limit:.0f} s{self.tail()}")
+                    raise Ended(f"it has not come to its end within {limit:.0f} s{self.tail()}{self._hint()}")
                 time.sleep(TICK)
         self.seconds += time.monotonic() - begin
         self.first = self.first or self.seconds / 2  # too quick to be seen
@@ -219,7 +219,11 @@ class Trial:
     def _check(self, status: int) -> None:
         if status:
             how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            raise Ended(f"it {how}{self.tail()}")
+            raise Ended(f"it {how}{self.tail()}{self._hint()}")
+
+    def _hint(self) -> str:
+        hint = words.to_check(self.command)
+        return f"\n{hint}" if hint else ""
 
 
 def links_outside(directory: str) -> list[str]:

@@ -1,0 +1,183 @@
+"""`safepoint check`, the command: what it says of programs that run, of their traces, and of templates."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launcher import mpiexec
+
+BEGIN = """import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, other = comm.rank, 1 - comm.rank
+data = np.zeros(4)
+"""
+WRONG = (
+    BEGIN
+    + """point = MPI.DOUBLE.Create_contiguous(2)
+point.Commit()
+if rank == 0:
+    comm.Bcast(data, root=0)
+else:
+    comm.Bcast(data, root=1)
+"""
+)
+RIGHT = (
+    BEGIN
+    + """point = MPI.DOUBLE.Create_contiguous(2)
+requests = [comm.Irecv(data, source=MPI.ANY_SOURCE, tag=7), comm.Isend(np.ones(4), dest=other, tag=7)]
+MPI.Request.Waitall(requests)
+comm.Allreduce(MPI.IN_PLACE, data)
+gathered = comm.gather(rank)
+for count in (1, 2, 3):
+    comm.Sendrecv(np.ones(count), dest=other, recvbuf=np.zeros(count), source=other)
+duplicate = comm.Dup()
+duplicate.Barrier()
+duplicate.Free()
+point.Free()
+"""
+)
+HANGS = BEGIN + "if rank == 0:\n    comm.Recv(data, source=1, tag=5)\nelse:\n    comm.Barrier()\n"
+GATHERS = """# After each Allreduce rank 0 gathers.
+Name=Rank 0 gathers
+Kind=note
+Expect=2
+1block
+N=1
+p1=0
+2block
+F1=p1:Allreduce
+F2=p1:Gather
+3block
+F1(comm)=F2(comm)
+"""
+
+
+def check(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "safepoint", "check", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **more}, capture_output=True, text=True, timeout=90)
+
+
+def of_program(cwd: Path, text: str, *words: object, ranks: int = 2) -> subprocess.CompletedProcess[str]:
+    (cwd / "solver.py").write_text(text)
+    return check(cwd, *words, "--", mpiexec(), "-n", ranks, sys.executable, "solver.py")
+
+
+def situations(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    report: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return list(report["situations"])
+
+
+def test_mistakes_are_told_with_their_lines_and_the_trace_tells_the_same_afterwards(tmp_path: Path) -> None:
+    done = of_program(tmp_path, WRONG, "-o", "run.trace", "--json")
+    assert done.returncode == 1, done.stderr
+    found = {one["template"]: one for one in situations(done)}
+    assert set(found) == {"root-differs", "type-not-freed"}
+    calls = [(call["rank"], call["file"], call["line"]) for call in found["root-differs"]["places"][0]["calls"]]
+    assert calls == [(0, str(tmp_path / "solver.py"), 9), (1, str(tmp_path / "solver.py"), 11)]
+    assert "[root-differs] solver.py:9, solver.py:11 (ranks 0 1)" in done.stderr  # while it runs
+    later = check(tmp_path, "--json", "run.trace")
+    assert later.returncode == 1 and situations(later) == situations(done)
+    text = check(tmp_path, "run.trace").stdout
+    assert "F1  rank 0  solver.py:9   Bcast(buffer, 4, MPI_DOUBLE, root=0, MPI_COMM_WORLD)" in text, text
+    assert "#2  the same lines on ranks 0-1" in text and text.endswith("42 templates: 3 errors\n"), text
+
+
+def test_of_a_program_that_is_right_nothing_is_said(tmp_path: Path) -> None:
+    done = of_program(tmp_path, RIGHT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("no mistake was found\n") and "2 ranks" in done.stdout
+
+
+def test_the_exit_code_is_that_of_the_program_if_nothing_was_found(tmp_path: Path) -> None:
+    assert of_program(tmp_path, BEGIN + "raise SystemExit(7)\n").returncode == 7
+    done = of_program(tmp_path, "pass\n")
+    assert done.returncode == 2 and "nothing was seen" in done.stdout
+
+
+@pytest.mark.parametrize("templates", [(), ("-t", "none")], ids=["standard", "none"])
+def test_a_program_that_stands_still_is_told_rank_by_rank_and_ended(templates: Any, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    done = of_program(tmp_path, HANGS, "--hang", "2", *templates)
+    assert done.returncode == 1 and time.monotonic() - begin < 30
+    assert "[hang] no progress for 2 s, 2 of 2 ranks are inside MPI" in done.stdout, done.stdout
+    assert "rank  0  Recv(source=1, tag=5)  solver.py:7" in done.stdout
+    assert "rank  1  Barrier                solver.py:9" in done.stdout
+    assert "rank 0 waits for rank 1, rank 1 for rank 0: deadlock" in done.stdout
+    assert "died" not in done.stdout  # we have ended it
+    assert ("receive-without-send" in done.stdout) == (not templates)
+
+
+def test_a_rank_that_does_not_come_to_hide_is_told_with_its_last_one(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
+    program = (
+        "import safepoint\nfrom mpi4py import MPI\nfrom pathlib import Path\ncomm = MPI.COMM_WORLD\n"
+        "safepoint.init(comm=comm)\nsafepoint.restore()\nfor step in (1, 2):\n"
+        "    Path(f'u-{comm.rank}.dat').write_text(str(step))\n    if step == 1 or comm.rank == 0:\n"
+        "        safepoint.hide(step)\ncomm.Barrier()\n"
+    )
+    done = of_program(tmp_path, program, "--hang", "2")
+    assert done.returncode == 1, done.stdout
+    assert "rank 0 waits in hide, number 2" in done.stdout, done.stdout
+    assert "rank 1 has not come: the last hide that it reached was number 1, step 1, solver.py:10" in done.stdout
+
+
+def test_what_is_expected_is_a_check_that_passes_and_fails(tmp_path: Path) -> None:
+    (tmp_path / "gathers.tpl").write_text(GATHERS)
+    loop = "for _ in range({}):\n    comm.Allreduce(MPI.IN_PLACE, data)\n"
+    program = BEGIN + loop + "    comm.Gather(data, None if rank else np.zeros(8))\n"
+    done = of_program(tmp_path, program.format(2), "-t", "gathers.tpl")
+    assert done.returncode == 0 and "note, 2 situations, 1 place" in done.stdout, done.stdout
+    done = of_program(tmp_path, program.format(1), "-t", "gathers.tpl")
+    assert done.returncode == 1 and "it was expected 2 times, and occurred 1 time" in done.stdout, done.stdout
+
+
+def test_what_is_always_the_same_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "solver.py").write_text(WRONG)
+    (tmp_path / ".safepoint-check").write_text(
+        f"command = {mpiexec()} -n 2 {sys.executable} solver.py\ntemplates = type-not-freed\n# a comment\nhang = 20\n"
+    )
+    done = check(tmp_path, "--json")
+    assert done.returncode == 1 and [one["template"] for one in situations(done)] == ["type-not-freed"], done.stderr
+    (tmp_path / ".safepoint-check").write_text("comand = x\n")
+    done = check(tmp_path)
+    assert done.returncode and ".safepoint-check:1: there is no 'comand'; command?" in done.stderr
+
+
+def test_templates_are_listed_explained_and_judged(tmp_path: Path) -> None:
+    listed = check(tmp_path, "--list")
+    assert listed.returncode == 0 and "truncation" in listed.stdout and "standard" in listed.stdout
+    told = check(tmp_path, "--explain", "truncation")
+    assert told.returncode == 0 and "For example:" in told.stdout and "It cannot see" in told.stdout
+    (tmp_path / "my.tpl").write_text(GATHERS.replace("Gather\n", "Gatter\n"))
+    done = check(tmp_path, "--lint", "my.tpl")
+    assert done.returncode == 2 and "my.tpl:10:" in done.stdout and "Gather" in done.stdout, done.stdout
+    done = of_program(tmp_path, RIGHT, "-t", "my.tpl")
+    assert done.returncode and "my.tpl:10:" in done.stderr and not done.stdout  # nothing has run
+    (tmp_path / "my.tpl").write_text(GATHERS)
+    assert check(tmp_path, "--lint", "my.tpl").stdout == "my.tpl: right\n"
+
+
+def test_a_program_of_mpi_that_fails_is_told_what_tells_why(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    command = [mpiexec(), "-n", "1", sys.executable, "-c", "raise SystemExit(3)"]
+    os.symlink(mpiexec(), tmp_path / "mpiexec")
+    done = subprocess.run([sys.executable, "-m", "safepoint", "run", "--", *command], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 3 and "safepoint check -- " in done.stderr, done.stderr
+    done = subprocess.run([sys.executable, "-m", "safepoint", "crash-test", "--", *command], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode and "safepoint check -- " in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_each_of_several_that_are_left_is_told(tmp_path: Path) -> None:
+    """Finalize is one call, and there are three types that were not freed before it."""
+    done = of_program(tmp_path, BEGIN + "types = [MPI.INT.Create_contiguous(n) for n in (1, 2, 3)]\n", "--json")
+    assert [one["count"] for one in situations(done) if one["template"] == "type-not-freed"] == [6], done.stdout
