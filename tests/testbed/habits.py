@@ -61,7 +61,6 @@ def turns() -> None:
         if rank != turn % 2:
             comm.Send(one, other, 50)
     comm.Sendrecv(one, other, 51, got, other, 51)
-    lasting = comm.Recv_init(got, other, 52)
     if rank == 0:
         for tag in 51, 52, 53:
             comm.Send(one, 1, tag)
@@ -73,8 +72,10 @@ def turns() -> None:
         comm.Send(one, 0, 51)
         comm.Recv(got, 0, 51)
         comm.Send(one, 0, 51)
+        lasting = comm.Recv_init(got, 0, 52)
         lasting.Start()
         lasting.Wait()
+        lasting.Free()
         comm.Send(one, 0, 52)
         comm.Recv(got, 0, 52)
         comm.Send(one, 0, 52)
@@ -82,7 +83,6 @@ def turns() -> None:
         comm.Send(one, 0, 53)
         comm.Recv(got, 0, 53)
         comm.Send(one, 0, 53)
-    lasting.Free()
     for _ in range(2):
         posted = comm.Irecv(got, other, 54)
         comm.Send(one, other, 54)
