@@ -53,7 +53,7 @@ FITTING = {
         "InvalidDatatype": ("null-datatype", "type-not-committed"),
         "InvalidBuffer": ("error-returned",),
         "InvalidOtherArg": ("error-returned",),
-        "DoubleEpoch": ("lock-twice", "lock-all-twice", "fence-not-by-all"),
+        "DoubleEpoch": ("lock-twice", "lock-all-twice", "lock-in-lock-all", "lock-all-in-lock", "fence-not-by-all"),
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
         "BufferingHazard": ("both-send-first", *MESSAGE),
