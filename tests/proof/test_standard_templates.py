@@ -29,7 +29,10 @@ IN_C = sorted(path.stem for path in PLANTED.glob("*.c"))
 IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d)+)$")}
 
 # What else is wrong with a program, as a consequence of the mistake or of the way it ends.
+# MPI ends the other process too, perhaps before it has called the same.
+ENDED = dict.fromkeys(("bad-root", "negative-root", "null-comm", "null-datatype", "null-op"), {"collective-not-by-all"})
 BESIDE = {
+    **ENDED,
     "request-reused": {"request-not-completed"},
     "type-not-committed": {"error-returned"},
     "truncation": {"error-returned"},
