@@ -29,7 +29,10 @@ IN_C = sorted(path.stem for path in PLANTED.glob("*.c"))
 IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d)+)$")}
 
 # What else is wrong with a program, as a consequence of the mistake or of the way it ends.
+# MPI ends the other process too, perhaps before it has called the same.
+ENDED = dict.fromkeys(("bad-root", "negative-root", "null-comm", "null-datatype", "null-op"), {"collective-not-by-all"})
 BESIDE = {
+    **ENDED,
     "request-reused": {"request-not-completed"},
     "type-not-committed": {"error-returned"},
     "truncation": {"error-returned"},
@@ -136,6 +139,13 @@ MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))  # of MPICH's wheel
 def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, good: bool, tmp_path: Path) -> None:
     command = [MPIEXEC, "-n", "2", sys.executable, str(PYTHON), template, *["good"] * good]
     judge(checked(tmp_path, command), template, marked(PYTHON)[template], good)
+
+
+@pytest.mark.skipif(not shutil.which(MPIEXEC), reason="needs the mpiexec of MPICH's wheel")
+def test_what_right_programs_do_raises_no_alarm(tmp_path: Path) -> None:
+    report = checked(tmp_path, [MPIEXEC, "-n", "2", sys.executable, str(TESTBED / "habits.py")])
+    assert [one for one in report["situations"] if one["kind"] != "note"] == []
+    assert (report["hang"], report["code"]) == (None, 0)
 
 
 # Without running anything.

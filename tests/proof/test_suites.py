@@ -67,12 +67,16 @@ HEAD = """/* A code.
 BEGIN_MBI_TESTS
   $ mpirun -np 3 ${EXE} 7
   | ERROR: TagMatching
-  | The tags differ. MPI_Recv at a.c:14 and MPI_Send line 15
+  | The tags differ. MPI_Recv at a.c:12 and MPI_Send line 13
   $ mpirun -np 2 $zero_buffer ${EXE}
   | OK
   |
 END_MBI_TESTS */
 int x; /* MBIERROR1 */
+/* MBIERROR MISSING: MPI_Wait(&r, &s); */
+  MPI_Recv(b, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &s);
+  MPI_Send(b, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+  MPI_Isend(b, 1, MPI_INT, 0, 8, MPI_COMM_WORLD, &r); /* MBIERROR2 */
 """
 
 
@@ -80,7 +84,7 @@ def test_the_head_of_a_code_says_how_it_is_run_and_what_is_wrong(tmp_path: Path)
     code = tmp_path / "a.c"
     code.write_text(HEAD)
     assert suite_codes.of_mbi(code) == [
-        Run(MBI, code, "TagMatching", 3, ("7",), frozenset({10, 14, 15})),
+        Run(MBI, code, "TagMatching", 3, ("7",), frozenset({12, 13, 14})),
         Run(MBI, code, CORRECT, 2),
     ]
 

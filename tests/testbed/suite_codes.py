@@ -53,10 +53,10 @@ FITTING = {
         "InvalidDatatype": ("null-datatype", "type-not-committed"),
         "InvalidBuffer": ("error-returned",),
         "InvalidOtherArg": ("error-returned",),
-        "DoubleEpoch": ("lock-twice", "lock-all-twice", "fence-not-by-all"),
+        "DoubleEpoch": ("lock-twice", "lock-all-twice", "lock-in-lock-all", "lock-all-in-lock", "fence-not-by-all"),
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
-        "BufferingHazard": MESSAGE,
+        "BufferingHazard": ("both-send-first", *MESSAGE),
         "LocalConcurrency": (),
         "GlobalConcurrency": (),
     },
@@ -77,7 +77,7 @@ FITTING = {
         "ArgError other": ("error-returned",),
         "MissingCall": (*COLLECTIVE, *MESSAGE, "request-not-completed", "request-reused", "type-not-committed",
                         "not-finalized", *EPOCHS),
-        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "type-not-committed", *EPOCHS),
+        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "both-send-first", "type-not-committed", *EPOCHS),
         "threads": (*COLLECTIVE, *MESSAGE, "comm-not-freed", "not-finalized", "call-after-finalize"),
     },
 }  # fmt: skip
@@ -104,6 +104,7 @@ WORDS = {
 }  # fmt: skip
 IN_HEAD = re.compile(r"BEGIN_MBI_TESTS\n(.*?)END_MBI_TESTS", re.S)
 ONE_TEST = re.compile(r"^ *\$ mpirun -np (\d+)((?: +\$\w+)*) +\$\{EXE\}(.*)\n *\| *(OK|ERROR: *\w+)", re.M)
+A_CALL, COMMENT = re.compile(r"\bMPI_[A-Z][a-z]\w*\("), re.compile(r"/\*.*?\*/|//.*")
 NAMED_LINE = re.compile(r"(?:\.c:|\bline )(\d+)")
 
 
@@ -139,18 +140,20 @@ def headers(suites: Path) -> list[Path]:
 
 
 def of_mbi(path: Path) -> list[Run]:
-    """As its head says. (A marked line of a code that is correct means nothing.)"""
+    """As its head says. A line that is marked or named counts if a call stands there: some are of calls that are
+    missing, or of the branch that has none. (A marked line of a code that is correct means nothing.)"""
     text = path.read_text("utf-8", "replace")
     head = IN_HEAD.search(text)
     if head is None:
         return []
-    marked = {number for number, line in enumerate(text.splitlines(), 1) if "MBIERROR" in line}
-    named = set(map(int, NAMED_LINE.findall(head[1])))
+    lines = list(enumerate(text.splitlines(), 1))
+    marked = {number for number, line in lines if "MBIERROR" in line} | set(map(int, NAMED_LINE.findall(head[1])))
+    calls = {number for number, line in lines if A_CALL.search(COMMENT.sub("", line))}
     runs = []
     for ranks, _, arguments, outcome in ONE_TEST.findall(head[1]):
         label = CORRECT if outcome == "OK" else outcome.removeprefix("ERROR:").strip()
-        lines = frozenset(marked | named) if label != CORRECT else frozenset[int]()
-        runs.append(Run(MBI, path, label, int(ranks), tuple(arguments.split()), lines))
+        where = frozenset(marked & calls) if label != CORRECT else frozenset[int]()
+        runs.append(Run(MBI, path, label, int(ranks), tuple(arguments.split()), where))
     return list(dict.fromkeys(runs))
 
 

@@ -13,6 +13,5 @@ N=1
 2block
 F1=p1:PTP_init
 F2=p1:Start! && p1:Startall!
-F3=p1:Finalize
 3block
 F1(request)=F2(request)
