@@ -220,6 +220,8 @@ class Given:
                 return None
             raw = self._of_note(self.noted.peer)
         names = self._called(raw, "MPI_PROC_NULL", "MPI_ROOT" if one.name == "root" else "MPI_PROC_NULL")
+        if one.name == "root" and not (self.comm is not None and self.comm.inter):
+            names = frozenset()  # these are of intercommunicators; elsewhere they are negative numbers
         text = f"{one.name}={min(names) if names else raw}"
         if one.name == "source" and self._called(raw, "MPI_ANY_SOURCE"):
             came = self.came()
@@ -227,9 +229,12 @@ class Given:
             if came is None:
                 return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_SOURCE"}), None, True, text)
             return self.of_rank(came[0], text)._replace(names=frozenset({"MPI_ANY_SOURCE"}), number=None)
+        if one.name == "root" and self.comm is not None and self.comm.inter:
+            # In one group the root says MPI_ROOT and the others MPI_PROC_NULL, in the other group all name its rank.
+            return Value(EMPTY, EMPTY, names, None if names else raw, text=text)
         if names:
             tokens = frozenset[Token](("const", name) for name in names)
-            return Value(tokens, tokens, names, raw, text=text)
+            return Value(tokens, tokens, names, text=text)
         return self.of_rank(raw, text)
 
     def _of_note(self, peer: int) -> int:

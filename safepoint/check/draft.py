@@ -42,7 +42,7 @@ class Compared(NamedTuple):
 
     left: Reference
     sign: str
-    right: Reference | Process | Constant | int
+    right: Reference | Process | Constant | int | None  # None: it is told
     at: Token  # of what is on the right
 
 
@@ -275,8 +275,7 @@ class Draft:
         else:
             right = -self.number(value[1]) if at.type == "MINUS" else self.number(at)
         left = self.reference(first, word)
-        if right is not None:
-            self.conditions.append(Compared(left, str(sign), right, at))
+        self.conditions.append(Compared(left, str(sign), right, at))
 
     def constant(self, word: Token) -> Constant | None:
         if (name := vocabulary.constant(word)) is not None:

@@ -201,11 +201,17 @@ class Ends:
                 found[rank] = Where(DIED if one.ended == DIED else ENDED, calls, since, one.ended)
             elif one.pid and (process := one.process()) is not None and not proc.moves(process):
                 found[rank] = Where(STOPPED, calls, since)
-            elif calls and all(one.standing.blocks(call) for call in calls) and self._all_threads(one.standing):
+            elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one.standing):
                 found[rank] = Where(INSIDE, calls, since)
             else:
                 found[rank] = Where(COMPUTES, calls, since)
         return found
+
+    def _waits(self, standing: Standing, call: Noted) -> bool:
+        """For ranks that are followed. What a process outside of the world does, which another program has started, is
+        not known: it may compute."""
+        thing = standing.named.thing(call.comm)
+        return standing.blocks(call) and not (thing is not None and thing.outside)
 
     def _all_threads(self, standing: Standing) -> bool:
         """A thread that is outside may still do something."""

@@ -167,4 +167,6 @@ class OfRank:
     def end(self, died: bool) -> list[Call]:
         """There will be no more."""
         self.ended = True
-        return self._translator.end(died) if self._translator is not None else []
+        self.tail.look()
+        broken = str(self.tail.about["ended"] or "").startswith("exception")
+        return self._translator.end(died, broken) if self._translator is not None else []

@@ -69,6 +69,8 @@ class Instance:
     inter: bool = False
     size: int = UNDEFINED_SIZE  # of a type, in bytes
     number: int = 0  # in reports
+    made: int = 0  # ns: when the call that made it returned; 0: it has always been there
+    before: Instance | None = None  # what the handle was before, if it was not seen to be freed
     owners: int = 1  # a library may give one handle for a group that is asked for twice; each is to be freed
 
     @property
@@ -112,9 +114,12 @@ class Handles:
             made.peers, made.mine = peers, mine
             self._members.update(dict.fromkeys(made.across, frozenset(peers)))
 
-    def get(self, kind: str, raw: int) -> Instance:
-        """What this handle is now; if nobody has seen it made, something that is equal to itself alone."""
+    def get(self, kind: str, raw: int, enter: int) -> Instance:
+        """What this handle was at this time (ns): a thread may have got it anew while another one was about to free it.
+        If nobody has seen it made, something that is equal to itself alone."""
         found = self._of.get((kind, raw))
+        if found is not None and found.made > enter and found.before is not None:
+            found = found.before
         if found is None:
             key = kind, raw
             found = self._strange.get(key)
@@ -126,8 +131,13 @@ class Handles:
     def known(self, kind: str, raw: int) -> Instance | None:
         return self._of.get((kind, raw))
 
-    def free(self, kind: str, raw: int) -> None:
-        """A handle that is a constant stays."""
+    def free(self, kind: str, raw: int, held: Instance) -> None:
+        """What this handle was when the call was entered: another thread may have got it for something new since. One
+        that is a constant stays."""
+        now = self._of.get((kind, raw), held)
+        if now is not held:
+            now.before = None
+            return
         if (kind, raw) in self._names:
             return
         known = self._of.get((kind, raw))
@@ -141,28 +151,30 @@ class Handles:
         self._counts[kind] += 1
         return self._counts[kind]
 
-    def _put(self, kind: str, raw: int, across: frozenset[Token]) -> Instance:
-        number = self._next(kind)
-        made = Instance(kind, frozenset({(kind, self.rank, number)}), across, number=number)
+    def _put(self, kind: str, raw: int, across: frozenset[Token], leave: int) -> Instance:
+        number, before = self._next(kind), self._of.get((kind, raw))
+        made = Instance(kind, frozenset({(kind, self.rank, number)}), across, number=number, made=leave, before=before)
+        if before is not None:
+            before.before = None
         self._of[kind, raw] = made
         return made
 
-    def new_type(self, raw: int, size: int) -> Instance:
+    def new_type(self, raw: int, size: int, leave: int) -> Instance:
         """It is compared in its own process alone: two that are made differently may have the same data in them.
         `size`: in bytes."""
-        made = self._put("type", raw, frozenset())
+        made = self._put("type", raw, frozenset(), leave)
         made.size = size
         return made
 
-    def new_of_ranks(self, kind: str, raw: int, parent: Instance | None, thing: Thing | None) -> Instance:
+    def new_of_ranks(self, kind: str, raw: int, parent: Instance | None, thing: Thing | None, leave: int) -> Instance:
         """A communicator, window or file. All its processes give it one name: the i-th that was made over this parent
         with these members."""
         across: frozenset[Token] = frozenset()
         if thing is not None and not thing.outside and (parent is None or parent.across):
             over = parent.across if parent is not None else frozenset()
             sides = frozenset((thing.members, thing.remote))  # the other group has them the other way round
-            across = frozenset({(kind, over, self._turn(kind, over, sides, parent is None), sides)})
-        made = self._put(kind, raw, across)
+            across = frozenset({(kind, over, self._turn(kind, over, sides), sides)})
+        made = self._put(kind, raw, across, leave)
         own = [rank for span in (thing.members if thing else ()) for rank in span]
         remote = [rank for span in (thing.remote if thing else ()) for rank in span]
         made.peers = remote or own
@@ -171,16 +183,17 @@ class Handles:
         made.mine = own.index(self.rank) if self.rank in own else -1
         return made
 
-    def _turn(self, kind: str, over: object, sides: object, alone: bool) -> int:
-        """Of those made over one communicator which it is; those of groups are counted by their members."""
-        key = (kind, sides) if alone else ("made over", over)
+    def _turn(self, kind: str, over: object, sides: object) -> int:
+        """Of those of the same members, made over the same communicator, which it is: all of them have made each. A
+        rank that is in none of them does not count, and needs not."""
+        key = (kind, over, sides)
         self._counts[key] += 1
         return self._counts[key]
 
-    def new(self, kind: str, raw: int) -> Instance:
+    def new(self, kind: str, raw: int, leave: int) -> Instance:
         """Of a kind that other processes do not share."""
         known = self._of.get((kind, raw))
         if known is not None and kind == "group":
             known.owners += 1
             return known
-        return self._put(kind, raw, frozenset())
+        return self._put(kind, raw, frozenset(), leave)

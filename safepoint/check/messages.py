@@ -29,6 +29,7 @@ REPLACED = {SENT: {"tag": "sendtag"}, RECEIVED: {"tag": "recvtag"}}
 SENDS = {"send", "isend", "send_init", "sendrecv", "isendrecv"}
 TAKES = {"recv", "irecv", "recv_init", "sendrecv", "isendrecv"}
 LASTS = {"send_init", "recv_init"}
+PARTS = {"Psend_init", "Precv_init"}  # a message in parts, whose sides need not agree on their counts
 
 
 class Message:
@@ -86,7 +87,7 @@ class Messages:
 
     def __init__(self) -> None:
         self._lasting: dict[int, Given] = {}
-        self._probed: dict[int, Given] = {}
+        self._probed: dict[int, Message] = {}
 
     def of(self, given: Given, noted: Noted) -> Iterator[Made]:
         """Those that this call sends or takes, as far as that is known when it is entered."""
@@ -95,20 +96,18 @@ class Messages:
             yield self._one(SENT, given, given, given, noted.request if kind.startswith("i") else 0)
         if kind in TAKES - LASTS and self._goes(given, "source"):
             yield self._one(RECEIVED, given, given, given, noted.request if kind.startswith("i") else 0)
-        if kind == "mrecv" and (probe := self._probed.get(noted.request)):
-            yield self._one(RECEIVED, probe, given, given, 0)
 
     def after(self, given: Given, noted: Noted) -> Iterator[Made]:
         """Those that are known once it has returned; and what later calls will need."""
         kind, row = given.kind, noted.rows.get(record.STARTED, [])
+        if given.function in PARTS:
+            return
         if kind in LASTS and noted.request:
             self._lasting[noted.request] = given
         elif kind in ("mprobe", "improbe") and noted.request and noted.got_peer >= 0:
-            self._probed[noted.request] = given
-        elif kind == "imrecv":
-            number = next(iter(noted.rows.get(record.MESSAGE, [])), 0)
-            if probe := self._probed.get(number):
-                yield self._one(RECEIVED, probe, given, given, noted.request)
+            made = self._one(RECEIVED, given, given, given, noted.request)  # it is matched here, whenever it is taken
+            self._probed[noted.request] = made.message
+            yield made
         for lasting, running in zip(row[::2], row[1::2], strict=False):
             if (init := self._lasting.get(lasting)) is None or not running:
                 continue
@@ -118,6 +117,16 @@ class Messages:
                 started.source = None
                 started.changed()
                 yield self._one(function, started, started, given, running)
+
+    def taken(self, given: Given, noted: Noted) -> int:
+        """The number of the message that a Mrecv takes, which is known from now on; 0: of one that nobody has seen."""
+        number = noted.request if given.kind == "mrecv" else next(iter(noted.rows.get(record.MESSAGE, [])), 0)
+        message = self._probed.pop(number, None)
+        if message is None:
+            return 0
+        message.what = message.by = given
+        message.number = noted.request if given.kind == "imrecv" else 0
+        return number
 
     def _goes(self, given: Given, name: str) -> bool:
         """Not to MPI_PROC_NULL."""

@@ -64,8 +64,8 @@ def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, e
             yield from _situation(number + turn, one, sited, cwd)
         more = len(place.situations) - len(shown)
         if more:
-            also = ranges(place.ranks)
-            yield f" #{number + 1}{f' to #{number + more}' if more > 1 else ''}  the same lines on ranks {also}"
+            also = f"rank{'s' * (len(place.ranks) > 1)} {ranges(place.ranks)}"
+            yield f" #{number + 1}{f' to #{number + more}' if more > 1 else ''}  the same lines on {also}"
         number += len(place.situations) - 1
 
 

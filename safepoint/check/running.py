@@ -81,6 +81,8 @@ class Run:
                     if not self._keep:
                         self.outcome.ended_by_us = True
                         return self.ends.end(process)
+                if event.kind == DIED:
+                    self.outcome.deaths.append(event.text)
                 if event.kind not in ("ended",):
                     self._tell(event.text)
             self.ends.wait(PAUSE_S)

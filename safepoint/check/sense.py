@@ -88,7 +88,7 @@ def _by_name(draft: Draft, one: Reference, name: str, members: list[str]) -> Arg
     common = set.intersection(*(set(vocabulary.names(function)) for function in members))
     if len(lacking) < len(members):
         what += f", others of {one.at} have"
-    elif near := vocabulary.nearest(name, common):
+    elif near := vocabulary.nearest(name, common, 0.7):
         what += f"; {near}?"
     draft.faults.tell(one.word, what)
     return None
@@ -146,7 +146,7 @@ def _kinds(draft: Draft, one: Reference) -> set[str]:
     return set() if "" in kinds else kinds
 
 
-def _right(draft: Draft, right: Reference | Process | Constant | int) -> tuple[str, set[str]]:
+def _right(draft: Draft, right: Reference | Process | Constant | int | None) -> tuple[str, set[str]]:
     """As it is written, and as what it is compared."""
     if isinstance(right, Reference):
         return str(right), _kinds(draft, right)

@@ -22,13 +22,10 @@ from safepoint.check.columns import Column, Link, Variant, holds
 from safepoint.check.shelf import Key, Shelf, combinations
 from safepoint.trace.roles import ROLES
 
-# What happens once to a process, or to a thing: it fills each row that waits for it. A program would else be told one of
-# all the requests that it has left open.
-ONCE = frozenset(
-    name
-    for name, role in ROLES.items()
-    if role.kind in ("finalize", "win_free", "comm_free", "file_free", "type_free")
-)
+# What happens once to a process, or to a thing, fills each row that waits for it: a program was told one of all the
+# requests that it has left open else.
+KINDS = {"finalize", "win_free", "comm_free", "file_free", "type_free"}
+ONCE = frozenset(name for name, role in ROLES.items() if role.kind in KINDS)
 MOST_OPEN = 10**6  # rows of a template
 
 

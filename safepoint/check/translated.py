@@ -41,6 +41,7 @@ class Translator:
         self._open: dict[int, list[Call]] = {}  # notes that have not returned → what they are
         self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
         self._late: dict[int, Noted] = {}
+        self._cancelled: set[int] = set()
         self._last_step, self.hides = 0, 0
         for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
             known = self._handles.known("comm", constants.get(name, 0))
@@ -63,12 +64,13 @@ class Translator:
         more = self._returned(noted, calls, things)
         return [*calls, *more] if new else more
 
-    def end(self, died: bool = False) -> list[Call]:
+    def end(self, died: bool = False, broken: bool = False) -> list[Call]:
         """This process has come to its end: nothing is pending any more. `died`: what it was inside of has sent and
-        taken nothing, as MPI has refused it, or never got to it. Returns calls that were not given yet."""
-        if died:
-            for call in (call for calls in self._open.values() for call in calls):
-                call.dropped = call.function.startswith("message_")
+        taken nothing, as MPI has refused it, or never got to it. `broken`: an exception of Python has ended it, so the
+        Finalize at its exit does not say that it was done with all. Returns calls that were not given yet."""
+        for call in (call for calls in self._open.values() for call in calls):
+            message = died and call.function.startswith("message_")
+            call.dropped = message or (broken and call.function == "Finalize")
         late = [call for noted in self._late.values() for call in self._entered(noted)]
         self._late.clear()
         found = [call for calls in (*self._open.values(), *self._waiting.values()) for call in calls if call.pending]
@@ -121,7 +123,7 @@ class Translator:
             if one.kind not in KINDS or one.kind == "request":
                 continue
             raws = [given.raw(at)] if one.by == "value" else before.get(at + 1, [])
-            if held := [self._handles.get(one.kind, raw) for raw in raws if raw != ABSENT]:
+            if held := [self._handles.get(one.kind, raw, noted.enter) for raw in raws if raw != ABSENT]:
                 given.held[at] = held
 
     def _comm(self, given: Given, noted: Noted) -> Instance | None:
@@ -185,22 +187,32 @@ class Translator:
         if known is not None and known.names:  # a constant, such as MPI_COMM_NULL
             return known
         if kind == "type":
-            return self._handles.new_type(raw, size_of(given))
+            return self._handles.new_type(raw, size_of(given), given.noted.leave)
         if kind in OF_RANKS:
             parent = given.comm if given.kind != "comm_of_group" else None
-            made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None)
+            made = self._handles.new_of_ranks(kind, raw, parent, thing[1] if thing else None, given.noted.leave)
             if thing:
                 self._of_number[thing[0]] = made
             return made
-        return self._handles.new(kind, raw)
+        return self._handles.new(kind, raw, given.noted.leave)
 
     def _free(self, given: Given, noted: Noted) -> None:
         kind = FREED.get(given.kind)
         for raw in groups(noted.rows.get(BEFORE, [])).get(1, []) if kind else ():
-            self._handles.free(kind or "", raw)
+            for held in given.held.get(0, [])[:1]:
+                self._handles.free(kind or "", raw, held)
 
     def _settle(self, given: Given, noted: Noted) -> None:
-        """Requests that it has completed."""
+        """Requests that it has completed, and messages that it takes."""
+        if given.kind in ("mrecv", "imrecv") and (number := self._messages.taken(given, noted)):
+            for call in self._waiting.get(number, ()):
+                call.site = noted.site
+            if given.kind == "mrecv":
+                self._complete(number, record.NONE, record.NONE)
+            else:
+                self._waiting.setdefault(noted.request, []).extend(self._waiting.pop(number, ()))
+        if given.kind == "cancel":
+            self._cancelled.add(noted.request)
         row = noted.rows.get(record.COMPLETED)
         if row is not None:
             for number, source, tag in zip(row[::3], row[1::3], row[2::3], strict=False):
@@ -210,7 +222,8 @@ class Translator:
 
     def _complete(self, number: int, source: int, tag: int) -> None:
         for call in self._waiting.pop(number, ()):
-            call.pending, call.dropped = False, source == record.CANCELLED
+            # One that was cancelled and then freed: nobody knows whether it was a message.
+            call.pending, call.dropped = False, source == record.CANCELLED or number in self._cancelled
             given: Any = getattr(call.arguments, "who", call.arguments)
             if source >= 0 and given.takes():
                 given.source = source, tag

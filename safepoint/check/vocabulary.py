@@ -65,15 +65,12 @@ OBJECTS = {
 UNORDERED = {*OBJECTS} - {"number"}
 SENDS = {"send", "isend", "send_init"}  # whose tag is a `sendtag` too
 TAKES = {"recv", "irecv", "recv_init", "probe", "iprobe", "mprobe", "improbe", "mrecv", "imrecv"}
-LONGEST_WORD = 64  # what is longer resembles no name
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
-    if len(word) > LONGEST_WORD:
-        return None
+def nearest(word: str, names: Iterable[str], least: float = 0.6) -> str | None:
+    """The name that was probably meant. `least`: how alike they must be, up to 1."""
     lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=least)
     return lower[found[0]] if found else None
 
 

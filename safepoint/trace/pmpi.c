@@ -512,12 +512,14 @@ static struct known *noted_thing(enum kind kind, uintptr_t handle, int parent, i
 
 static struct known *noted_comm(MPI_Comm comm, int parent, int note)
 {
-    int count, remotes = 0, inter = 0, *members, *remote = NULL;
+    int count, remotes = 0, inter = 0, size, *members, *remote = NULL;
     struct known *known;
     MPI_Group group;
     if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &inter) || PMPI_Comm_group(comm, &group))
         return NULL;
     members = in_world(group, &count);
+    if (!PMPI_Comm_size(comm, &size) && size < count) /* a topology has the group of its parent in some MPICH */
+        count = size;
     PMPI_Group_free(&group);
     if (inter) {
         PMPI_Comm_remote_group(comm, &group);

@@ -108,8 +108,8 @@ class Seen:
     def new(self, comm: Any, parent: int, at: int) -> Known:
         """Of one that this note has made."""
         line = {"kind": "comm", "name": "", "parent": parent, "note": (at - HEADER) // NOTE if at >= 0 else -1}
-        group = comm.Get_group()
-        peers = self._in_world(group, line, "members")
+        group = comm.Get_group()  # of a topology with fewer processes MPICH 5.0 gives all of its parent's
+        peers = self._in_world(group, line, "members", comm.Get_size())
         if comm.Is_inter():
             remote = comm.Get_remote_group()
             peers = self._in_world(remote, line, "remote")
@@ -117,11 +117,11 @@ class Seen:
         group.Free()
         return self._add(comm, line, peers)
 
-    def _in_world(self, group: Any, line: dict[str, Any], name: str) -> list[int]:
+    def _in_world(self, group: Any, line: dict[str, Any], name: str, most: int | None = None) -> list[int]:
         found = [
             rank if rank >= 0 else -1
             for rank in self._plain["Group"].Translate_ranks(group, list(range(group.Get_size())), self._group)
-        ]
+        ][:most]
         if -1 in found:
             line["outside"] = True
         line[name] = ranges(found)

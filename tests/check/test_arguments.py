@@ -69,6 +69,28 @@ def test_a_communicator_that_is_freed_gives_its_handle_to_another() -> None:
     assert not same(before, "comm", rank.one("Barrier", comm=0x900), "comm")
 
 
+def test_a_rank_that_is_in_none_of_those_that_are_made_need_not_count_them() -> None:
+    first, second, third = Rank(0), Rank(1), Rank(2)
+    for rank in (first, second):
+        rank.call("Comm_split", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-1")
+    third.call("Comm_split", comm="MPI_COMM_WORLD", after={"newcomm": "MPI_COMM_NULL"})
+    for rank in (first, second, third):
+        rank.call("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x910}, members="0-3")
+    assert same(first.one("Barrier", comm=0x910), "comm", third.one("Barrier", comm=0x910), "comm")
+
+
+def test_a_handle_that_one_thread_frees_may_be_anothers_at_once() -> None:
+    """Dup is entered first, and returns what Comm_free has just given back."""
+    rank = Rank()
+    rank.call("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-3")
+    old = rank.one("Barrier", comm=0x900)
+    made = rank.one("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-3", Leave=10**9)
+    freed = rank.one("Comm_free", comm=1, before={"comm": 0x900}, after={"comm": "MPI_COMM_NULL"})
+    assert same(old, "comm", freed, "comm") and not same(made, "new", freed, "comm")
+    later = rank.one("Barrier", comm=0x900, Enter=2 * 10**9)
+    assert same(made, "new", later, "comm")
+
+
 def test_world_and_self_are_what_they_are_in_each_process() -> None:
     first, second = Rank(0).one("Barrier", comm="MPI_COMM_SELF"), Rank(1).one("Barrier", comm="MPI_COMM_SELF")
     assert not same(first, "comm", second, "comm")
@@ -132,6 +154,22 @@ def test_one_that_is_cancelled_is_no_message() -> None:
     _, message = rank.call("Irecv", source=1, comm="MPI_COMM_WORLD", after={"request": 0x70})
     rank.call("Wait", before={"request": 0x70}, Request=1, Got_peer=record.CANCELLED)
     assert message.dropped
+
+
+def test_a_message_is_matched_where_it_is_probed_and_taken_where_it_is_received() -> None:
+    """The second is received first."""
+    rank = Rank()
+    (_, first), (_, second) = (
+        rank.call("Mprobe", source=1, tag=1, comm="MPI_COMM_WORLD", Request=number, Got_peer=1, Got_tag=1)
+        for number in (1, 2)
+    )
+    assert first.number < second.number and first.pending and second.pending
+    rank.call("Mrecv", count=100, datatype="MPI_DOUBLE", Request=2)
+    assert first.pending and not second.pending and value(second, "bytes").number == 800
+    rank.call("Imrecv", count=1, datatype="MPI_INT", after={"request": 9}, Request=3, Rows={record.MESSAGE: [1]})
+    assert first.pending and value(first, "count").number == 1 and value(first, "source").across == {1}
+    rank.call("Wait", before={"request": 9}, Request=3)
+    assert not first.pending and first.site > second.site
 
 
 def test_a_send_that_mpi_refuses_is_no_message() -> None:
@@ -239,7 +277,8 @@ def test_between_groups_the_root_says_root_and_its_fellows_proc_null() -> None:
             assert call.value(name) is None, (rank, name)
         for name in there.split():
             value(call, name)
-    assert value(call, "root").across == {0}  # of the other group
+    assert value(call, "root").number == 0  # of the other group
+    assert not value(call, "root").differs(value(call, "root"), False)
 
 
 # Attributes, and traces that know no arguments.

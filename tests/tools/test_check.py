@@ -160,7 +160,7 @@ def test_templates_are_listed_explained_and_judged(tmp_path: Path) -> None:
     done = check(tmp_path, "--lint", "my.tpl")
     assert done.returncode == 2 and "my.tpl:10:" in done.stdout and "Gather" in done.stdout, done.stdout
     done = of_program(tmp_path, RIGHT, "-t", "my.tpl")
-    assert done.returncode and "my.tpl:10:" in done.stderr and not done.stdout  # nothing has run
+    assert done.returncode == 2 and done.stderr.startswith("my.tpl:10:") and not done.stdout  # nothing has run
     (tmp_path / "my.tpl").write_text(GATHERS)
     assert check(tmp_path, "--lint", "my.tpl").stdout == "my.tpl: right\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import subprocess
 import tempfile
@@ -51,6 +52,7 @@ def check(
     if listing or explain or lint:
         _about(ctx, explain, lint)
         return
+    gc.set_threshold(200_000, 20, 100)  # calls come and go by the million, and make no cycles
     config = _settings(names, hang, mpicc)
     words = command or tuple(_module("config").program(config))
     if not words:
@@ -83,7 +85,13 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
 
 def _load(names: tuple[str, ...]) -> list[Any]:
     """`none`: no template; a program that stands still is told all the same."""
-    return [] if names == ("none",) else list(_module("language").load(names))
+    if names == ("none",):
+        return []
+    try:
+        return list(_module("language").load(names))
+    except UsageError as error:  # of several lines, each with its file
+        click.echo(terminal.printable(str(error)), err=True)
+        raise click.exceptions.Exit(UNDECIDED) from error
 
 
 def _of_trace(path: Path, config: Any) -> Any:
