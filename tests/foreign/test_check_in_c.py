@@ -1,4 +1,4 @@
-"""Check mode of the tracer of C and Fortran: what each watched call is given, reads and writes, and nothing of others."""
+"""Check mode of the tracer of C and Fortran: what each watched call is given, reads and writes; no other."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from testbed.checked import ALL, MORE, Noted, checked, constants, environment, p
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, needs, program, ran
 from testbed.foreign import environment as plain_environment
 
+from safepoint.errors import UsageError
 from safepoint.matching import columns, reading, symbols
-from safepoint.trace import lines, pmpi, record, roles
+from safepoint.trace import lines, parameters, pmpi, record, roles
 from safepoint.trace.record import ENTERED, RAISED, RETURNED
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
@@ -77,7 +78,9 @@ def told(one: Noted, names: dict[tuple[str, int], str]) -> list[object]:
     found: list[object] = [one.function]
     for value, each in zip(one.given, parameters, strict=True):
         if each.by == "value" and each.kind in ("int", "rank", "tag"):
-            found.append({"MPI_ANY_SOURCE": "any", "MPI_PROC_NULL": "nobody"}.get(names.get((each.kind, value), ""), value))
+            found.append(
+                {"MPI_ANY_SOURCE": "any", "MPI_PROC_NULL": "nobody"}.get(names.get((each.kind, value), ""), value)
+            )
         elif each.by == "value" and each.kind in ("buffer", *KINDS - {"type"}):
             found.append(names.get((each.kind, value), each.kind))
     for row in (one.reads, one.writes):
@@ -104,7 +107,10 @@ def named(trace: Path, rank: int) -> dict[tuple[str, int], str]:
         elif word in ("SUM", "MAX", "MIN", "REPLACE", "NO_OP"):
             found["op", value] = name
     numbers = constants(trace, rank)
-    found["rank", numbers["MPI_ANY_SOURCE"]], found["rank", numbers["MPI_PROC_NULL"]] = "MPI_ANY_SOURCE", "MPI_PROC_NULL"
+    found["rank", numbers["MPI_ANY_SOURCE"]], found["rank", numbers["MPI_PROC_NULL"]] = (
+        "MPI_ANY_SOURCE",
+        "MPI_PROC_NULL",
+    )
     return found
 
 
@@ -188,8 +194,10 @@ def test_without_a_watch_list_all_notes_are_as_they_were(mpi: Mpi, tmp_path: Pat
 
 def test_what_no_tracer_can_read_is_said_and_nothing_is_noted(tmp_path: Path) -> None:
     trace = prepared(tmp_path, ())
-    for text in ("", "{", '{"functions": {"Send": nul}}', '{"functions": {"Send": [0, ]}}', '{"functions": {"Send": [0}}',
-                 '{"functions": {"Send" null}}', '{"functions": {"Send": null}} x', '{"other": {}}'):  # fmt: skip
+    wrong = (
+        '{"Send": nul}}', '{"Send": [0, ]}}', '{"Send": [0}}', '{"Send" null}}', '{"Send": null,}}', '{"Send": null}} x',
+    )  # fmt: skip
+    for text in ("", "{", '{"other": {}}', *(f'{{"functions": {one}' for one in wrong)):
         (trace / record.WATCH).write_text(text)
         status, _, said = ran(tmp_path, *MPICH.started(1, cases(MPICH), "unseen"), more=environment(MPICH, trace))
         assert status == 0 and f"rank 0 is not traced: {trace / record.WATCH}: Invalid argument" in said, (text, said)
@@ -198,12 +206,32 @@ def test_what_no_tracer_can_read_is_said_and_nothing_is_noted(tmp_path: Path) ->
             path.unlink()
 
 
+@each_mpi
+def test_a_hide_is_noted_with_its_step_where_it_is_watched(mpi: Mpi, tmp_path: Path) -> None:
+    """Without what it sends to agree. What is under way cannot be told, and is asked for in another way."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    (tmp_path / "u.dat").write_text("1")
+    saves = program("trace_saves.c", mpi)
+    status, _, said, trace = checked(tmp_path, mpi, 2, ("hide", "Finalize"), saves)
+    assert status == 0, said
+    for rank in range(2):
+        found = [(one.function, one.given, one.note["state"]) for one in read(trace, rank)]
+        assert found == [("hide", [10], RETURNED), ("hide", [record.ABSENT], RETURNED), ("Finalize", [], RETURNED)]
+    shutil.rmtree(trace)
+    shutil.rmtree(tmp_path / ".safepoint.d")
+    (tmp_path / "u.dat").write_text("1")
+    status, _, said, trace = checked(tmp_path, mpi, 2, ("Finalize",), saves)
+    assert status == 0 and [one.function for one in read(trace, 1)] == ["Finalize"], said
+
+
 # Constants.
 
 
 @each_mpi
 def test_the_constants_are_those_of_this_process(mpi: Mpi, tmp_path: Path) -> None:
-    status, *_, trace = checked(tmp_path, mpi, 2, ("Bcast", "Recv", "Allreduce", "Waitall"), calls(mpi), tmp_path / "said")
+    status, *_, trace = checked(
+        tmp_path, mpi, 2, ("Bcast", "Recv", "Allreduce", "Waitall"), calls(mpi), tmp_path / "said"
+    )
     assert status == 0
     for rank in range(2):
         known = constants(trace, rank)
@@ -212,13 +240,13 @@ def test_the_constants_are_those_of_this_process(mpi: Mpi, tmp_path: Path) -> No
         assert (found["Allreduce"].given or [])[0::4] == [known["MPI_IN_PLACE"], known["MPI_SUM"]]
         assert (found["Waitall"].given or [])[2] == known["MPI_STATUSES_IGNORE"]
         assert known["TAG_UB"] >= 32767 and known["MPI_ERR_RANK"] == RANK and known["MPI_SUCCESS"] == 0
-        wanted = [f"MPI_{name}" for name in (
+        words = (
             "ANY_SOURCE ANY_TAG PROC_NULL ROOT UNDEFINED IN_PLACE BOTTOM STATUS_IGNORE COMM_NULL COMM_WORLD COMM_SELF "
             "DATATYPE_NULL OP_NULL REQUEST_NULL GROUP_NULL WIN_NULL FILE_NULL MESSAGE_NULL INFO_NULL ERRHANDLER_NULL "
-            "GROUP_EMPTY MESSAGE_NO_PROC ERRORS_ARE_FATAL ERRORS_RETURN DOUBLE CHAR BYTE PACKED INTEGER REAL 2INT INT64_T "
-            "DOUBLE_PRECISION C_DOUBLE_COMPLEX AINT MAX MIN PROD LAND BOR MAXLOC REPLACE NO_OP ERR_TYPE ERR_TRUNCATE"
-        ).split()]  # fmt: skip
-        assert [name for name in wanted if name not in known] == []
+            "GROUP_EMPTY MESSAGE_NO_PROC ERRORS_ARE_FATAL ERRORS_RETURN DOUBLE CHAR BYTE PACKED INTEGER REAL 2INT "
+            "INT64_T DOUBLE_PRECISION C_DOUBLE_COMPLEX AINT MAX MIN PROD LAND BOR MAXLOC REPLACE NO_OP ERR_TYPE ERR_TRUNCATE"
+        )
+        assert [word for word in words.split() if f"MPI_{word}" not in known] == []
         assert [name for name in known if name != "TAG_UB" and not re.fullmatch("MPI_[A-Z0-9_]+", name)] == []
         types = {known[f"MPI_{name}"] for name in ("INT", "DOUBLE", "CHAR", "BYTE", "DATATYPE_NULL")}
         assert len(types) == 5
@@ -230,12 +258,13 @@ def test_the_constants_are_those_that_mpi4py_has(tmp_path: Path) -> None:
     mpi4py.rc.initialize = False
     code = (
         "from mpi4py import MPI\n"
-        "print(*(f'MPI_{name}={int(value if isinstance(value, int) else value.handle)}' for name, value in vars(MPI).items()"
-        " if name.isupper() and (isinstance(value, int) or hasattr(value, 'handle'))), sep='\\n')\n"
+        "for name, value in vars(MPI).items():\n"
+        "    if name.isupper() and (isinstance(value, int) or hasattr(value, 'handle')):\n"
+        "        print(f'MPI_{name}={int(value if isinstance(value, int) else value.handle)}')\n"
     )
     try:
         mpicc = pmpi.mpicc_for(sys.executable)
-    except pmpi.UsageError as error:
+    except UsageError as error:
         pytest.skip(f"needs the mpicc of the MPI of mpi4py: {error}")
     trace = prepared(tmp_path, ())
     more = {"SAFEPOINT_TRACE": str(trace), "LD_PRELOAD": str(pmpi.library(mpicc, arguments=True))}
@@ -243,7 +272,7 @@ def test_the_constants_are_those_that_mpi4py_has(tmp_path: Path) -> None:
     assert status == 0, said
     theirs = {name: int(value) for name, value in (line.split("=") for line in out.split())}
     mine = constants(trace, 0)
-    absent = {theirs["MPI_DATATYPE_NULL"], theirs["MPI_UNDEFINED"]}  # mpi4py has names for what its MPI has not
+    absent = {theirs["MPI_DATATYPE_NULL"], theirs["MPI_ERR_LASTCODE"]}  # mpi4py has names for what its MPI has not
     both = {name for name in mine if name in theirs and (theirs[name] not in absent or name.endswith("_NULL"))}
     signed = {name: value - 2**64 if value >= 2**63 else value for name, value in theirs.items()}
     assert {name: mine[name] for name in both} == {name: signed[name] for name in both}
@@ -262,8 +291,12 @@ def test_what_mpi_answers_with_an_error_does_not_end_the_tracer(mpi: Mpi, tmp_pa
     known = constants(trace, 0)
     assert len(failed) == 24 and all(0 < one.note["result"] < 255 for one in failed)
     classes = [one.note["result"] for one in failed[:8]]
-    assert classes == [known[f"MPI_ERR_{name}"] for name in ("COMM", "COMM", "COUNT", "TYPE", "RANK", "TAG", "ROOT", "OP")]
-    assert [(one.given or [])[1] for one in failed[2:3]] == [-1] and (failed[0].given or [])[5] == known["MPI_COMM_NULL"]
+    assert classes == [
+        known[f"MPI_ERR_{name}"] for name in ("COMM", "COMM", "COUNT", "TYPE", "RANK", "TAG", "ROOT", "OP")
+    ]
+    assert [(one.given or [])[1] for one in failed[2:3]] == [-1] and (failed[0].given or [])[5] == known[
+        "MPI_COMM_NULL"
+    ]
     assert not any(one.writes for one in failed)
     read_ = [one.function for one in failed if one.reads]
     assert read_ == ["Request_free"]
@@ -277,8 +310,8 @@ def test_a_communicator_that_was_freed_is_not_asked_about(tmp_path: Path) -> Non
 
 
 FATAL = {  # case: the call in which it ends
-    "comm": ("Send", "RANK", 3), "null": ("Barrier", "COMM", 0), "win": ("Put", "RANK", 4), "again": ("Bcast", "ROOT", 3),
-    "call": ("Comm_call_errhandler", "RANK", 0),
+    "comm": ("Send", "RANK", 3), "null": ("Barrier", "COMM", 0), "win": ("Put", "RANK", 4),
+    "again": ("Bcast", "ROOT", 3), "call": ("Comm_call_errhandler", "RANK", 0),
 }  # fmt: skip
 
 
@@ -313,7 +346,9 @@ def test_a_program_sees_the_error_handlers_that_it_would_see_without_a_tracer(mp
 
 
 @each_mpi
-def test_a_call_after_the_end_and_a_second_beginning_are_noted_though_they_do_not_return(mpi: Mpi, tmp_path: Path) -> None:
+def test_a_call_after_the_end_and_a_second_beginning_are_noted_though_they_do_not_return(
+    mpi: Mpi, tmp_path: Path
+) -> None:
     for case, function in ("after", "Barrier"), ("twice", "Init"):
         status, _, said, trace = checked(tmp_path, mpi, 1, ALL, cases(mpi), case)
         assert status != 0 and "safepoint trace: rank 0 stopped" not in said
@@ -328,7 +363,10 @@ def test_a_call_after_the_end_and_a_second_beginning_are_noted_though_they_do_no
 def test_the_notes_of_a_process_that_is_killed_after_its_end_are_there(mpi: Mpi, tmp_path: Path) -> None:
     status, *_, trace = checked(tmp_path, mpi, 1, ("Init_thread", "Finalize"), cases(mpi), "killed")
     assert status != 0
-    assert [(one.function, one.note["state"]) for one in read(trace, 0)] == [("Init_thread", RETURNED), ("Finalize", RETURNED)]
+    assert [(one.function, one.note["state"]) for one in read(trace, 0)] == [
+        ("Init_thread", RETURNED),
+        ("Finalize", RETURNED),
+    ]
 
 
 # Threads, stacks, lines.
@@ -343,7 +381,7 @@ def test_threads_note_each_their_own_arguments(mpi: Mpi, tmp_path: Path) -> None
     sends = [one for one in noted if one.function == "Isend"]
     assert len(sends) == 4 * 2000 and record.names(trace, 0).more.stat().st_size > record.SEGMENT
     by_tag = Counter((one.given or [])[4] for one in sends)
-    assert by_tag == {tag: 2000 for tag in range(4)}
+    assert by_tag == dict.fromkeys(range(4), 2000)
     thread_of = {(one.note["thread"], (one.given or [])[4]) for one in sends}
     assert len(thread_of) == 4
     for one in sends:
@@ -365,7 +403,7 @@ def test_a_rank_that_is_asked_says_where_it_is(mpi: Mpi, tmp_path: Path) -> None
             for turn in range(1, 3):
                 until(lambda: about.exists() and any(one.function == "Recv" for one in read(trace, 0)))
                 os.kill(json.loads(about.read_text())["pid"], signal.SIGRTMIN + record.STACK_SIGNAL)
-                until(lambda turn=turn: stack.read_text().count("\n\n") == turn)  # type: ignore[misc]
+                until(lambda turn=turn: stack.read_text().count("\n\n") == turn)
             assert job.poll() is None
         finally:
             os.kill(json.loads(about.read_text())["pid"], signal.SIGKILL)
@@ -378,7 +416,10 @@ def test_a_rank_that_is_asked_says_where_it_is(mpi: Mpi, tmp_path: Path) -> None
         sites = [site for site in symbols.sites(rows) if site.file.endswith("check_cases.c")]
         source = (SOURCES / "check_cases.c").read_text().splitlines()
         assert [site.function for site in sites] == ["stands_still", "main"]
-        assert ["MPI_Recv(into" in source[sites[0].line - 1], "stands_still()" in source[sites[1].line - 1]] == [True, True]
+        assert ["MPI_Recv(into" in source[sites[0].line - 1], "stands_still()" in source[sites[1].line - 1]] == [
+            True,
+            True,
+        ]
 
 
 def until(true: object, wait_s: float = 30) -> None:
@@ -393,11 +434,11 @@ def until(true: object, wait_s: float = 30) -> None:
         time.sleep(0.02)
 
 
+INCLUDE = ["-include", "safepoint-lines.h"]
 WAYS = {  # how the header is given, and to which compiler
-    "include": ["-std=gnu99", "-include", "safepoint-lines.h"], "no-pie": ["-fno-pie", "-no-pie", "-include",
-    "safepoint-lines.h"], "strict": ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-include",
-    "safepoint-lines.h"], "instead": ["-Wall", "-Werror", "-Iinstead"], "c++": ["-x", "c++", "-Wall", "-Werror", "-include",
-    "safepoint-lines.h"],
+    "include": ["-std=gnu99", *INCLUDE], "no-pie": ["-fno-pie", "-no-pie", *INCLUDE],
+    "strict": ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", *INCLUDE],
+    "instead": ["-Wall", "-Werror", "-Iinstead"], "c++": ["-x", "c++", "-Wall", "-Werror", *INCLUDE],
 }  # fmt: skip
 SMALL = """\
 #define _GNU_SOURCE
@@ -461,12 +502,10 @@ def test_places_reads_what_was_noted_in_check_mode_and_packs_it(mpi: Mpi, tmp_pa
 
 def test_each_parameter_of_each_function_is_known_in_each_form(tmp_path: Path) -> None:
     """What an mpi.h declares, and what the table of signatures has, are one list but for some large counts."""
-    from safepoint.trace import parameters
-
     for mpi in (MPICH, OPEN_MPI):
         if not mpi.there:
             continue
-        odd = {one.name for one in pmpi.wrapped(pmpi.header(mpi.cc), arguments=True)
-               if one.name.startswith("MPI_") and [each.name for each in parameters.given(one)] != list(one.names)}  # fmt: skip
+        all_ = [one for one in pmpi.wrapped(pmpi.header(mpi.cc), arguments=True) if one.name.startswith("MPI_")]
+        odd = {one.name for one in all_ if [each.name for each in parameters.given(one)] != list(one.names)}
         assert odd <= {"MPI_Type_get_envelope_c", "MPI_Type_get_contents_c"}
     assert not parameters.reads("Comm_spawn_multiple", Parameter("array_of_info", "info", "array", True))
