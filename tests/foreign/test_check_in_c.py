@@ -195,7 +195,8 @@ def test_without_a_watch_list_all_notes_are_as_they_were(mpi: Mpi, tmp_path: Pat
 def test_what_no_tracer_can_read_is_said_and_nothing_is_noted(tmp_path: Path) -> None:
     trace = prepared(tmp_path, ())
     wrong = (
-        '{"Send": nul}}', '{"Send": [0, ]}}', '{"Send": [0}}', '{"Send" null}}', '{"Send": null,}}', '{"Send": null}} x',
+        '{"Send": nul}}', '{"Send": [0, ]}}', '{"Send": [0}}', '{"Send" null}}', '{"Send": null,}}',
+        '{"Send": null}} x',
     )  # fmt: skip
     for text in ("", "{", '{"other": {}}', *(f'{{"functions": {one}' for one in wrong)):
         (trace / record.WATCH).write_text(text)
@@ -244,7 +245,8 @@ def test_the_constants_are_those_of_this_process(mpi: Mpi, tmp_path: Path) -> No
             "ANY_SOURCE ANY_TAG PROC_NULL ROOT UNDEFINED IN_PLACE BOTTOM STATUS_IGNORE COMM_NULL COMM_WORLD COMM_SELF "
             "DATATYPE_NULL OP_NULL REQUEST_NULL GROUP_NULL WIN_NULL FILE_NULL MESSAGE_NULL INFO_NULL ERRHANDLER_NULL "
             "GROUP_EMPTY MESSAGE_NO_PROC ERRORS_ARE_FATAL ERRORS_RETURN DOUBLE CHAR BYTE PACKED INTEGER REAL 2INT "
-            "INT64_T DOUBLE_PRECISION C_DOUBLE_COMPLEX AINT MAX MIN PROD LAND BOR MAXLOC REPLACE NO_OP ERR_TYPE ERR_TRUNCATE"
+            "INT64_T DOUBLE_PRECISION C_DOUBLE_COMPLEX AINT MAX MIN PROD LAND BOR MAXLOC REPLACE NO_OP ERR_TYPE "
+            "ERR_TRUNCATE"
         )
         assert [word for word in words.split() if f"MPI_{word}" not in known] == []
         assert [name for name in known if name != "TAG_UB" and not re.fullmatch("MPI_[A-Z0-9_]+", name)] == []
