@@ -93,6 +93,9 @@ class Given:
 
     def ignored(self) -> frozenset[str]:
         """(1). Names of arguments that MPI does not look at."""
+        if self.signature is not None and self.function in ("Get_accumulate", "Rget_accumulate"):
+            no_op = self.raw(self.signature.at("op") or 0) == self.handles.constants.get("MPI_NO_OP", ABSENT)
+            return frozenset({"origin_addr", "origin_count", "origin_datatype"} if no_op else ())
         if self.signature is None or self.kind not in ("coll", "icoll", "coll_init"):
             return frozenset()
         found, name, root = set[str](), base(self.function), self.at_root()

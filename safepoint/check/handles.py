@@ -41,6 +41,13 @@ SIZES = {
 SIZE = {f"MPI_{name}": size for size, names in SIZES.items() for name in names.split()}
 ANYTHING = {"MPI_PACKED"}  # what is packed may be received as what it is
 UNDEFINED_SIZE = -1
+# Different names, and the same numbers where long has 64 bits: numpy and mpi4py choose one of them for their users.
+SAME = (
+    {"MPI_LONG", "MPI_LONG_LONG", "MPI_LONG_LONG_INT", "MPI_INT64_T"}, {"MPI_INT", "MPI_INT32_T"},
+    {"MPI_UNSIGNED_LONG", "MPI_UNSIGNED_LONG_LONG", "MPI_UINT64_T"}, {"MPI_UNSIGNED", "MPI_UINT32_T"},
+    {"MPI_SHORT", "MPI_INT16_T"}, {"MPI_UNSIGNED_SHORT", "MPI_UINT16_T"}, {"MPI_SIGNED_CHAR", "MPI_INT8_T"},
+    {"MPI_UNSIGNED_CHAR", "MPI_UINT8_T"},
+)  # fmt: skip
 
 
 def kind_of(name: str) -> str:
@@ -103,7 +110,8 @@ class Handles:
             made = Instance(kind, tokens, across, frozenset(names))
             if kind == "type":
                 made.size = next((SIZE[name] for name in names if name in SIZE), UNDEFINED_SIZE)
-                made.across = frozenset() if names & ANYTHING else tokens
+                alike = frozenset[Token](("type", min(group)) for group in SAME if names & group)
+                made.across = frozenset() if names & ANYTHING else alike or tokens
             self._of[kind, value] = made
         self._of_ranks("MPI_COMM_WORLD", range(size), rank)
         self._of_ranks("MPI_COMM_SELF", (rank,), 0)

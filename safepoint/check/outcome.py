@@ -20,6 +20,11 @@ NOTHING = (
 FOUND, UNDECIDED = 1, 2  # exit codes
 
 
+def _is(template: Template, kind: str) -> bool:
+    """What is expected is none of them."""
+    return template.kind == kind and template.expect == "none"
+
+
 @dataclass
 class Outcome:
     """`follower` knows where the calls are."""
@@ -79,9 +84,9 @@ class Outcome:
         if not self.follower.size:
             return NOTHING
         kinds = [
-            words.count(sum(self.count(one) for one in self.templates if one.kind == kind), kind)
+            words.count(sum(self.count(one) for one in self.templates if _is(one, kind)), kind)
             for kind in ("error", "warning", "note")
-            if any(one.kind == kind and self.count(one) for one in self.templates)
+            if any(_is(one, kind) and self.count(one) for one in self.templates)
         ]
         seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')}"
         with_ = words.count(len(self.templates), "template")

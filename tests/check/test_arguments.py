@@ -252,11 +252,13 @@ def test_a_null_request_has_its_name() -> None:
         ("Iallgather", {}, "", "sendtype recvtype"),
         ("Reduce", {"root": 1}, "recvbuf", "sendbuf datatype op"),
         ("Bcast", {"root": 1}, "", "datatype count"),
+        ("Get_accumulate", {"op": "MPI_NO_OP"}, "origin_datatype origin_count", "target_rank result_count"),
+        ("Get_accumulate", {"op": "MPI_SUM"}, "", "origin_count"),
     ],
 )
 def test_what_mpi_does_not_look_at_is_absent(function: str, arguments: dict[str, int], absent: str, there: str) -> None:
     types = dict.fromkeys(("sendtype", "recvtype", "datatype"), "MPI_INT")
-    call = Rank().one(function, comm="MPI_COMM_WORLD", op="MPI_SUM", **{**types, **arguments})
+    call = Rank().one(function, comm="MPI_COMM_WORLD", **{"op": "MPI_SUM", **types, **arguments})
     for name in absent.split():
         assert call.value(name) is None, name
     for name in there.split():

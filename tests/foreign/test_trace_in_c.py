@@ -283,6 +283,14 @@ def test_a_handle_that_is_given_again_is_another_communicator(mpi: Mpi, tmp_path
     assert [thing["note"] for thing in found.objects[2:]] == list(range(0, 150, 3))
 
 
+@each_mpi
+def test_a_topology_with_fewer_processes_has_these_members(mpi: Mpi, tmp_path: Path) -> None:
+    directory, *_ = traced(tmp_path, mpi, 3, cases(mpi), "topology")
+    for rank in range(3):
+        members = [thing["members"] for thing in noted(directory, rank).objects[2:]]
+        assert members == (["0-1"] if rank < 2 else [])
+
+
 def test_large_counts_are_the_same_functions(tmp_path: Path) -> None:
     """Trap 7: what mpi4py calls where there is MPI 4."""
     directory, *_ = traced(tmp_path, MPICH, 2, cases(MPICH), "large")

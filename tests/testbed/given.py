@@ -18,7 +18,7 @@ KINDS = (
 NULL = {f"MPI_{name}_NULL": 0x100 + at for at, name in enumerate(KINDS)}
 CONSTANTS = {
     **NULL, "MPI_COMM_WORLD": 0x200, "MPI_COMM_SELF": 0x201, "MPI_INT": 0x300, "MPI_DOUBLE": 0x301, "MPI_BYTE": 0x302,
-    "MPI_PACKED": 0x303, "MPI_SUM": 0x400, "MPI_MAX": 0x401, "MPI_ANY_SOURCE": -2, "MPI_PROC_NULL": -1, "MPI_ROOT": -3,
+    "MPI_PACKED": 0x303, "MPI_SUM": 0x400, "MPI_MAX": 0x401, "MPI_NO_OP": 0x402, "MPI_ANY_SOURCE": -2, "MPI_PROC_NULL": -1, "MPI_ROOT": -3,
     "MPI_ANY_TAG": -1, "MPI_UNDEFINED": -32766, "MPI_IN_PLACE": -1, "MPI_BOTTOM": 0, "MPI_ERR_TAG": 4,
     "MPI_ERR_RANK": 6, "MPI_SUCCESS": 0, "TAG_UB": 1 << 20,
 }  # fmt: skip

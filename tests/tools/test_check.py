@@ -105,13 +105,15 @@ def test_the_exit_code_is_that_of_the_program_if_nothing_was_found(tmp_path: Pat
 @pytest.mark.parametrize("templates", [(), ("-t", "none")], ids=["standard", "none"])
 def test_a_program_that_stands_still_is_told_rank_by_rank_and_ended(templates: Any, tmp_path: Path) -> None:
     begin = time.monotonic()
-    done = of_program(tmp_path, HANGS, "--hang", "2", *templates)
+    done = of_program(tmp_path, HANGS, "--hang", "2", "-o", "run.trace", *templates)
     assert done.returncode == 1 and time.monotonic() - begin < 30
     assert "[hang] no progress for 2 s, 2 of 2 ranks are inside MPI" in done.stdout, done.stdout
     assert "rank  0  Recv(source=1, tag=5)  solver.py:7" in done.stdout
     assert "rank  1  Barrier                solver.py:9" in done.stdout
     assert "rank 0 waits for rank 1, rank 1 for rank 0: deadlock" in done.stdout
     assert "died" not in done.stdout  # we have ended it
+    later = check(tmp_path, *templates, "run.trace")
+    assert later.returncode == 1 and "for rank 1, rank 1 for rank 0: deadlock" in later.stdout
     assert ("receive-without-send" in done.stdout) == (not templates)
 
 
@@ -134,7 +136,7 @@ def test_what_is_expected_is_a_check_that_passes_and_fails(tmp_path: Path) -> No
     loop = "for _ in range({}):\n    comm.Allreduce(MPI.IN_PLACE, data)\n"
     program = BEGIN + loop + "    comm.Gather(data, None if rank else np.zeros(8))\n"
     done = of_program(tmp_path, program.format(2), "-t", "gathers.tpl")
-    assert done.returncode == 0 and "note, 2 situations, 1 place" in done.stdout, done.stdout
+    assert done.returncode == 0 and "expected, 2 situations, 1 place" in done.stdout, done.stdout
     done = of_program(tmp_path, program.format(1), "-t", "gathers.tpl")
     assert done.returncode == 1 and "it was expected 2 times, and occurred 1 time" in done.stdout, done.stdout
 

@@ -111,6 +111,23 @@ def test_a_note_says_where_to_whom_and_how_many_bytes(tmp_path: Path) -> None:
     assert received["flags"][0] & WILD_SOURCE and sent["result"][2] == 6  # MPI_ERR_RANK of MPICH
 
 
+TOPOLOGY = """
+from mpi4py import MPI
+grid = MPI.COMM_WORLD.Create_cart([2])
+if grid != MPI.COMM_NULL:
+    grid.Barrier()
+    grid.Free()
+"""
+
+
+def test_a_topology_with_fewer_processes_has_these_members(tmp_path: Path) -> None:
+    """MPICH 5.0 gives it the group of its parent, of which nobody else would come to its collective calls."""
+    assert traced.run(3, "-c", TOPOLOGY, trace=tmp_path / "t").returncode == 0
+    for rank in range(3):
+        things = [json.loads(line) for line in (tmp_path / f"t/rank-{rank:05d}.objects").read_text().splitlines()]
+        assert [thing["members"] for thing in things[2:]] == (["0-1"] if rank < 2 else [])
+
+
 WRONG = """
 import numpy as np
 from mpi4py import MPI

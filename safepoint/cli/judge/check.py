@@ -58,6 +58,8 @@ def check(
     if not words:
         raise UsageError("what is to be checked? safepoint check -- mpiexec -n 4 ./solver, or a trace")
     with terminal.tidy():
+        if len(words) > 1 and Path(words[0]).is_dir():
+            raise UsageError(f"{words[0]} is a directory: options come before the trace")
         if len(words) == 1 and Path(words[0]).is_dir():
             if keep or output or mpicc or tracer != "auto":
                 raise UsageError("--keep, -o, --mpicc and --with are for a program that is run, not for a trace")
@@ -98,6 +100,9 @@ def _of_trace(path: Path, config: Any) -> Any:
     templates = _load(config.templates)
     follower, situations = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations)
+    hung = path / _module("follow").HUNG
+    if hung.exists():
+        outcome.hang = _module("rollcall").Hang((), False, (), hung.read_text("utf-8").rstrip("\n"))
     if follower.plain:
         outcome.remarks.append(
             f"{path} was written by safepoint trace, which notes no types, counts and objects: what templates ask of "

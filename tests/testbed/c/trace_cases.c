@@ -289,6 +289,18 @@ static void sited(void)
     mark();
 }
 
+/* A topology of fewer processes than there are. */
+static void topology(void)
+{
+    int two = 2, no = 0;
+    MPI_Comm grid;
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &two, &no, 0, &grid);
+    if (grid != MPI_COMM_NULL) {
+        MPI_Barrier(grid);
+        MPI_Comm_free(&grid);
+    }
+}
+
 static void freed(void)
 {
     MPI_Comm comm;
@@ -307,7 +319,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } cases[] = {{"shuffled", shuffled}, {"refused", refused}, {"counters", counters}, {"alike", alike},      {"forked", forked}, {"loop", back_and_forth},
                  {"closed", closed},     {"odd", odd},          {"large", large},   {"sited", sited},
-                 {"freed", freed},       {"threads", threaded}, {"waits", waits}};
+                 {"freed", freed}, {"topology", topology},       {"threads", threaded}, {"waits", waits}};
     int provided, threads = argc > 1 && !strcmp(argv[1], "threads");
     size_t i;
     number = argc > 2 ? atoi(argv[2]) : 0;
