@@ -94,6 +94,11 @@ static void fatal(const char *which)
         MPI_Send(&one, 1, MPI_INT, 99, 1, own);
     if (!strcmp(which, "null"))
         MPI_Barrier(MPI_COMM_NULL);
+    if (!strcmp(which, "freed")) {
+        MPI_Comm kept = own;
+        MPI_Comm_free(&own);
+        MPI_Barrier(kept);
+    }
     if (!strcmp(which, "win"))
         MPI_Put(&one, 1, MPI_INT, 99, 0, 1, MPI_INT, win);
     if (!strcmp(which, "again")) {
@@ -158,6 +163,8 @@ static void *sends(void *number_)
         MPI_Recv(&got, 1, MPI_INT, rank, number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
     }
+    for (i = 0; i < 10 * MANY; i++) /* nothing but the tracer's own work */
+        MPI_Comm_size(number % 2 ? MPI_COMM_SELF : MPI_COMM_WORLD, &got);
     return NULL;
 }
 
