@@ -128,7 +128,6 @@ def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower
     follower, found = Follower(templates), list[Situation]()
     for rank in ranks(directory):
         tail = Tail(directory, rank)
-        tail.alive = False
         while notes := tail.read():
             found += follower.feed(tail, notes)
     return follower, [*found, *follower.finish(hung=(directory / HUNG).exists())]

@@ -56,8 +56,6 @@ class Run:
                 except BaseException:
                     self.ends.end(process)
                     raise
-            for one in self.ends.followed.values():
-                one.tail.alive = False
             self._drain()
             for event in self.ends.finish(code):
                 if event.kind == DIED and not self.outcome.ended_by_us:

@@ -22,10 +22,10 @@ MOST, LEAST = 1 << 14, 64  # notes of a read
 PART = 1 << 20, 1 << 13  # bytes of rows, at most and at first
 AHEAD = 1 << 12  # rows of notes that were not given yet
 OPEN = 1 << 12  # calls that have not returned; those before them are not looked at again
-PATIENCE_S = 10.0  # for a row that another thread keeps from being read
 TIME_MAX = 1 << 62  # ns
 FIRST_ROW = record.HEAD.size // 8
 AT_ENTRY = ARGUMENTS, BEFORE
+THREAD = 1 + record.FIELDS.index("thread")  # in a note with its number
 Rows = dict[int, list[int]]
 
 
@@ -76,9 +76,8 @@ class Tail:
         self._rows: dict[int, list[tuple[int, int, int]]] = {}  # of each note: kind, place of the values, how many
         self._ready: dict[int, Rows] = {}
         self._late: set[int] = set()
-        self._word = FIRST_ROW
-        self.alive = True  # the rank may still write
-        self._held, self._missed, self._since = -1, -1, 0.0  # a note whose row is not there yet; given up; since when
+        self._word, self._held = FIRST_ROW, -1
+        self._many = False  # several threads have made calls
         self._words, self._from = memoryview(b"").cast("q"), 0
         for file, size in ((self._calls, NOTE), (self._more, 8)):
             self._head(file, size)
@@ -113,7 +112,7 @@ class Tail:
         again = self._returned()
         found = self._new(most)
         begin, end = self.given, self.given + len(found)
-        self._walk(begin, end, {note[0] for note in found if note[-1] == ENTERED})
+        self._walk(begin, end, {note[0] for note in found if note[-1] == ENTERED}, [*again, *found])
         found = found[: self._wanting(found)]
         notes = [*again, *self._belated(), *found]
         self._check(notes)
@@ -179,19 +178,14 @@ class Tail:
         return [(number, *note) for number, note in notes]
 
     def _wanting(self, notes: list[tuple[int, ...]]) -> int:
-        """How many of the notes to give. In check mode each call has a row; that of one cannot be read while another
-        thread is still at the row before it. It is waited for, while the rank lives, but not for ever."""
-        if not self._checking or self.closed or not self.alive:
-            return len(notes)
-        for at, note in enumerate(notes):
-            if note[0] in self._rows or note[0] in self._ready or note[0] <= self._missed:
-                continue
-            if self._held != note[0]:
-                self._held, self._since = note[0], time.monotonic()
-            elif time.monotonic() - self._since > PATIENCE_S:
-                self._missed = note[0]
-                continue
-            return at
+        """How many of the notes to give. In check mode each call has a row; if that of one cannot be read yet, as
+        another thread is still at the row before it, it is waited for. Once: there may be none."""
+        if self._checking and not self.closed and self._held != -2:
+            for at, note in enumerate(notes):
+                if note[0] not in self._rows and note[0] not in self._ready:
+                    fruitless = self._held == note[0]
+                    self._held = -2 if fruitless else note[0]
+                    return len(notes) if fruitless else at
         return len(notes)
 
     def _check(self, notes: list[tuple[int, ...]]) -> None:
@@ -226,7 +220,7 @@ class Tail:
 
     # Rows.
 
-    def _walk(self, begin: int, end: int, entered: set[int]) -> None:
+    def _walk(self, begin: int, end: int, entered: set[int], notes: list[tuple[int, ...]]) -> None:
         """Find the rows of these notes: (2). Those of calls that have returned can be read at once: most are so."""
         self._words = memoryview(b"").cast("q")
         ahead = 0
@@ -238,7 +232,7 @@ class Tail:
             full, end_of_file = len(data) == self._part, self._more.size() // 8 - self._from
             while at + 3 <= len(words):
                 length, number, kind = words[at], words[at + 1], words[at + 2]
-                if kind == 0 or (ahead > AHEAD and number >= end):
+                if kind == 0 or (ahead > AHEAD and number >= end and self._is_behind(notes, number)):
                     full = False
                     break
                 if not 0 <= length <= end_of_file - at - 3 or number < 0 or kind < 0:
@@ -263,6 +257,14 @@ class Tail:
                 self._part = PART[1]
                 return
             self._part = min(PART[0], self._part * 4)
+
+    def _is_behind(self, notes: list[tuple[int, ...]], number: int) -> bool:
+        """Whether all rows of these notes are before one of this note. A thread writes its own in order, but what
+        a call has written may come long after rows of others."""
+        if not self._many:
+            later = self._one(number)
+            self._many = later is None or any(note[THREAD] != later[THREAD] for note in notes)
+        return not self._many
 
     def _belated(self) -> list[tuple[int, ...]]:
         """Notes that were given without all of their rows."""

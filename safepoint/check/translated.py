@@ -163,9 +163,11 @@ class Translator:
         given.changed()
         self._settle(given, noted)
         failed = noted.state != record.RETURNED
+        # A message that is too long has come, and MPI says so; what it refuses for any other reason was none.
+        refused = failed and noted.result != self._handles.constants.get("MPI_ERR_TRUNCATE")
         waits = self._waiting.get(noted.request, ()) if given.kind in OPENS else ()
         for call in calls:
-            call.dropped = call.dropped or (failed and call.function.startswith("message_"))
+            call.dropped = call.dropped or (refused and call.function.startswith("message_"))
             if call not in waits:
                 call.pending, call.wild = False, call.wild and failed
         return [] if failed else self._made(noted, list(self._messages.after(given, noted)), len(calls))

@@ -16,6 +16,8 @@ NOT_NOTED = {roles.LOCAL, "type_new", "type_commit", "type_free", "group_new", "
 FORTRAN = "_", "_f08_", "_f08ts_", "_f08ts_large_", "_f08_large_"  # how the bindings end the names of functions
 # Where a program sets an error handler, and asks for it: `watch.c` has one of its own in the place of one of them.
 SETS = {"Comm_set_errhandler": 0, "Errhandler_set": 0, "Win_set_errhandler": 1}
+# By these a loader, such as mpi4py's, sees whether the process has an MPI library: it would take us for one.
+LOOKED_FOR = "Get_version", "Get_library_version", "Abi_get_version", "Abi_get_info"
 ASKS = {"Comm_get_errhandler": "", "Errhandler_get": "", "Win_get_errhandler": "_of_win"}
 
 WRAPPER = """
@@ -125,9 +127,11 @@ def unknown(text: str) -> list[str]:
     return sorted({p.standard for p in found if roles.kind(p.standard) == roles.OTHER})
 
 
-def wrapped(text: str, arguments: bool = False) -> list[Prototype]:
-    """Those that are noted; with `arguments`, those that can be."""
-    return [one for one in prototypes(text) if one.acts and (_noted(one) or (arguments and _watchable(one)))]
+def wrapped(text: str, arguments: bool = False, missing: Container[str] = ()) -> list[Prototype]:
+    """Those that are noted; with `arguments`, those that can be, but what the library is `missing`: a program may look
+    for a function by its name, and must not find a wrapper of nothing."""
+    found = [one for one in prototypes(text) if one.acts and (_noted(one) or (arguments and _watchable(one)))]
+    return [one for one in found if f"P{one.name}" not in missing]
 
 
 def _noted(prototype: Prototype) -> bool:
@@ -136,8 +140,8 @@ def _noted(prototype: Prototype) -> bool:
 
 
 def _watchable(prototype: Prototype) -> bool:
-    name = prototype.name
-    return name.startswith("MPI_") and not name.startswith("MPI_T_") and "..." not in prototype.names
+    name, odd = prototype.name, prototype.standard in LOOKED_FOR or "..." in prototype.names
+    return name.startswith("MPI_") and not name.startswith("MPI_T_") and not odd
 
 
 def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool) -> str:
@@ -191,10 +195,13 @@ def _fortran(prototype: Prototype, there: Container[str]) -> str:
     return "".join(f"FORTRAN({name}, ({declared}), ({passed}))\n" for name in names if name in there)
 
 
-def source(text: str, there: Container[str] = (), arguments: bool = False, constants: Sequence[str] = ()) -> str:
-    """The wrappers for this `mpi.h`, in C; and of those of its functions in Fortran that are there. `constants`: those
-    whose values are told, with `arguments`."""
-    found = wrapped(text, arguments)
+def source(
+    text: str, there: Container[str] = (), arguments: bool = False, constants: Sequence[str] = (),
+    missing: Container[str] = (),
+) -> str:  # fmt: skip
+    """The wrappers for this `mpi.h`, in C; and of those of its functions in Fortran that are there. With `arguments`:
+    the constants whose values are told, and what the library lacks of what its header declares."""
+    found = wrapped(text, arguments, missing)
     others = sorted({prototype.standard for prototype in found if prototype.standard not in roles.ROLES})
     numbers = roles.NUMBERS | {name: number for number, name in enumerate(others, roles.FIRST_OTHER)}
     functions = json.dumps(roles.functions({numbers[name]: name for name in others}))
@@ -210,7 +217,7 @@ def source(text: str, there: Container[str] = (), arguments: bool = False, const
 
 def _tables(found: Sequence[Prototype], numbers: dict[str, int], constants: Sequence[str]) -> list[str]:
     """The functions by name, and the constants."""
-    noted = {one.standard: _noted(one) for one in found}
+    noted = {one.standard: _noted(one) and roles.kind(one.standard) != "init" for one in found}
     rows = "".join(f'    {{"{name}", {numbers[name]}, {int(noted[name])}}},\n' for name in noted)
     told = "".join(f'    told("{name}", VALUE({name}));\n' for name in constants)
     return [

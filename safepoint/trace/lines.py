@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from safepoint.trace.signatures import Signature, signatures
 
+NOT_NOTED = "Pcontrol", "Get_version", "Get_library_version", "Abi_get_version", "Abi_get_info"
 HEAD = """\
 /* safepoint-lines.h: tells the tracer of `safepoint check` and `safepoint trace` the line of each call of MPI.
  *
@@ -54,7 +55,7 @@ TAIL = """
 
 def header() -> str:
     """Its text."""
-    names = [name for one in signatures().values() if one.name != "Pcontrol" for name in _forms(one)]
+    names = [name for one in signatures().values() if one.name not in NOT_NOTED for name in _forms(one)]
     return HEAD + "".join(EACH.format(name=name) for name in names) + TAIL
 
 

@@ -933,7 +933,7 @@ EXPORT void safepoint_trace_mark(void)
 /* The next call of this thread is there: as `safepoint-lines.h` says before each. `file` is a literal. */
 EXPORT void safepoint_trace_line(const char *file, int line)
 {
-    uintptr_t key = (HANDLE(file) * 0x9E3779B97F4A7C15u + (unsigned)line) | 1;
+    uintptr_t key = ((HANDLE(file) * 0x9E3779B97F4A7C15u + (unsigned)line) << 1) | 1;
     unsigned at = hash(key, SITE_BITS);
     if (!here.program) { /* that of MPI_Init is asked for when it has returned */
         here.first_file = file;

@@ -73,12 +73,24 @@ def _shown(mpicc: str) -> list[str]:
     return []
 
 
+def _missing(mpicc: str, text: str) -> set[str]:
+    """The functions that its `mpi.h` declares, and its library does not have."""
+    names = [f"P{one.name}" for one in wrapped(text, arguments=True)]
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "all.c")
+        rows = "".join(f"extern char {name}[];\n" for name in names)
+        path.write_text(f"{rows}char *all[] = {{{', '.join(names)}}};\nint main(void) {{ return !all[0]; }}\n")
+        command = [*words(mpicc), "-w", str(path), "-o", str(path.with_suffix(""))]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    return set(re.findall(r"undefined .*?\b(PMPIX?_\w+)", done.stderr)) if done.returncode else set()
+
+
 def library(mpicc: str, arguments: bool = False) -> Path:
     """The library that notes the calls of programs of this MPI, built if need be; with `arguments` that of check mode,
     which notes as the other does if there is no watch list. Raises `UsageError`."""
     text, shown = header(mpicc), _shown(mpicc)
     directories = [word[2:] for word in shown if word.startswith("-L") and len(word) > 2]
-    checked = (True, constants.names(header(mpicc, "-dM"), text)) if arguments else ()
+    checked = (True, constants.names(header(mpicc, "-dM"), text), _missing(mpicc, text)) if arguments else ()
     code = source(text, fortran(directories), *checked)
     files, flags = (PARTS + CHECKED, (*FLAGS, "-DSAFEPOINT_CHECK")) if arguments else (PARTS, FLAGS)
     parts = [code, *(shown or [mpicc]), _ran(*words(mpicc), "--version"), os.environ.get("LD_LIBRARY_PATH", "")]

@@ -81,7 +81,9 @@ static const char *ranks(const char *at, int *mine)
         *mine |= rank == trace.rank;
         if (end == at || (*blanks(end) != ',' && *blanks(end) != ']'))
             return NULL;
-        at = *blanks(end) == ',' ? blanks(blanks(end) + 1) : blanks(end);
+        at = blanks(end);
+        if (*at == ',' && *(at = blanks(at + 1)) == ']')
+            return NULL;
     }
     return after(at, ']');
 }
@@ -99,8 +101,8 @@ static int understood(const char *at)
         at = at ? ranks(at, &mine) : NULL;
         if (number && at && mine)
             here.wanted[number] = 1;
-        if (at && *at == ',')
-            at = blanks(at + 1);
+        if (at && *at == ',' && *(at = blanks(at + 1)) != '"')
+            return 0;
     }
     at = after(after(at, '}'), '}');
     return at && !*at;

@@ -1,7 +1,9 @@
 /* Check mode of the tracer of C and Fortran: only what `watch.json` names is noted, with its arguments.
  *
  * (1) A call that is not watched costs the test of one byte. None is before MPI_Init has returned.
- * (2) The kind of a row is stored after its length and its note, with release: rows are read while they are written.
+ * (2) The kind of a row is stored after its length and its note, with release: rows are read while they are written. No
+ *     row begins before those ahead of it have their kinds: a reader would take a hole for the end, and miss what a
+ *     call has written.
  * (3) What the program has given is read only where the standard lets MPI read it, and what MPI has written after a
  *     call that went well. Nothing is read through NULL. */
 #ifndef SAFEPOINT_WATCH_H
@@ -49,13 +51,16 @@ int as_it_was_set_of_win(MPI_Win win, MPI_Errhandler *found, int code);
 
 static inline int64_t *row_of(int64_t note, int kind, int64_t count)
 {
-    int64_t *row = trace.noting ? room_for_row(8 * (3 + (uint64_t)count)) : NULL;
-    if (!row)
-        return NULL;
-    row[0] = count;
-    row[1] = note;
-    __atomic_store_n(&row[2], kind, __ATOMIC_RELEASE);
-    return row + 3;
+    int64_t *row;
+    lock();
+    row = trace.noting ? room_for_row(8 * (3 + (uint64_t)count)) : NULL;
+    if (row) {
+        row[0] = count;
+        row[1] = note;
+        __atomic_store_n(&row[2], kind, __ATOMIC_RELEASE);
+    }
+    unlock();
+    return row ? row + 3 : NULL;
 }
 
 /* A row of check mode for this call, to be filled; NULL: none is wanted, or there is no space. */

@@ -15,7 +15,7 @@ from testbed import traced
 from testbed.noted import Noted, Rank, some
 
 from safepoint.check.files import TraceError, ranks
-from safepoint.check.tail import AHEAD, MOST, Tail
+from safepoint.check.tail import AHEAD, LEAST, MOST, Tail
 from safepoint.check.tail import Noted as Note
 from safepoint.matching import packed, reading
 from safepoint.trace import record
@@ -112,6 +112,24 @@ def test_a_row_that_is_only_being_written_ends_the_rows_for_now(tmp_path: Path) 
     row(rank, 3, ARGUMENTS, 4)
     rank.call("Barrier", 6)
     assert tail.read() == [] and [note.rows for note in tail.read()] == [{}, {ARGUMENTS: [4]}]  # nor for ever
+
+
+@pytest.mark.parametrize("most", [1, 64, MOST])
+def test_what_a_call_has_written_is_found_behind_all_that_other_threads_did_meanwhile(
+    tmp_path: Path, most: int
+) -> None:
+    trace, count = Noted(tmp_path / "t", 1), AHEAD + 2 * LEAST
+    rank = trace[0]
+    row(rank, 0, ARGUMENTS, 1)
+    rank.call("Recv", 3)
+    for number in range(1, count):
+        row(rank, number, ARGUMENTS, number)
+        rank.call("Barrier", 4, thread=1)
+    row(rank, 0, AFTER, 3, 1, 0)
+    trace.close()
+    found = everything(Tail(tmp_path / "t", 0), most)
+    assert [note.number for note in found] == list(range(count))
+    assert [note.rows for note in found[:2]] == [{ARGUMENTS: [1], AFTER: [3, 1, 0]}, {ARGUMENTS: [1]}]
 
 
 def same(trace: Path, rank: int, most: int = MOST) -> None:

@@ -30,7 +30,9 @@ IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d)+)$"), PYTHON: re.compile(r
 
 # What else is wrong with a program, as a consequence of the mistake or of the way it ends.
 # MPI ends the other process too, perhaps before it has called the same.
-ENDED = dict.fromkeys(("bad-root", "negative-root", "null-comm", "null-datatype", "null-op"), {"collective-not-by-all"})
+ENDED = {
+    name: {"collective-not-by-all"} for name in ("bad-root", "negative-root", "null-comm", "null-datatype", "null-op")
+}
 BESIDE = {
     **ENDED,
     "request-reused": {"request-not-completed"},
