@@ -532,11 +532,14 @@ static struct known *noted_comm(MPI_Comm comm, int parent, int note)
     return known;
 }
 
-static struct known *noted_group(enum kind kind, uintptr_t handle, MPI_Group group, int parent, int note)
+/* `over`: the communicator that it is made of; NULL: that was not seen. */
+static struct known *noted_group(enum kind kind, uintptr_t handle, MPI_Group group, const struct known *over, int note)
 {
     int count, *members = in_world(group, &count);
+    if (over && !over->inter && over->size < count) /* as in `noted_comm` */
+        count = over->size;
     PMPI_Group_free(&group);
-    return noted_thing(kind, handle, parent, note, members, count, NULL, 0);
+    return noted_thing(kind, handle, over ? over->number : 0, note, members, count, NULL, 0);
 }
 
 struct known *known_comm(MPI_Comm comm)
@@ -551,7 +554,7 @@ struct known *known_win(MPI_Win win)
     struct known *known = find(WIN, HANDLE(win));
     if (known || win == MPI_WIN_NULL || PMPI_Win_get_group(win, &group))
         return known;
-    return noted_group(WIN, HANDLE(win), group, 0, -1);
+    return noted_group(WIN, HANDLE(win), group, NULL, -1);
 }
 
 struct known *known_file(MPI_File file)
@@ -560,7 +563,7 @@ struct known *known_file(MPI_File file)
     struct known *known = find(MPIFILE, HANDLE(file));
     if (known || file == MPI_FILE_NULL || PMPI_File_get_group(file, &group))
         return known;
-    return noted_group(MPIFILE, HANDLE(file), group, 0, -1);
+    return noted_group(MPIFILE, HANDLE(file), group, NULL, -1);
 }
 
 /* Of one that this call has made. `of_parent`: it is not complete yet, and has the members of that which it copies. */
@@ -591,7 +594,7 @@ void new_win(struct call *c, MPI_Win win)
     MPI_Group group;
     lock();
     if (!PMPI_Win_get_group(win, &group))
-        noted_group(WIN, HANDLE(win), group, c->thing ? c->thing->number : 0, index_of(c));
+        noted_group(WIN, HANDLE(win), group, c->thing, index_of(c));
     unlock();
 }
 
@@ -600,7 +603,7 @@ void new_file(struct call *c, MPI_File file)
     MPI_Group group;
     lock();
     if (!PMPI_File_get_group(file, &group))
-        noted_group(MPIFILE, HANDLE(file), group, c->thing ? c->thing->number : 0, index_of(c));
+        noted_group(MPIFILE, HANDLE(file), group, c->thing, index_of(c));
     unlock();
 }
 

@@ -132,7 +132,7 @@ class Seen:
         comm = self.comm(over)
         line = {"kind": kind, "name": "", "parent": comm.number, "note": (at - HEADER) // NOTE}
         group = thing.Get_group()
-        self._in_world(group, line, "members")
+        self._in_world(group, line, "members", over.Get_size())
         group.Free()
         known = self._add(thing, line, ())
         thing._noted = known
