@@ -102,6 +102,7 @@ class Outcome:
             "expected": {one.id: why for one in self.templates if (why := self._missed(one))},
             "hang": None if hang is None else {
                 "ranks": list(hang.ranks), "deadlock": hang.deadlock, "stuck": list(hang.stuck), "text": hang.text,
+                "at": [one._asdict() for one in hang.at],
             },
             "deaths": self.deaths,
             "remarks": [*self.remarks, *self.follower.remarks()],

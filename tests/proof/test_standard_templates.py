@@ -26,7 +26,7 @@ PYTHON = TESTBED / "planted.py"
 HANG = 3  # seconds without progress
 OF_SAFEPOINT = "hide-not-by-all", "hide-with-open-request"  # no C program has these mistakes without the library
 IN_C = sorted(path.stem for path in PLANTED.glob("*.c"))
-IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d)+)$")}
+IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d+)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d+)+)$")}
 
 # What else is wrong with a program, as a consequence of the mistake or of the way it ends.
 # MPI ends the other process too, perhaps before it has called the same.
@@ -53,7 +53,7 @@ def marked(source: Path) -> dict[str, dict[str, set[int]]]:
             names = IN_BOTH[source].search(line)
             template, columns = (names[1], names[2].split()) if names else ("", [])
         else:
-            marks = re.search(r"/\* ((?:F\d ?)+)\*/", line)
+            marks = re.search(r"/\* ((?:F\d+ ?)+)\*/", line)
             template, columns = source.stem, marks[1].split() if marks else []
         for column in columns:
             found[template][column].add(number)
