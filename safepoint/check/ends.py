@@ -24,6 +24,7 @@ from safepoint.check.standing import Standing
 from safepoint.check.tail import Noted, Tail
 from safepoint.check.waiting import Graph
 from safepoint.run import proc
+from safepoint.trace.roles import VERBS
 
 
 class Event(NamedTuple):
@@ -260,11 +261,15 @@ class Ends:
         )
 
     def _stores(self, where: Mapping[int, Where]) -> bool:
-        """All that are inside of something are in the same `hide`: none waits for another, and a disk may be slow."""
+        """All that are inside of something are in the same `hide`, or another verb: none waits for another, and a disk
+        may be slow."""
         standings = {rank: self.followed[rank].standing for rank, one in where.items() if one.state == INSIDE}
         names = {s.name(call) for rank, s in standings.items() for call in where[rank].calls}
-        orders = {one.standing.came["hide"] for one in self.followed.values() if not one.ended}
-        return names == {"hide"} and len(orders) == 1 and len(self.followed) == self.size
+        if len(names) != 1 or not names <= {*VERBS}:
+            return False
+        name = names.pop()
+        orders = {one.standing.came[name] for one in self.followed.values() if not one.ended}
+        return len(orders) == 1 and len(self.followed) == self.size
 
     def _some(self, now: int) -> Iterator[Event]:
         """Ranks that can only be released by each other, while others go on; a little later than a hang of all."""

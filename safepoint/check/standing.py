@@ -14,6 +14,7 @@ from safepoint.check.named import Named, kind_of
 from safepoint.check.tail import Noted
 from safepoint.trace import record, roles
 from safepoint.trace.record import AFTER, BEFORE, CANCELLED, COMPLETED, ENTERED, RETURNED, STARTED
+from safepoint.trace.roles import VERBS
 from safepoint.trace.signatures import signatures
 
 ANY = record.ANY_SOURCE  # also of tags
@@ -117,8 +118,8 @@ class Standing:
         elif kind == "abort":
             self.aborted = True
         elif kind == "ours":
+            self.came[self.name(note)] += 1
             if self.name(note) == "hide":
-                self.came["hide"] += 1
                 self.hide = note
         elif (post := self._post(note, kind)) is not None:
             if kind in TOGETHER:
@@ -217,7 +218,7 @@ class Standing:
 
     def blocks(self, note: Noted) -> bool:
         """It is a call in which a rank may wait for others."""
-        return self.kind(note) in BLOCKS or self.name(note) == "hide"
+        return self.kind(note) in BLOCKS or self.name(note) in VERBS
 
     def wants(self, note: Noted) -> Wants:
         """Of a call that the rank is in."""

@@ -1,6 +1,8 @@
 """What the tracer of Python notes of this library itself: each `hide` and `mark`, with the line of the program.
 
-What `hide` sends to agree is not noted (`seen.Seen.site`). While it runs, it asks the exact check (`underway`).
+In check mode `restore` and `finish` too, as ranks wait for each other in them.
+
+What they send to agree is not noted (`seen.Seen.site`). While `hide` runs, it asks the exact check (`underway`).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import safepoint
@@ -18,6 +21,12 @@ from safepoint.trace.seen import PACKAGE, Seen
 from safepoint.trace.underway import Check
 
 NO_STEP = -(2**63)
+
+
+def _put(name: str, method: Callable[..., Any]) -> None:
+    plain = getattr(safepoint.Session, name)
+    method.__doc__, method.__wrapped__ = plain.__doc__, plain  # type: ignore[attr-defined]
+    setattr(safepoint.Session, name, method)
 
 
 class Ours:
@@ -47,8 +56,20 @@ class Ours:
             self._ended(at)
             return result
 
-        hide.__doc__, hide.__wrapped__ = plain.__doc__, plain  # type: ignore[attr-defined]
-        setattr(safepoint.Session, "hide", hide)  # noqa: B010 - mypy has no type for it
+        _put("hide", hide)
+        if watched is not None:
+            _put("restore", self._noting(roles.RESTORE, safepoint.Session.restore))
+            _put("finish", self._noting(roles.FINISH, safepoint.Session.finish))
+
+    def _noting(self, function: int, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(*words: Any, **more: Any) -> Any:
+            at = self._begun(function, 0)
+            try:
+                return plain(*words, **more)
+            finally:
+                self._ended(at)
+
+        return noting
 
     def mark(self) -> None:
         self._ended(self._begun(roles.MARK, 0))
