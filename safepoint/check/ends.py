@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safepoint.check import files, stacks, tail
+from safepoint.check.busy import Busy
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
 from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
 from safepoint.check.standing import Standing
@@ -76,6 +77,7 @@ class Ends:
         self.deaths: list[int] = []  # in the order in which they were seen
         self._gone: dict[int, None] = {}  # whose processes are gone, the first one first
         self._moved = time.monotonic_ns()
+        self._busy = Busy(self._hang)
         self._told: set[tuple[str, tuple[int, ...]]] = set()
         self._over: Hang | None = None
         self._since = 0
@@ -127,6 +129,10 @@ class Ends:
             gone = tuple(rank for rank in self._over.ranks if self.followed[rank].moved == self._moved)
             events.append(Event("goes on", gone, f"{named(gone) if gone else 'the program'} goes on: it did not hang"))
             self._over = None
+        if now - self._moved < self._hang - self._busy.lead:
+            self._busy.clear()
+        else:
+            self._busy.look(self.pids(), now)
         if now - self._moved < self._hang or not self.followed:
             self._told = {one for one in self._told if one[0] == "deadlock"}
             return [*events, *self._some(now)]
@@ -202,7 +208,7 @@ class Ends:
                 found[rank] = Where(DIED if one.ended == DIED else ENDED, calls, since, one.ended)
             elif one.pid and (process := one.process()) is not None and not proc.moves(process):
                 found[rank] = Where(STOPPED, calls, since)
-            elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one.standing):
+            elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one):
                 found[rank] = Where(INSIDE, calls, since)
             else:
                 found[rank] = Where(COMPUTES, calls, since)
@@ -214,9 +220,10 @@ class Ends:
         thing = standing.named.thing(call.comm)
         return standing.blocks(call) and not (thing is not None and thing.outside)
 
-    def _all_threads(self, standing: Standing) -> bool:
-        """A thread that is outside may still do something."""
-        return all(standing.inside.values())
+    def _all_threads(self, one: Followed) -> bool:
+        """They are inside. One that is outside may still do something, also if it has not called MPI yet."""
+        inside = one.standing.inside.values()
+        return all(inside) and not self._busy.more_than(one.pid, len(inside))
 
     def roll(self, now: int, where: Mapping[int, Where]) -> Roll:
         graph = Graph({rank: one.standing for rank, one in self.followed.items()},

@@ -238,6 +238,31 @@ def test_a_rank_that_writes_a_file_for_long_does_not_hang(tmp_path: Path) -> Non
     trace.close()
 
 
+WORKER = """import threading
+def work():
+    end = time.monotonic() + 7
+    while time.monotonic() < end:
+        pass
+    comm.send(1, 1 - rank, 3)
+helper = threading.Thread(target=work)
+if {helped}:
+    helper.start()
+comm.recv(source=1 - rank, tag=3)
+"""
+
+
+@pytest.mark.parametrize("helped", [True, False])
+def test_a_thread_that_computes_and_has_not_called_mpi_yet_makes_it_no_hang(
+    run: Callable[..., Run], helped: bool
+) -> None:
+    program = run(2, WORKER.format(helped=helped))
+    if not helped:
+        program.until("hang")
+        return
+    program.follow()
+    assert program.process.returncode == 0 and "hang" not in program.kinds(), program.events
+
+
 def test_a_rank_of_which_another_thread_is_outside_may_still_do_something(tmp_path: Path) -> None:
     trace = Noted(tmp_path / "t", 2)
     trace[0].call("Barrier", 3, state=ENTERED)
