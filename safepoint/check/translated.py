@@ -1,7 +1,8 @@
 """The notes of one rank become calls: with their arguments, in the order in which they were entered.
 
 (1) A note is one call of its function, and for each message that it sends or takes one more (`messages`).
-(2) Numbers of calls ascend with those of their notes.
+(2) Numbers of calls ascend with those of their notes. Finalize comes after those that callbacks make inside of it
+    (`nested`), and has a number above theirs.
 (3) A call is pending while the program is inside of it; a message also while its request is not complete.
 """
 
@@ -42,7 +43,7 @@ class Translator:
         self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
         self._late: dict[int, Noted] = {}
         self._cancelled: set[int] = set()
-        self._last_step, self.hides = 0, 0
+        self._last_step, self.hides, self._newest = 0, 0, 0
         for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
             known = self._handles.known("comm", constants.get(name, 0))
             if known is not None and name in known.names:
@@ -50,6 +51,7 @@ class Translator:
 
     def calls(self, noted: Noted, things: Things) -> list[Call]:
         """What this note is. One that was inside when it was given before has now returned; then only what is new."""
+        self._newest = max(self._newest, noted.number)
         calls = self._open.pop(noted.number, None)
         new = calls is None
         if noted.inside and new and roles.kind(noted.function) in OPENS:
@@ -94,8 +96,9 @@ class Translator:
 
     def _call(self, noted: Noted, arguments: Any, each: int, function: str, request: int) -> Call:
         wild = arguments.wild if function.startswith("message_") else self._wild(arguments)
+        number = ((self._newest + 1) << EACH) - 1 if function == "Finalize" else (noted.number << EACH) + each
         call = Call(
-            self.rank, (noted.number << EACH) + each, function, noted.site, noted.enter, noted.leave, noted.result,
+            self.rank, number, function, noted.site, noted.enter, noted.leave, noted.result,
             wild, noted.thread, arguments, noted.inside,
         )  # fmt: skip
         if function.startswith("message_"):

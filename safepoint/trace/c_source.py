@@ -18,6 +18,9 @@ FORTRAN = "_", "_f08_", "_f08ts_", "_f08ts_large_", "_f08_large_"  # how the bin
 SETS = {"Comm_set_errhandler": 0, "Errhandler_set": 0, "Win_set_errhandler": 1}
 # By these a loader, such as mpi4py's, sees whether the process has an MPI library: it would take us for one.
 LOOKED_FOR = "Get_version", "Get_library_version", "Abi_get_version", "Abi_get_info"
+# In these MPI calls back what the program has given for its attributes: to copy, or to delete them.
+CALLS_BACK = {"finalize", "comm_free", "type_free", "win_free"}
+ATTRIBUTES = "_set_attr", "_delete_attr", "Attr_put", "Attr_delete", "dup", "dup_with_info"
 ASKS = {"Comm_get_errhandler": "", "Errhandler_get": "", "Win_get_errhandler": "_of_win"}
 
 WRAPPER = """
@@ -182,7 +185,8 @@ def _checked(prototype: Prototype, kind: str, parts: dict[str, str], words: dict
     if kind == "finalize":
         after.append("trace.finalized = CHECKING;")
         words["last"] = '\n    if (!CHECKING)\n        finish("finalize");'
-    before = [words["before"], parameters.on_entry(prototype)]
+    back = kind in CALLS_BACK or prototype.standard.endswith(ATTRIBUTES)
+    before = [words["before"], parameters.on_entry(prototype), "calls_back();" * back]
     return words | {"before": "\n    ".join(filter(None, before)), "after": "\n        ".join(filter(None, after))}
 
 
