@@ -142,7 +142,8 @@ class Translator:
             self.hides += 1
             step = given.raw(0)
             given.step = step if step != ABSENT else self.hides
-            given.match = ("hide", self.hides)
+            if given.raw(1) != 1:  # a session of one process waits for nobody
+                given.match = ("hide", self.hides)
             self._last_step = given.step
             return
         given.step = self._last_step

@@ -46,7 +46,7 @@ class Ours:
         plain = safepoint.Session.hide
 
         def hide(session: Any, step: Any = None, **words: Any) -> Any:
-            at = self._begun(roles.HIDE, step if isinstance(step, int) else NO_STEP)
+            at = self._begun(roles.HIDE, step if isinstance(step, int) else NO_STEP, session._peers.size)
             try:
                 result = plain(session, step, **words)
             except BaseException as error:
@@ -63,7 +63,7 @@ class Ours:
 
     def _noting(self, function: int, plain: Callable[..., Any]) -> Callable[..., Any]:
         def noting(*words: Any, **more: Any) -> Any:
-            at = self._begun(function, 0)
+            at = self._begun(function, 0, words[0]._peers.size)
             try:
                 return plain(*words, **more)
             finally:
@@ -72,10 +72,10 @@ class Ours:
         return noting
 
     def mark(self) -> None:
-        self._ended(self._begun(roles.MARK, 0))
+        self._ended(self._begun(roles.MARK, 0, 0))
 
-    def _begun(self, function: int, value: int) -> int:
-        """The place of the note; 0 if there is none."""
+    def _begun(self, function: int, value: int, size: int) -> int:
+        """The place of the note; 0 if there is none. `size`: how many ranks the session is of."""
         seen = self._seen
         if seen.stopped:
             return 0
@@ -87,8 +87,9 @@ class Ours:
             at = seen.notes.advance()
             if at >= seen.notes.end:
                 seen.grow()
-            if seen.checking and function == roles.HIDE:
-                seen.notes.more(at, record.ARGUMENTS, (value if NO_STEP <= value < 2**63 else record.ABSENT,))
+            if seen.checking and function != roles.MARK:
+                step = value if function == roles.HIDE and NO_STEP <= value < 2**63 else record.ABSENT
+                seen.notes.more(at, record.ARGUMENTS, (step, size))
             thread = 0 if threading.get_ident() == seen.main else seen.thread()
             record.LAYOUT.pack_into(
                 seen.notes.map, at, time.monotonic_ns(), 0, site, function, 0, -4, -4, -4, -4, value % 2**64, 0, 0, 0,

@@ -183,6 +183,20 @@ def test_a_hide_while_a_request_is_open_is_told(good: bool, tmp_path: Path) -> N
     assert report["code"] == 0  # a warning
 
 
+def test_of_a_session_that_each_process_has_for_itself_nothing_is_told(tmp_path: Path) -> None:
+    for rank in "01":
+        (tmp_path / rank).mkdir()
+        (tmp_path / rank / ".safepoint").write_text("u.dat\n")
+    (tmp_path / "solver.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom mpi4py import MPI\nimport safepoint\n"
+        "os.chdir(str(MPI.COMM_WORLD.rank))\nsafepoint.init()\nsafepoint.restore()\n"
+        "for step in range(1 + MPI.COMM_WORLD.rank):\n    Path('u.dat').write_text('u')\n    safepoint.hide(step)\n"
+        "safepoint.finish()\n"
+    )
+    report = checked(tmp_path, ("hide-not-by-all",), [mpiexec(), "-n", "2", sys.executable, "solver.py"])
+    assert report["situations"] == [] and report["code"] == 0 and report["calls"] > 6
+
+
 def test_a_hide_that_one_rank_leaves_out_is_told(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
     (tmp_path / "solver.py").write_text(HIDES.replace("    safepoint.hide(step)", "    if step == 1 or not comm.rank:"
