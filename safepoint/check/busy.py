@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterable
 
 LEAD = 10**9  # ns before the verdict
-SHARE = 0.1  # of a processor: work, and not what a thread of the MPI library does now and then
+SHARE = 0.1, 0.25  # of a processor, or of the busiest thread on a machine that is busy with other things: work, and
+# not what a thread of the MPI library does now and then
 
 
 class Busy:
@@ -31,12 +32,15 @@ class Busy:
         if now - self._begun < 0.9 * self.lead:
             return
         after = {pid: ticks(pid) for pid in pids}
-        least = max(1.0, SHARE * (now - self._begun) / 1e9 * os.sysconf("SC_CLK_TCK"))
         if self._begun:
-            self._threads = {
-                pid: sum(used - self._before.get(pid, {}).get(thread, used) >= least for thread, used in of.items())
+            used = {
+                pid: [ticks - self._before.get(pid, {}).get(thread, ticks) for thread, ticks in of.items()]
                 for pid, of in after.items()
             }
+            most = max((max(of) for of in used.values() if of), default=0)
+            of_one = (now - self._begun) / 1e9 * os.sysconf("SC_CLK_TCK")
+            least = max(2.0, min(SHARE[0] * of_one, SHARE[1] * most))
+            self._threads = {pid: sum(each >= least for each in of) for pid, of in used.items()}
         self._begun, self._before = now, after
 
     def more_than(self, pid: int, inside: int) -> bool:

@@ -67,7 +67,7 @@ def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, e
     """All of one template. `everything`: each situation in full, not only the first of a place."""
     total = sum(len(place.situations) for place in places)
     head = f"[{template.id}] {template.name}"
-    kind = template.kind if template.expect == "none" else "expected"
+    kind = template.kind if template.expect == "none" else "expected" if template.expect else "not expected"
     counts = f"{kind}, {words.count(total, 'situation')}, {words.count(len(places), 'place')}"
     yield f"{head}{' ' * max(2, 78 - len(head))}{counts}"
     number = 0

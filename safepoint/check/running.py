@@ -45,6 +45,7 @@ class Run:
         self.ends = Ends(directory, hang_s or NEVER_S)
         self.outcome = Outcome(templates, self.follower)
         self._shown = set[tuple[str, tuple[str, ...]]]()
+        self._expected = {one.id for one in templates if one.expect != "none"}
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         """Raises OSError: it cannot be started; `TraceError`."""
@@ -105,7 +106,8 @@ class Run:
             if (key := (one.template, lines)) not in self._shown:
                 self._shown.add(key)
                 who = " ".join(map(str, one.ranks))
-                self._tell(f"[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
+                what = "expected: " if one.template in self._expected else ""
+                self._tell(f"{what}[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
 
 
 @contextmanager
