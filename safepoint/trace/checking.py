@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from safepoint.trace import arguments, methods, record
+from safepoint.trace import arguments, methods, record, roles
 from safepoint.trace.known import Known, Persistent
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, NUMBERS, kind
 from safepoint.trace.rows import Rows, signed
@@ -37,14 +37,22 @@ KEPT: list[Any] = []  # the file of the stacks, and what has a place in one of m
 ALIASES, RENAMED = ("F_", "SIGNED_", "SINT", "BOOL", "INT_INT"), {"TWOINT": "2INT", "LONG_LONG": "LONG_LONG_INT"}
 
 
-def watched(where: Path, rank: int) -> frozenset[str] | None:
-    """The functions that this rank notes; None: no check mode. Raises OSError and ValueError."""
+class Wanted(frozenset[str]):
+    """The functions that this rank notes."""
+
+    sync_sends = False  # whether each send is its synchronous form
+
+
+def watched(where: Path, rank: int) -> Wanted | None:
+    """What `watch.json` says; None: no check mode. Raises OSError and ValueError."""
     try:
         text = (where / record.WATCH).read_text("utf-8")
     except FileNotFoundError:
         return None
-    ranks = json.loads(text)["functions"]
-    return frozenset(name for name, chosen in ranks.items() if chosen is None or rank in chosen)
+    found = json.loads(text)
+    wanted = Wanted(name for name, chosen in found["functions"].items() if chosen is None or rank in chosen)
+    wanted.sync_sends = bool(found.get("sync_sends"))
+    return wanted
 
 
 def others() -> dict[str, int]:
@@ -56,8 +64,9 @@ def others() -> dict[str, int]:
 class Watched(Methods):
     """Wrappers of the functions that are watched, which note arguments too."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, Any], instead: dict[Any, Any]) -> None:
         super().__init__(names, BODY)
+        self._instead = instead
         self.others = others()
         self.family = ""
 
@@ -81,7 +90,7 @@ class Watched(Methods):
 class Checking:
     """Of one process. `plain`: what `mpi` had before anything was put in its place."""
 
-    def __init__(self, mpi: Any, plain: dict[str, Any], seen: Seen, wanted: frozenset[str], where: Path) -> None:
+    def __init__(self, mpi: Any, plain: dict[str, Any], seen: Seen, wanted: Wanted, where: Path) -> None:
         self._mpi, self._plain, self._seen, self._wanted = mpi, plain, seen, wanted
         self._stem = str(where / f"rank-{seen.rank:05d}")
         self._rows = Rows(seen.notes, mpi.UNDEFINED)
@@ -94,7 +103,7 @@ class Checking:
         os.replace(self._stem + ".new", self._stem + ".constants")
         self._listen()
         names |= self._names()
-        found = Watched(names)
+        found = Watched(names, self._synchronous() if self._wanted.sync_sends else {})
         own = {name: dict(self._chosen(found, methods.of_class(name, getattr(self._mpi, name)))) for name in CLASSES}
         local = {name: dict(self._chosen(found, methods.of_class(name, self._plain[name])))
                  for name in methods.LOCAL_CLASSES}  # fmt: skip
@@ -107,6 +116,12 @@ class Checking:
         if not any(own.values()):
             return {}
         return {name: subclass(name, self._plain[name], made, own[name], names) for name in CLASSES}
+
+    def _synchronous(self) -> dict[Any, Any]:
+        """What is called in the place of each method that sends: it has the same arguments."""
+        comm = self._plain["Comm"]
+        pairs = roles.SYNCHRONOUS | {"send": "ssend", "isend": "issend"}
+        return {inspect.getattr_static(comm, name): inspect.getattr_static(comm, sync) for name, sync in pairs.items()}
 
     def _chosen(self, found: Watched, all_: Iterator[methods.Found]) -> Iterator[tuple[str, tuple[str, bool]]]:
         for one in all_:

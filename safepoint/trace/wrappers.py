@@ -88,6 +88,7 @@ class Methods:
 
     def __init__(self, names: dict[str, Any], body: str) -> None:
         self._names, self._body = names, body  # the functions' globals, and what they do
+        self._instead: dict[Any, Any] = {}  # what is called in the place of a method
         self._shapes = shapes(False), shapes(True)
         self._made: dict[tuple[int, str], str] = {}
         self._sources: list[str] = []
@@ -124,7 +125,7 @@ class Methods:
             for word, parameter in words.items():
                 if parameter.default is not parameter.empty:
                     self._names["defaults"][name, word] = parameter.default
-            self._names[f"plain_{name}"] = plain
+            self._names[f"plain_{name}"] = self._instead.get(plain, plain)
             rows = self._rows(plain, function, pickled, of_class)
             self._sources.append(source(name, plain, number, pickled, shape, self._body, rows))
             self._later.append((method, plain, of_class))
