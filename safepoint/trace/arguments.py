@@ -103,8 +103,7 @@ def rows(method: Method) -> tuple[str, str]:
     layout = letters(method.function)
     size, joined = 8 * len(values) + 24, "".join(value + ", " for value in values)
     lines += [  # in line: a function that does it would take as long again
-        "begin = notes._more_at",
-        f"notes._more_at = end = begin + {size}",
+        f"end = notes._more_at = (begin := notes._more_at) + {size}",  # (4) of `record`
         "if end > notes._more.end: room_(end)",
         "try:",
         f"    {PACKS}{layout}(notes._more.map, begin, {len(values)}, (at - {HEADER}) // {NOTE}, {ARGUMENTS}, {joined})",

@@ -204,7 +204,7 @@ class Checking:
         seen = self._seen
         at = seen.notes.advance()
         if at >= seen.notes.end:
-            seen.grow()
+            seen.grow(at)
         seen.notes.more(at, record.ARGUMENTS, given)
         number = NUMBERS.get(name) or others()[name]
         record.LAYOUT.pack_into(

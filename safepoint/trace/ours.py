@@ -65,7 +65,7 @@ class Ours:
             site = seen.sites.get((id(frame.f_code), frame.f_lasti)) or seen.site(frame)
             at = seen.notes.advance()
             if at >= seen.notes.end:
-                seen.grow()
+                seen.grow(at)
             if seen.checking and function == roles.HIDE:
                 seen.notes.more(at, record.ARGUMENTS, (value if NO_STEP <= value < 2**63 else record.ABSENT,))
             thread = 0 if threading.get_ident() == seen.main else seen.thread()
