@@ -207,13 +207,21 @@ def _after(method: Method) -> Iterator[str]:
         result = "result[:2]" if function == "Testany" else "result[0]"
     if function in UNTOLD or not written:
         return
+    kept = method.parameters[written[0][0] - 1].kind in ("request", "message")
     if function.endswith("_get_attr"):
         yield f"one_(at, {AFTER}, {written[0][0]}, result is not None)"
     elif function.endswith("some"):
         yield f"some_(at, {written[0][0]}, {result})"
     elif function == "Improbe":
+        yield "if result is not None: made_[result.handle] = result._noted"
         yield f"one_(at, {AFTER}, 4, 0) if result is None else several_(at, {tuple(written)}, (1, result))"
+    elif len(written) == 1 and kept:  # another object may be made of this handle
+        yield "new = result.handle"
+        yield "made_[new] = result._noted"
+        yield f"one_(at, {AFTER}, {written[0][0]}, new)"
     elif len(written) == 1 and (written[0][1] or method.waits):
         yield f"one_(at, {AFTER}, {written[0][0]}, {result}{'.handle' * written[0][1]})"
     else:
+        if method.parameters[written[-1][0] - 1].kind == "request":
+            yield "made_[opened.handle] = what"
         yield f"several_(at, {tuple(written)}, {result})"

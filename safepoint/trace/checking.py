@@ -141,6 +141,7 @@ class Checking:
             "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles,
             "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
             "size": specs.bytes, "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
+            "made_": {},  # of the last request or message with each handle what is known of it
         }  # fmt: skip
 
     def _taken(self, message: Any) -> tuple[int, Known, int, int]:

@@ -6,7 +6,7 @@ A method that several classes inherit is made once, in the shape of its kind (`r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
@@ -75,9 +75,14 @@ def _made(plain: type) -> Callable[..., Any]:
     return __new__
 
 
-def _of_handle(plain: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
+def _of_handle(plain: Callable[..., Any], wrap: Callable[[Any], Any], known: Mapping[int, Any]) -> Any:
+    """`known`: of requests and messages what is known of them, by handle."""
+
     def made(cls: type, *args: Any, **words: Any) -> Any:
-        return wrap(plain(*args, **words))
+        new = wrap(plain(*args, **words))
+        if known and new.handle in known:
+            new._noted = known[new.handle]
+        return new
 
     made.__name__, made.__doc__ = plain.__name__, plain.__doc__
     return classmethod(made)
@@ -172,7 +177,8 @@ def subclass(
 ) -> type:
     """Of one of mpi4py's classes, with the wrappers of these methods."""
     space = methods_of(made, wanted)
-    space |= {at: _of_handle(getattr(plain, at), names["wrap"]) for at in OF_HANDLES if hasattr(plain, at)}
+    known = names.get("made_", {}) if name in ("Request", "Prequest", "Grequest", "Message") else {}
+    space |= {at: _of_handle(getattr(plain, at), names["wrap"], known) for at in OF_HANDLES if hasattr(plain, at)}
     # No slots: a class with these and one of the program's own could not be bases of one class.
     space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
     space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}
