@@ -17,7 +17,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -72,8 +72,7 @@ class Watched(Methods):
 
     def add(self, found: methods.Found) -> tuple[str, bool]:
         self.family = found.family
-        name = self.one(found.plain, found.name, found.function, found.pickled, found.of_class)
-        return name, found.of_class
+        return super().add(found)
 
     def _shape(self, function: str, pickled: bool, alone: bool) -> Shape:
         if kind(function) in SHAPES:
@@ -104,29 +103,13 @@ class Checking:
         self._listen()
         names |= self._names()
         found = Watched(names, self._synchronous() if self._wanted.sync_sends else {})
-        own = {name: dict(self._chosen(found, methods.of_class(name, getattr(self._mpi, name)))) for name in CLASSES}
-        local = {name: dict(self._chosen(found, methods.of_class(name, self._plain[name])))
-                 for name in methods.LOCAL_CLASSES}  # fmt: skip
-        module = dict(self._chosen(found, methods.of_module(self._mpi)))
-        made = found.compile()
-        for name, space in local.items():
-            put_into(self._plain[name], methods_of(made, space))
-        for name, (wrapper, _) in module.items():
-            setattr(self._mpi, name, made[wrapper])
-        if not any(own.values()):
-            return {}
-        return {name: subclass(name, self._plain[name], made, own[name], names) for name in CLASSES}
+        return install(self._mpi, found, self._wanted, names)
 
     def _synchronous(self) -> dict[Any, Any]:
         """What is called in the place of each method that sends: it has the same arguments."""
         comm = self._plain["Comm"]
         pairs = roles.SYNCHRONOUS | {"send": "ssend", "isend": "issend"}
         return {inspect.getattr_static(comm, name): inspect.getattr_static(comm, sync) for name, sync in pairs.items()}
-
-    def _chosen(self, found: Watched, all_: Iterator[methods.Found]) -> Iterator[tuple[str, tuple[str, bool]]]:
-        for one in all_:
-            if one.function in self._wanted:
-                yield one.name, found.add(one)
 
     def _names(self) -> dict[str, Any]:
         """What the lines of `arguments` use."""
@@ -218,6 +201,27 @@ class Checking:
         notes = self._seen.notes
         notes.map[at + record.LEAVE : at + record.LEAVE + 8] = time.monotonic_ns().to_bytes(8, "little")
         notes.map[at + record.RESULT : at + record.RESULT + 2] = bytes((0, record.RETURNED))
+
+
+def install(mpi: Any, found: Methods, wanted: Container[str], names: dict[str, Any]) -> dict[str, type]:
+    """Put wrappers of the functions that are wanted in their places. Returns the subclasses of the classes that
+    communicate, by name; none if no method of them is wanted."""
+    plain = {name: getattr(mpi, name) for name in (*CLASSES, *methods.LOCAL_CLASSES)}
+
+    def chosen(all_: Iterator[methods.Found]) -> dict[str, tuple[str, bool]]:
+        return {one.name: found.add(one) for one in all_ if one.function in wanted}
+
+    own = {name: chosen(methods.of_class(name, plain[name])) for name in CLASSES}
+    local = {name: chosen(methods.of_class(name, plain[name])) for name in methods.LOCAL_CLASSES}
+    module = chosen(methods.of_module(mpi))
+    made = found.compile()
+    for name, space in local.items():
+        put_into(plain[name], methods_of(made, space))
+    for name, (wrapper, _) in module.items():
+        setattr(mpi, name, made[wrapper])
+    if not any(own.values()):
+        return {}
+    return {name: subclass(name, plain[name], made, own[name], names) for name in CLASSES}
 
 
 def lasting(request: Any) -> Persistent:

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from safepoint.trace.methods import Found
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
 from safepoint.trace.seen import WRAPPERS
 from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
@@ -118,6 +119,11 @@ class Methods:
                 of_class,
             )
         return found
+
+    def add(self, found: Found) -> tuple[str, bool]:
+        """The same of one method, of a class or of the module."""
+        name = self.one(found.plain, found.name, found.function, found.pickled, found.of_class)
+        return name, found.of_class
 
     def one(self, plain: Any, method: str, function: str, pickled: bool, of_class: bool) -> str:
         """The name of the wrapper of a method."""
