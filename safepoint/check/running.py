@@ -30,9 +30,9 @@ NEVER_S = 1e9
 Tell = Callable[[str], None]
 
 
-def prepare(directory: Path, templates: Sequence[Template], hang_s: float) -> None:
-    """Say which calls are to be noted. Raises OSError."""
-    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0)))
+def prepare(directory: Path, templates: Sequence[Template], hang_s: float, sync_sends: bool = False) -> None:
+    """Say which calls are to be noted, and whether sends are made synchronous. Raises OSError."""
+    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0), sync_sends))
     (directory / record.WATCH).write_text(text, "utf-8")
 
 

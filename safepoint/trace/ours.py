@@ -86,7 +86,7 @@ class Ours:
             site = seen.sites.get((id(frame.f_code), frame.f_lasti)) or seen.site(frame)
             at = seen.notes.advance()
             if at >= seen.notes.end:
-                seen.grow()
+                seen.grow(at)
             if seen.checking and function != roles.MARK:
                 step = value if function == roles.HIDE and NO_STEP <= value < 2**63 else record.ABSENT
                 seen.notes.more(at, record.ARGUMENTS, (step, size))

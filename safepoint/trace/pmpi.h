@@ -105,6 +105,7 @@ struct trace {
     volatile int noting; /* after MPI_Init, until it ends or fails */
     int many;            /* MPI_THREAD_MULTIPLE: the tables are locked */
     int checking, finalized;
+    int sync_sends; /* check mode: MPI_Send is MPI_Ssend, and the like */
     uint64_t next, end; /* of the notes, in bytes */
     char *notes;
     uint64_t row_next, row_end; /* of the rows, in bytes */

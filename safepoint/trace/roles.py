@@ -243,6 +243,8 @@ FIRST_OTHER = 1024  # numbers of functions that are not in the table begin here,
 _LOCALS = LOCALS.split()
 
 
+# Of each send that MPI may buffer: the one that ends only when its receive has begun.
+SYNCHRONOUS = {"Send": "Ssend", "Isend": "Issend", "Send_init": "Ssend_init"}
 WAITS = "wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "testsome"
 
 
