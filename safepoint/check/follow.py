@@ -5,6 +5,7 @@ What is found does not depend on when a rank is heard: each template has the cal
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ PLAIN = {
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
 HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
+PART = 1 << 10  # notes of a rank that are read at once afterwards
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
 
 
@@ -126,11 +128,25 @@ class Follower:
 def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
     """All of a trace that is there. Raises `TraceError`."""
     follower, found = Follower(templates), list[Situation]()
-    for rank in ranks(directory):
-        tail = Tail(directory, rank)
-        while notes := tail.read():
-            found += follower.feed(tail, notes)
+    for tail, notes in _in_turns([Tail(directory, rank) for rank in ranks(directory)]):
+        found += follower.feed(tail, notes)
     return follower, [*found, *follower.finish(hung=(directory / HUNG).exists())]
+
+
+def _in_turns(tails: Sequence[Tail]) -> Iterator[tuple[Tail, list[Note]]]:
+    """All notes of all ranks, a part of that which is least far in its time after the other. What waits for its
+    counterpart in another rank waits for a short time so, and needs memory for as long."""
+    line = [(0, tail.rank, tail) for tail in tails]
+    heapq.heapify(line)
+    began: dict[int, int] = {}
+    while line:
+        _, rank, tail = line[0]
+        notes = tail.read(PART)
+        if notes:
+            yield tail, notes
+            heapq.heapreplace(line, (notes[-1].enter - began.setdefault(rank, notes[0].enter), rank, tail))
+        else:
+            heapq.heappop(line)
 
 
 class OfRank:
