@@ -71,8 +71,13 @@ class Follower:
         return next((self._members[token] for token in value.across if token in self._members), None)
 
     def _offer(self, call: Call) -> list[Situation]:
-        found = []
-        for stream in self._wanted.get(call.function, ()):
+        streams, shape = self._wanted.get(call.function, ()), call.shape
+        if shape is not None and not call.wild:
+            if shape.concerned is None:
+                shape.concerned = [one for one in streams if one.matcher.concerns(call)]
+            streams = shape.concerned
+        found: list[Situation] = []
+        for stream in streams:
             found += stream.offer(call)
         return found
 
@@ -170,15 +175,15 @@ class OfRank:
         if self._translator is None:
             constants = named.constants or PLAIN
             self._translator = Translator(self.rank, self.tail.about["size"], constants, self._members)
+        functions, inside, make, things = named.functions, self.inside, tuple.__new__, self._things
         for note in notes:
-            name = named.functions[note.function][0]
-            ends = note.thread, note.result, note.state, note.rows
-            noted = Noted(note.number, name, note.enter, note.leave, note.site, *note[5:13], *ends)
-            if noted.inside:
-                self.inside[noted.number] = noted
-            else:
-                self.inside.pop(noted.number, None)
-            yield from self._translator.calls(noted, self._things)
+            number, enter, leave, site, function = note[:5]
+            noted = make(Noted, (number, functions[function][0], enter, leave, site, *note[5:13], *note[14:]))
+            if noted.state == record.ENTERED:
+                inside[number] = noted
+            elif inside:
+                inside.pop(number, None)
+            yield from self._translator.calls(noted, things)
 
     def end(self, died: bool) -> list[Call]:
         """There will be no more."""

@@ -44,8 +44,8 @@ class Stream:
     def offer(self, call: Call) -> list[Situation]:
         """A call of one of its functions."""
         waiting = self._waiting.get(call.rank)
-        if waiting is None or not waiting:
-            if not self._held(call):
+        if not waiting:
+            if not (call.pending or (call.wild and self._by_source)):
                 return [] if call.dropped else self.matcher.feed(call)
             waiting = self._waiting.setdefault(call.rank, deque())
         waiting.append(call)
