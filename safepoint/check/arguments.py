@@ -23,6 +23,7 @@ COLLECTIVE = frozenset(
 )
 FINDS = {"test", "testall", "testany", "testsome", "iprobe", "improbe"}
 EMPTY = frozenset[Token]()
+NO_NAMES = frozenset[str]()
 WILD = "MPI_ANY_SOURCE", "MPI_ANY_TAG"
 
 
@@ -287,6 +288,8 @@ class Given:
         )  # fmt: skip
 
     def _nulls(self, at: int) -> frozenset[str]:
+        if BEFORE not in self.noted.rows:
+            return NO_NAMES
         null = self.handles.constants.get("MPI_REQUEST_NULL", ABSENT)
         raws = self.noted.rows.get(record.ARGUMENTS) and self._before().get(at + 1)
         return frozenset({"MPI_REQUEST_NULL"}) if raws and all(raw == null for raw in raws) else frozenset()

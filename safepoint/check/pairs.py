@@ -169,13 +169,16 @@ class Pairs:
             bucket = self._buckets[key] = self._bucket(row)
         mine, others = bucket.sides[side].setdefault(row.rank, []), bucket.sides[1 - side]
         place = len(mine)
-        if not self._admit(side, any(len(rows) > place for rows in others.values()) if side else False):
+        if self._room.left > 0:
+            self._room.left -= 1
+        elif not self._admit(side, any(len(rows) > place for rows in others.values())):
             return []
         mine.append(row)
         bucket.counts[side] += 1
         found = [] if self._negated else self._meet(row, side, place, bucket, others)
         counts, needed = bucket.counts, bucket.needed
-        if counts[0] == needed[0] * (place + 1) and counts[1] == needed[1] * (place + 1) and _even(bucket, place + 1):
+        count = place + 1
+        if counts[0] == needed[0] * count and counts[1] == needed[1] * count and _even(bucket, count):
             del self._buckets[key]
             self._room.left += sum(bucket.counts)
         return found

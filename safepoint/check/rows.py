@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import NamedTuple
 
 from safepoint.check.call import Call
@@ -54,11 +54,19 @@ class Matcher:
             return []
         if (call.wild or self._apart or self._known) and self._put_apart(call):
             return []
-        return self._take(call, searches)
+        if len(searches) > 1:
+            return self._take(call, searches)
+        found = searches[0].take(call)
+        return self._told(found) if found else found
 
     def concerns(self, call: Call) -> bool:
         """False: no call of its shape fills a column, so they need not be fed."""
         return any(search.concerns(call) for search in self._of.get(call.function, ()))
+
+    def joined(self, call: Call) -> tuple[Sized, ...] | None:
+        """The rows that calls of this shape may join, or excuse. None: they may do more than that."""
+        found = [search.joined(call) for search in self._of.get(call.function, ())]
+        return None if None in found else tuple(one for some in found for one in some or ())
 
     def ended(self, rank: int) -> list[Situation]:
         """This rank makes no more calls."""
@@ -93,9 +101,6 @@ class Matcher:
         return False
 
     def _take(self, call: Call, searches: list[_Search]) -> list[Situation]:
-        if len(searches) == 1:
-            found = searches[0].take(call)
-            return self._told(found) if found else []
         return self._told(one for search in searches for one in search.take(call))
 
     def _told(self, situations: Iterable[Situation]) -> list[Situation]:
@@ -161,6 +166,13 @@ class _Search:
             self._may_be(column.process, call.rank) and not column.refuses(call, self._bound) for column in columns
         )
 
+    def joined(self, call: Call) -> tuple[Sized, ...] | None:
+        route = self._route(call.function, call.rank)
+        found = [strands.joined(call) for _, strands in route.strands]
+        if None in found or any(not column.refuses(call, self._bound) for column, _ in route.alone):
+            return None
+        return tuple(one for some in found for one in some or ())
+
     def take(self, call: Call) -> list[Situation]:
         routes = self._routes[call.rank]
         route = routes.get(call.function)
@@ -217,12 +229,11 @@ class _Search:
 
     def _give(self, process: int, row: Row) -> list[Situation]:
         """A strand is there."""
-        if self._local:
-            return self._joins.full({process: row}, {process: row.rank})
-        self._given += 1
-        row.order = self._given
+        self._given = row.order = self._given + 1
         if self._pairs is not None:
             return self._pairs.add(row)
+        if self._local:
+            return self._joins.full({process: row}, {process: row.rank})
         if self._room.take():
             self._kept.add(process, row)
         return []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
@@ -177,6 +177,17 @@ class Strands:
         if group < self._plan.last:
             yield from (self._waiting[column.at] for column in self._plan.groups[group + 1])
 
+    def joined(self, call: Call) -> list[Sized] | None:
+        """The rows that calls of this shape may join, or excuse. None: they may open one, or are kept."""
+        groups, absent = self._plan.of[call.function]
+        shelves = list[Shelf[Row]]()
+        for column in [column for _, columns in groups for column in columns] + absent:
+            if not column.refuses(call, self._bound):
+                if column in self._plan.groups[0] or column.at in self._seen:
+                    return None
+                shelves.append(self._windows[column.at] if column.absent else self._waiting[column.at])
+        return [shelf.rows for shelf in shelves]
+
     def take(self, call: Call) -> list[Row]:
         """The rows that this call completes."""
         complete: list[Row] = []
@@ -185,8 +196,9 @@ class Strands:
         for first, columns in groups:
             opening: Column | None = None
             for column in columns:
-                if (first or waiting[column.at]) and column.takes(call, bound):
-                    if rows := self._join(column, call):
+                shelf = waiting[column.at]
+                if (first or shelf) and column.takes(call, bound):
+                    if shelf and (rows := self._join(column, call)):
                         complete += [row for row in rows if self._advance(row)]
                         break
                     opening = opening or column
@@ -207,8 +219,6 @@ class Strands:
 
     def _join(self, column: Column, call: Call) -> list[Row]:
         shelf, number = self._waiting[column.at], call.number
-        if not shelf:
-            return []
         values = [call.value(link.arg) for link in self._plan.links[column.at]]
         found = shelf.all if call.function in ONCE else shelf.oldest
         rows = found(values, lambda row: row.lows[-1] < number)
@@ -228,7 +238,8 @@ class Strands:
             if self._advance(row):
                 complete.append(row)
             elif row.at < 0:
-                self._shelve(row, [self._waiting[other.at] for other in self._plan.groups[0] if other is not column])
+                others = (other for other in self._plan.groups[0] if other is not column)
+                self._shelve(row, tuple(self._waiting[other.at] for other in others))
         return complete
 
     def _advance(self, row: Row) -> bool:
@@ -240,7 +251,8 @@ class Strands:
         for shelf in row.on:
             shelf.take_off(row)
         row.on, row.at = (), at
-        row.lows = (*row.lows, max([row.calls[column.at].number for column in group]))
+        numbers = [row.calls[column.at].number for column in group]
+        row.lows = (*row.lows, max(numbers) if len(numbers) > 1 else numbers[0])
         if plan.noted and any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == at):
             self._room.left += 1
             return False
@@ -253,9 +265,9 @@ class Strands:
         self._room.left += 1
         return True
 
-    def _shelve(self, row: Row, shelves: Iterable[Shelf[Row]]) -> None:
-        row.on = tuple(shelves)
-        for shelf in row.on:
+    def _shelve(self, row: Row, shelves: tuple[Shelf[Row], ...]) -> None:
+        row.on = shelves
+        for shelf in shelves:
             shelf.put(row)
 
     def _remove(self, row: Row) -> None:
