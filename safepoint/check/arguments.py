@@ -199,6 +199,15 @@ class Given:
             return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_TAG"}), None, True, text)
         return plain(came[1])._replace(names=frozenset({"MPI_ANY_TAG"}), number=None, text=text)
 
+    @property
+    def wild(self) -> bool:
+        """It takes from any source or tag, and nothing has come."""
+        shape, names = self.shape, ("source", "tag", "recvtag")
+        if shape.tame:
+            return False
+        shape.tame = shape.alike and all(map(self.lasts, names))
+        return any(value is not None and value.any for value in map(self.value, names))
+
     def came(self) -> tuple[int, int] | None:
         """Rank in the communicator and tag of what it received. None: nothing yet."""
         if self.source is not None:

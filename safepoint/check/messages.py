@@ -108,6 +108,8 @@ class Message:
     @property
     def wild(self) -> bool:
         """It takes from anybody, and nothing has come."""
+        if self.shape is not None and self.who.shape.tame:
+            return False
         found = [self.value(name) for name in ("source", "tag")] if "source" in self._places else []
         return any(value is not None and value.any for value in found)
 

@@ -187,7 +187,9 @@ class Pairs:
         line = self._lines.get(key)
         if line is None or (line[0].alone in self._left) == (side == 0):
             if self._admit(side, False):
-                self._lines.setdefault(key, deque()).append(row)
+                if line is None:
+                    line = self._lines[key] = deque()
+                line.append(row)
             return []
         other = line.popleft()
         self._room.left += 1

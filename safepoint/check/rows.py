@@ -20,7 +20,7 @@ from safepoint.check.columns import Column, Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import MOST_OPEN, Opening, Plan, Room, Row, Strands, private, strands_of
+from safepoint.check.strands import MOST_OPEN, Opening, Plan, Room, Row, Strands, private
 from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
@@ -184,8 +184,9 @@ class _Search:
                 found += self._give(process, row)
         for column, opening in route.alone:
             if column.takes(call, self._bound):
-                for row in strands_of(column, call, opening) if opening else [Row(call.rank, column.at, call, None)]:
-                    found += self._give(column.process, row)
+                for row in opening.rows(column, call) if opening else [Row(call.rank, column.at, call, None)]:
+                    if some := self._give(column.process, row):
+                        found += some
         return found
 
     def _route(self, function: str, rank: int) -> _Route:

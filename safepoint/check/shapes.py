@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from safepoint.check.handles import Handles, Instance
@@ -52,7 +53,9 @@ class Function:
         given = self.signature is not None and all(one.by == "value" for _, one in self.handles)
         self.alike = given and self.kind not in ALONE
         self.length = len(parameters)
-        self._numbers = [at for at, one in parameters if one.kind in NUMBERS and one.by == "value"]
+        numbers = [at for at, one in parameters if one.kind in NUMBERS and one.by == "value"]
+        twice = numbers * 2 if len(numbers) == 1 else numbers  # of one place alone it gives no tuple
+        self._numbers: Callable[[list[int]], tuple[int, ...]] = itemgetter(*twice) if twice else lambda _: ()
         self._buffers = [at for at, one in parameters if one.kind == "buffer" and self.kind in COLLECTIVE]
 
     def at(self, name: str) -> int | None:
@@ -65,11 +68,11 @@ class Function:
             return self.opens
         return one.by == "pointer" and not one.const and self.kind not in FREES and self.name != "Type_commit"
 
-    def numbers(self, raws: list[int], in_place: int | None) -> list[Hashable]:
+    def numbers(self, raws: list[int], in_place: int | None) -> tuple[Hashable, ...]:
         """All arguments that are alike if these are. Of buffers it matters whether they are MPI_IN_PLACE."""
-        found: list[Hashable] = [raws[at] for at in self._numbers]
+        found: tuple[Hashable, ...] = self._numbers(raws)
         if self._buffers:
-            found += [raws[at] == in_place for at in self._buffers]
+            return (*found, *[raws[at] == in_place for at in self._buffers])
         return found
 
 
@@ -82,13 +85,14 @@ class Shape:
     """`values`: those that last, by name. `taken`: of columns, whether calls of this shape fill them, or what is left
     to be asked. `concerned`: whom they concern. `absent`: names of arguments that MPI does not look at."""
 
-    __slots__ = ("absent", "alike", "comm", "concerned", "held", "messages", "passing", "taken", "values")
+    __slots__ = ("absent", "alike", "comm", "concerned", "held", "messages", "passing", "taken", "tame", "values")
 
     def __init__(self, alike: bool, comm: Instance | None, held: dict[int, list[Instance]]) -> None:
         self.alike, self.comm, self.held = alike, comm, held  # `held`: handles by place, from 0
         self.absent: frozenset[str] | None = None  # None: nobody has asked
         self.values: dict[int | str, Value | None] = {}
         self.passing: set[int | str] = set()  # names of values that do not last
+        self.tame = False  # it is known that it takes from nobody but whom it names
         self.taken: dict[object, Any] = {}
         self.concerned: Any = None
         self.messages: dict[tuple[str, str], Shape] = {}  # of the messages that such a call sends and takes

@@ -148,13 +148,14 @@ class Opening:
                 return [(arg, at, element) for at, element in enumerate(value.each)]
         return WHOLE
 
+    def rows(self, column: Column, call: Call) -> list[Row]:
+        """The strands of a process that has this column only."""
+        if call.shape is not None and call.shape.taken.get(self) == []:
+            return [Row(call.rank, column.at, call, None, (-1, call.number))]
+        return [Row(call.rank, column.at, call, element, (-1, call.number)) for element in self.elements(call)]
+
 
 WHOLE = (None,)
-
-
-def strands_of(column: Column, call: Call, opening: Opening) -> list[Row]:
-    """Of a process that has this column only."""
-    return [Row(call.rank, column.at, call, element, (-1, call.number)) for element in opening.elements(call)]
 
 
 class Strands:

@@ -48,16 +48,16 @@ class Translator:
 
     def calls(self, noted: Noted, things: Things) -> list[Call]:
         """What this note is. One that was inside when it was given before has now returned; then only what is new."""
-        calls = self._open.pop(noted.number, None)
-        new = calls is None
-        if noted.inside and new and function(noted.function).opens:
+        calls = self._open.pop(noted.number, None) if self._open else None
+        new, inside = calls is None, noted.inside
+        if inside and new and function(noted.function).opens:
             self._late[noted.number] = noted  # it returns at once: then the number of its request is known
             return []
         if self._late:
             self._late.pop(noted.number, None)
         if calls is None:
             calls = self._entered(noted)
-        if noted.inside:
+        if inside:
             self._open[noted.number] = calls
             return calls if new else []
         more = self._returned(noted, calls, things)
@@ -85,9 +85,7 @@ class Translator:
         what, raws = function(noted.function), noted.rows.get(record.ARGUMENTS) or []
         given = Given(self._handles, noted, self._shapes.of(what, noted, raws), raws)
         self._count(given, noted)
-        wild = what.takes and any(
-            value is not None and value.any for value in map(given.value, ("source", "tag", "recvtag"))
-        )
+        wild = what.takes and given.wild
         waits = noted.request if what.kind == "irecv" and wild else 0
         calls = [self._call(noted, given, 0, noted.function, waits, wild, noted.inside)]
         if made := self._messages.of(given, noted):
