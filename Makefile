@@ -72,6 +72,7 @@ bench-more: .venv/.bench .venv/.servers
 	$(VENV) benchmarks/in_c.py
 	$(VENV) benchmarks/trace.py
 	$(VENV) benchmarks/places.py
+	$(VENV) benchmarks/check.py
 	$(VENV) benchmarks/many.py
 	$(VENV) benchmarks/tiers.py
 	$(VENV) benchmarks/interval_sim.py

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends
-from safepoint.check.follow import HUNG, Follower
+from safepoint.check.follow import HUNG, Follower, seldom_collected
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED
@@ -53,7 +53,8 @@ class Run:
             with subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=heed) as process:
                 _pass_on(process)
                 try:
-                    code = self._follow(process)
+                    with seldom_collected():
+                        code = self._follow(process)
                 except BaseException:
                     self.ends.end(process)
                     raise

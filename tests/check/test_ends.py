@@ -178,14 +178,14 @@ def test_a_rank_that_was_stopped_does_not_hang_and_the_others_wait_for_it(run: C
 
 
 def test_the_rank_that_was_killed_is_told_first_and_where_it_was(run: Callable[..., Run]) -> None:
-    """The launcher takes note of it and kills the others at once: on a busy machine all are gone, and nobody knows of
-    what, before anybody looks, but not each time."""
+    """The launcher takes note of it and kills the others at once: on a busy machine all are gone before anybody looks,
+    but not each time. By which signal is known if we look before the launcher has."""
     for _ in range(6):
         program = one_killed(run)
         assert program.events[0].kind == "died" and "hang" not in program.kinds()
         said = program.ends.death(2, program.process.returncode)
         assert re.fullmatch(r"rank 2 died( \((SIGFPE or )?SIGKILL\))? in Recv\(source=3, tag=5\) solver.py:5", said)
-        if program.ends.deaths[0] == 2 and "SIGKILL" in said:
+        if program.ends.deaths[0] == 2:
             return
         shutil.rmtree(program.trace)
     raise AssertionError(program.events)
