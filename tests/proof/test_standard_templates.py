@@ -5,6 +5,7 @@ Design, section 10. In C a program for each (testbed/c/check), in Fortran and mp
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, environment
 from testbed.paths import TESTBED
 from testbed.sweep import LONG
 
-from safepoint.check import language
+from safepoint.check import follow, language, outcome
 
 PLANTED = SOURCES / "check"
 FORTRAN = PLANTED / "check_calls.f90"
@@ -63,13 +64,18 @@ def marked(source: Path) -> dict[str, dict[str, set[int]]]:
 
 
 def checked(work: Path, command: list[str]) -> dict[str, Any]:
-    """The report on a program."""
-    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(HANG), "-t", str(suites.TEMPLATES)]
+    """The report on a program, after the same was found in its trace."""
+    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(HANG), "-t", str(suites.TEMPLATES),
+             "-o", "run.trace"]  # fmt: skip
     more = {"OMPI_MCA_osc": "pt2pt"}  # Open MPI 4.1 makes no window on one node by itself
     done = subprocess.run([*check, "--", *command], cwd=work, env=environment(**more), stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, errors="replace", timeout=60)  # fmt: skip
     report = suites.last_object(done.stdout)
     assert report is not None, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    templates = language.load((str(suites.TEMPLATES),))
+    follower, found = follow.afterwards(work / "run.trace", templates)[:2]
+    later = outcome.Outcome(templates, follower, found).as_json()
+    assert json.loads(json.dumps(later["situations"])) == report["situations"]
     return report
 
 
