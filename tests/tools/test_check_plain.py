@@ -1,4 +1,4 @@
-"""`safepoint check` of a trace of `safepoint trace`, which knows no arguments: what needs them is not told, or right."""
+"""`safepoint check` of a trace of `safepoint trace`, which has no arguments: what needs them is not told, or right."""
 
 from __future__ import annotations
 
