@@ -17,7 +17,7 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends
-from safepoint.check.follow import HUNG, Follower
+from safepoint.check.follow import HUNG, Follower, seldom_collected
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED
@@ -45,6 +45,7 @@ class Run:
         self.ends = Ends(directory, hang_s or NEVER_S)
         self.outcome = Outcome(templates, self.follower)
         self._shown = set[tuple[str, tuple[str, ...]]]()
+        self._expected = {one.id for one in templates if one.expect != "none"}
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         """Raises OSError: it cannot be started; `TraceError`."""
@@ -52,7 +53,8 @@ class Run:
             with subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=heed) as process:
                 _pass_on(process)
                 try:
-                    code = self._follow(process)
+                    with seldom_collected():
+                        code = self._follow(process)
                 except BaseException:
                     self.ends.end(process)
                     raise
@@ -105,7 +107,8 @@ class Run:
             if (key := (one.template, lines)) not in self._shown:
                 self._shown.add(key)
                 who = " ".join(map(str, one.ranks))
-                self._tell(f"[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
+                what = "expected: " if one.template in self._expected else ""
+                self._tell(f"{what}[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
 
 
 @contextmanager

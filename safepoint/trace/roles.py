@@ -236,8 +236,9 @@ def _table() -> dict[str, Role]:
 
 ROLES = _table()
 NUMBERS = {name: number for number, name in enumerate(ROLES, 16)}  # of functions; below 16 is our own
-HIDE, MARK = 1, 2
-OURS = {HIDE: "hide", MARK: "mark"}
+HIDE, MARK, RESTORE, FINISH = 1, 2, 3, 4
+OURS = {HIDE: "hide", MARK: "mark", RESTORE: "restore", FINISH: "finish"}
+VERBS = "hide", "restore", "finish"  # in which ranks wait for each other
 FIRST_OTHER = 1024  # numbers of functions that are not in the table begin here, in the order of each tracer
 _LOCALS = LOCALS.split()
 
