@@ -263,7 +263,7 @@ class Given:
             return self._request(at, one)
         held = self.held.get(at)
         if not held:
-            if one.kind == "comm" and self.comm is not None and not self._raw:
+            if self.comm is not None and one.kind == self.comm.kind and not self._raw:  # (2)
                 held = [self.comm]
             else:
                 return None

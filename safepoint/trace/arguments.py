@@ -15,6 +15,7 @@ from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
 KINDS = frozenset(HANDLES.values())
 PACKS = "packs_"  # what packs a row, with the letters of its values
+BOTH_ROWS = "5qQ"  # and another row after it, of one handle
 SENT, RECEIVED, BOTH = "sa, sn, st", "ra, rn, rt", "(sa, sn, st), (ra, rn, rt)"
 # What stands for an argument that mpi4py calls otherwise; the first of these words that the method has.
 OTHERWISE = {
@@ -102,6 +103,18 @@ def rows(method: Method) -> tuple[str, str]:
     values = [_value(method, at, one, known) for at, one in enumerate(method.parameters)]
     layout = letters(method.function)
     size, joined = 8 * len(values) + 24, "".join(value + ", " for value in values)
+    before = [f"({at + 1}, {_handles(method, at, one)})" for at, one in enumerate(method.parameters)
+              if one.by != "value" and method.reads(one)]  # fmt: skip
+    mine = len(before) == 1 and "[self.handle]" in before[0]
+    if mine and {*values} <= {"ABSENT", "NO_HANDLE", "self.handle"}:  # both rows at once: nothing here can be odd
+        lines += [
+            f"end = notes._more_at = (begin := notes._more_at) + {size + 48}",  # (4) of `record`
+            "if end > notes._more.end: room_(end)",
+            f"note_ = (at - {HEADER}) // {NOTE}",
+            f"{PACKS}{layout}_{BOTH_ROWS}(notes._more.map, begin, {len(values)}, note_, {ARGUMENTS}, {joined}"
+            f"3, note_, {BEFORE}, {method.own() + 1}, 1, self.handle)",
+        ]
+        return "\n".join(lines), "\n".join(_after(method))
     lines += [  # in line: a function that does it would take as long again
         f"end = notes._more_at = (begin := notes._more_at) + {size}",  # (4) of `record`
         "if end > notes._more.end: room_(end)",
@@ -110,10 +123,10 @@ def rows(method: Method) -> tuple[str, str]:
         "except Exception:",
         f"    carefully_(begin, at, {layout!r}, ({joined}))",
     ]
-    before = [f"({at + 1}, {_handles(method, at, one)})" for at, one in enumerate(method.parameters)
-              if one.by != "value" and method.reads(one)]  # fmt: skip
-    if len(before) == 1 and "[self.handle]" in before[0]:
+    if mine:
         lines.append(f"one_(at, {BEFORE}, {method.own() + 1}, self.handle)")
+    elif len(before) == 1 and "handles_(" in before[0]:
+        lines.append(f"reads_(at, {BEFORE}, {before[0][1:]}")
     elif before:
         lines.append(f"several_handles_(at, {BEFORE}, {', '.join(before)})")
     return "\n".join(lines), "\n".join(_after(method))
@@ -219,6 +232,9 @@ def _after(method: Method) -> Iterator[str]:
         yield "new = result.handle"
         yield "made_[new] = result._noted"
         yield f"one_(at, {AFTER}, {written[0][0]}, new)"
+    elif len(written) == 1 and not method.waits and not written[0][1]:
+        one = f"one_(at, {AFTER}, {written[0][0]}, {result})"
+        yield f"{one} if type({result}) in (bool, int) else several_(at, {tuple(written)}, {result})"
     elif len(written) == 1 and (written[0][1] or method.waits):
         yield f"one_(at, {AFTER}, {written[0][0]}, {result}{'.handle' * written[0][1]})"
     else:

@@ -82,7 +82,9 @@ class Watched(Methods):
     def _rows(self, plain: Any, function: str, pickled: bool, of_class: bool) -> tuple[str, str]:
         words = tuple(inspect.signature(plain).parameters)
         letters = arguments.letters(function)
-        self._names[arguments.PACKS + letters] = struct.Struct(f"<3q{letters}").pack_into
+        for more in "", arguments.BOTH_ROWS:
+            name = arguments.PACKS + letters + ("_" + more if more else "")
+            self._names[name] = struct.Struct(f"<3q{letters}{more}").pack_into
         return arguments.rows(arguments.Method(function, self.family, words, of_class, pickled))
 
 
@@ -121,7 +123,8 @@ class Checking:
             "allreduce_": specs.allreduce, "reduce_scatter_": specs.reduce_scatter, "address_": specs.address,
             "size_of_": specs.size, "length_": specs.length, "handle_": specs.handle, "handles_": specs.handles,
             "room_": seen.notes.room, "carefully_": rows.carefully, "one_": rows.one,
-            "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles,
+            "reads_": rows.reads, "sizes_": specs.sizes, "some_": rows.some, "several_": rows.several,
+            "several_handles_": rows.handles,
             "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
             "size": specs.bytes, "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
             "made_": {},  # of the last request or message with each handle what is known of it

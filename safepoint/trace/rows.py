@@ -28,6 +28,17 @@ class Rows:
             notes.room(end)
         ONE(notes._more.map, begin, 3, (at - HEADER) // NOTE, kind, position, 1, value & UNSIGNED)
 
+    def reads(self, at: int, kind: int, position: int, handles: list[int]) -> None:
+        """A row with the handles of one array. None: no row."""
+        if count := len(handles):
+            notes = self._notes
+            size = 8 * (5 + count)
+            end = notes._more_at = (begin := notes._more_at) + size
+            if end > notes._more.end:
+                notes.room(end)
+            struct.pack_into(f"<5q{count}Q", notes._more.map, begin, 2 + count, (at - HEADER) // NOTE, kind, position,
+                             count, *handles)  # fmt: skip
+
     def handles(self, at: int, kind: int, *groups: tuple[int, Iterable[int]]) -> None:
         """A row with several of these: position, and values. Nothing of one that has none."""
         row: list[int] = []

@@ -283,8 +283,25 @@ def shapes(pickled: bool) -> dict[str, Shape]:
     return {kind: Shape(*(field.replace("DONE", done) for field in shape)) for kind, shape in SHAPES.items()}
 
 
+IF_WILD = """
+status_ = status
+if status is None and (source == ANY_SOURCE or tag == ANY_TAG): status_ = Status()
+"""
+RECEIVED_IF_WILD = """
+source_, tag_ = (source, tag) if status_ is None else (status_.Get_source(), status_.Get_tag())
+if source_ < 0: source_, tag_ = special[source_], -4
+got(notes.map, at + 32, source_, tag_)
+"""
+
+
 def checked(shape: Shape) -> Shape:
-    """In check mode what was made by a call that is not watched is unknown here, and that is no fault."""
-    before = shape.before.replace("handle = self._noted", "handle = lasting(self)")
-    before = before.replace(MESSAGE, MESSAGE.replace("self._noted", "taken(self)"))
-    return shape._replace(before=before, after=shape.after.replace("request._noted\n", "lasting(request)\n"))
+    """In check mode what was made by a call that is not watched is unknown here, and that is no fault. What is under
+    way is not counted: not all of it is seen."""
+    before = shape.before.replace("handle = self._noted", "handle = lasting(self)").replace("Begun(", "(")
+    before = before.replace(MESSAGE, MESSAGE.replace("self._noted", "taken(self)")).replace(SOILED, "")
+    after = shape.after.replace("request._noted\n", "lasting(request)\n")
+    if RECEIVED in after:
+        before, after = before.replace(ONE, "") + IF_WILD, after.replace(RECEIVED, RECEIVED_IF_WILD)
+    for counted in (COUNT, BEGUN, ENDED, FENCED):
+        after = after.replace(counted, "")
+    return shape._replace(before=before, after=after.replace(OPENED, OPENED.replace("seen.open.add(what[0])\n", "")))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -19,7 +20,7 @@ from safepoint.trace.rows import number
 NO_HANDLE = 2**63  # ABSENT, as rows have handles: without a sign
 Message = tuple[int, int, int]  # address, count, handle of the type
 NOTHING: Message = (ABSENT, ABSENT, NO_HANDLE)
-DTYPES_MAX = 1000  # a program may make types without end
+DTYPES_MAX, KINDS_MAX = 1000, 100  # a program may make types without end, and classes
 
 
 class Specs:
@@ -36,7 +37,8 @@ class Specs:
         self._none, self.in_place, self._byte = mpi.PROC_NULL, int(mpi.IN_PLACE), mpi.BYTE.handle
         self._root, self._null, self._no_message = mpi.ROOT, mpi.DATATYPE_NULL.handle, mpi.MESSAGE_NO_PROC.handle
         self._size_of = plain["Datatype"].Get_size
-        self._extents, self._sizes = dict[int, int](), dict[int, int]()  # of predefined types
+        self._extents, self.sizes = dict[int, int](), {self._byte: 1}  # of predefined types, by handle
+        self._kinds = set[type]()  # classes of which objects are things
         self._array: Any = None  # numpy's, once the program has loaded it
         self._dtypes: dict[int, tuple[int, Any]] = {}  # by address of a dtype, which is kept: no other gets it
         self._degrees: dict[Known, tuple[int, int]] = {}
@@ -44,7 +46,11 @@ class Specs:
     # One thing.
 
     def handle(self, thing: Any) -> int:
-        return int(thing.handle) if isinstance(thing, self._things) else NO_HANDLE
+        if type(thing) in self._kinds or isinstance(thing, self._things):
+            if len(self._kinds) < KINDS_MAX:
+                self._kinds.add(type(thing))
+            return int(thing.handle)
+        return NO_HANDLE
 
     def handles(self, things: Any) -> list[int]:
         return [self.handle(thing) for thing in things] if type(things) in (list, tuple) else []
@@ -84,10 +90,17 @@ class Specs:
 
     def simple(self, message: Any, rank: Any = 0, blocks: Any = 0) -> Message:
         """As a count of one type. `rank`: of the other side; `blocks`: among how many it is divided."""
-        if type(message) is self._array and rank != self._none and blocks < 2:
-            try:
-                return self._buffer(message).address, message.size, self._dtypes[id(message.dtype)][0]
-            except (KeyError, BufferError):
+        if rank != self._none:
+            kind = type(message)
+            try:  # what most programs give
+                if kind is self._array:
+                    count = message.size if blocks < 2 else message.size // blocks
+                    return self._buffer(message).address, count, self._dtypes[id(message.dtype)][0]
+                if (kind is list or kind is tuple) and len(message) == 3 and type(message[1]) is int:
+                    buffer, count, found = message
+                    if (type(buffer) is self._array or type(buffer) is array) and type(found) is self._datatype:
+                        return self._buffer(buffer).address, count, found.handle
+            except (KeyError, BufferError, ValueError, TypeError):
                 pass
         try:
             return self._simple(message, rank, blocks)
@@ -190,7 +203,7 @@ class Specs:
 
     def _size(self, kind: Any) -> int:
         """Negative: it cannot be known."""
-        return self._told(self._sizes, kind, lambda: self._size_of(kind))
+        return self._told(self.sizes, kind, lambda: self._size_of(kind))
 
     def _told(self, known: dict[int, int], kind: Any, ask: Callable[[], int]) -> int:
         """What MPI says of a type, once if it is predefined. It may not be asked after its end."""

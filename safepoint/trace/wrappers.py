@@ -40,7 +40,12 @@ def source(
     elif peer not in ("-4", "ROOT") and shape.peer == "target_rank" and "target_rank" not in words:
         peer = "-4"
     before = shape.before.replace(COMM, GIVEN + "\n") if of_class and "comm" in words else shape.before
-    if size == "room":
+    count, kind = ("rn", "rt") if buffer == "buf" else ("sn", "st")
+    if size == "room" and f"{count}, {kind}" in rows[0]:  # the rows know how many of which type it is
+        known = f"{count} * sizes_[{kind}] if {count} >= 0 and {kind} in sizes_ else size({buffer})"
+        lines = f"{rows[0]}\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = {known}"
+        rows = lines, rows[1]
+    elif size == "room":
         before += f"\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = size({buffer})"
     fields = shape._asdict() | {"flags": flags + (" | 1" if pickled else ""), "peer": peer, "bytes": size}
     fields |= {key: _indented(code) or " " * 8 + "pass" for key, code in (("before", before), ("after", shape.after))}

@@ -17,9 +17,9 @@ row.Commit()
 comm.bcast(None, 0 if comm.rank == 0 else 1)
 own = MPI.Op.Create(lambda one, other, kind: None, True)
 group = comm.Get_group()
-for name in "Bcast", "Get_attr", "Get_group":
+for name in ("Bcast", "Get_attr", "Get_group") * (comm.rank == 0):
     print(name, hasattr(getattr(type(comm), name), "__wrapped__"))
-print("Get_name", hasattr(MPI.Datatype.Get_name, "__wrapped__"))
+print("Get_name", hasattr(MPI.Datatype.Get_name, "__wrapped__")) if comm.rank == 0 else None
 MPI.Finalize()
 """
 LINES = {"type-not-freed": [3, 11], "op-not-freed": [6, 11], "group-not-freed": [7, 11], "root-differs": [5, 5]}
@@ -37,4 +37,4 @@ def test_calls_of_all_classes_have_their_lines_and_what_is_not_watched_is_mpi4py
                                if "line" in call] for one in json.loads(done.stdout[at:])["situations"]}  # fmt: skip
     assert found == {name: [("both.py", line) for line in lines] for name, lines in LINES.items()}, done.stderr
     told = sorted(done.stdout[:at].splitlines())
-    assert told == sorted(2 * ["Bcast True", "Get_attr False", "Get_group True", "Get_name False"])
+    assert told == sorted(["Bcast True", "Get_attr False", "Get_group True", "Get_name False"])

@@ -118,7 +118,8 @@ def _of_trace(path: Path, config: Any) -> Any:
     if follower.plain:
         outcome.remarks.append(
             f"{path} was written by safepoint trace, which notes no types, counts and objects: what templates ask of "
-            "them is not found. Run the program with safepoint check -o DIR instead"
+            "them is not found. Of a program in C, what callbacks of attributes free is told as left. Run the program "
+            "with safepoint check -o DIR instead"
         )
     return outcome
 
