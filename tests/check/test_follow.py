@@ -7,7 +7,7 @@ from typing import Any
 
 from testbed.given import CONSTANTS, Rank
 
-from safepoint.check import follow
+from safepoint.check import follow, tail
 from safepoint.check.shapes import MOST
 
 
@@ -33,7 +33,7 @@ def test_no_rank_is_read_far_ahead_of_the_others() -> None:
     first, second = Fake(0, 20_000, 10, begin=7), Fake(1, 40_000, 5, begin=10**15)
     tails: Any = [first, second]
     for _ in follow._in_turns(tails):
-        assert abs(10 * first.given - 5 * second.given) <= 10 * follow.PART + 10
+        assert abs(10 * first.given - 5 * second.given) <= 10 * tail.PART + 10
     assert (first.given, second.given) == (20_000, 40_000)
 
 
