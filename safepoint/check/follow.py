@@ -15,6 +15,7 @@ from safepoint import words
 from safepoint.check.call import Call, Token, Value
 from safepoint.check.files import ranks
 from safepoint.check.named import Thing
+from safepoint.check.nested import Nested
 from safepoint.check.noted import Noted
 from safepoint.check.rows import Matcher
 from safepoint.check.situations import Situation
@@ -86,12 +87,14 @@ class Follower:
 
     def stuck(self, now: int) -> list[Situation]:
         """Calls in which ranks are since long are judged with what is known. `now`: ns of the clock of the notes."""
-        return [
-            one
-            for of_rank in self.ranks.values() if of_rank.inside
-            for stream in self.streams
-            for one in stream.stuck(of_rank.rank, now - STUCK)
-        ]  # fmt: skip
+        found = []
+        for of_rank in self.ranks.values():
+            for call in of_rank.over(now - STUCK):
+                found += self._offer(call)
+            for stream in self.streams:
+                found += stream.settled(of_rank.rank)
+                found += stream.stuck(of_rank.rank, now - STUCK) if of_rank.inside else ()
+        return found
 
     def ended(self, rank: int, died: bool) -> list[Situation]:
         """This process makes no more calls: all of it is judged. `died`: inside of the calls that it was in."""
@@ -178,6 +181,7 @@ class OfRank:
         self._translator: Translator | None = None
         self._things: dict[int, tuple[int, Thing]] = {}
         self._known = 0
+        self._nested = Nested()
         self.inside: dict[int, Noted] = {}  # calls that have not returned
         self.ended = False
 
@@ -199,11 +203,22 @@ class OfRank:
                 inside[number] = noted
             elif inside:
                 inside.pop(number, None)
-            yield from self._translator.calls(noted, things)
+            for one in self._nested.ordered(noted):
+                yield from self._translator.calls(one, things)
+
+    def _translated(self, notes: Iterable[Noted]) -> Iterator[Call]:
+        for noted in notes:
+            if self._translator is not None:
+                yield from self._translator.calls(noted, self._things)
+
+    def over(self, now: int) -> Iterator[Call]:
+        """Those that were waiting for calls inside of them, and had returned by then."""
+        return self._translated(self._nested.over(now))
 
     def end(self, died: bool) -> list[Call]:
         """There will be no more."""
         self.ended = True
         self.tail.look()
         broken = str(self.tail.about["ended"] or "").startswith("exception")
-        return self._translator.end(died, broken) if self._translator is not None else []
+        held = list(self._translated(self._nested.rest()))
+        return [*held, *(self._translator.end(died, broken) if self._translator is not None else ())]

@@ -35,8 +35,12 @@ class Matcher:
         self.remarks = list[str]()
         self._found = 0
         self._searches = list[_Search]()
-        if isinstance(template.size, int) and max(template.size, *template.bound.values(), 0) > ranks:
-            self.remarks.append(f"N={template.size}, but the program has {ranks} processes")
+        highest = max((*template.bound.values(), -1))
+        if isinstance(template.size, int) and template.size > ranks:
+            self.remarks.append(f"not looked for: it needs {template.size} processes, and the program has {ranks}")
+        elif highest >= ranks:
+            number = next(number for number, rank in template.bound.items() if rank == highest)
+            self.remarks.append(f"not looked for: p{number}={highest}, and the highest rank is {ranks - 1}")
         else:
             self._searches = [_Search(template.id, one, ranks, comm_members, self._room) for one in variants(template)]
         self._of = defaultdict[str, list[_Search]](list)

@@ -30,9 +30,9 @@ NEVER_S = 1e9
 Tell = Callable[[str], None]
 
 
-def prepare(directory: Path, templates: Sequence[Template], hang_s: float) -> None:
-    """Say which calls are to be noted. Raises OSError."""
-    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0)))
+def prepare(directory: Path, templates: Sequence[Template], hang_s: float, sync_sends: bool = False) -> None:
+    """Say which calls are to be noted, and whether sends are made synchronous. Raises OSError."""
+    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0), sync_sends))
     (directory / record.WATCH).write_text(text, "utf-8")
 
 
@@ -45,6 +45,7 @@ class Run:
         self.ends = Ends(directory, hang_s or NEVER_S)
         self.outcome = Outcome(templates, self.follower)
         self._shown = set[tuple[str, tuple[str, ...]]]()
+        self._expected = {one.id for one in templates if one.expect != "none"}
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         """Raises OSError: it cannot be started; `TraceError`."""
@@ -111,7 +112,8 @@ class Run:
             if (key := (one.template, lines)) not in self._shown:
                 self._shown.add(key)
                 who = " ".join(map(str, one.ranks))
-                self._tell(f"[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
+                what = "expected: " if one.template in self._expected else ""
+                self._tell(f"{what}[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The notes of one rank become calls: with their arguments, in the order in which they were entered.
 
 (1) A note is one call of its function, and for each message that it sends or takes one more (`messages`).
-(2) Numbers of calls ascend with those of their notes.
+(2) Numbers of calls ascend with those of their notes. Finalize comes after those that callbacks make inside of it
+    (`nested`), and has a number above theirs.
 (3) A call is pending while the program is inside of it; a message also while its request is not complete.
 """
 
@@ -39,7 +40,7 @@ class Translator:
         self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
         self._late: dict[int, Noted] = {}
         self._cancelled: set[int] = set()
-        self._last_step, self.hides = 0, 0
+        self._last_step, self.hides, self._newest = 0, 0, 0
         self._shapes = Shapes(self._handles, self._of_number)
         for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
             known = self._handles.known("comm", constants.get(name, 0))
@@ -48,6 +49,7 @@ class Translator:
 
     def calls(self, noted: Noted, things: Things) -> list[Call]:
         """What this note is. One that was inside when it was given before has now returned; then only what is new."""
+        self._newest = max(self._newest, noted.number)
         calls = self._open.pop(noted.number, None) if self._open else None
         new, inside = calls is None, noted.inside
         if inside and new and function(noted.function).opens:
@@ -97,8 +99,9 @@ class Translator:
     ) -> Call:
         """`request`: what it waits for; 0: nothing."""
         shape = arguments.shape
+        number = (noted.number << EACH) + each if name != "Finalize" else ((self._newest + 1) << EACH) - 1
         call = Call(
-            self.rank, (noted.number << EACH) + each, name, noted.site, noted.enter, noted.leave,
+            self.rank, number, name, noted.site, noted.enter, noted.leave,
             noted.result if noted.result != record.NO_RESULT else 0, wild, noted.thread, arguments, pending, False,
             shape if shape is not None and shape.alike else None,
         )  # fmt: skip
@@ -119,7 +122,8 @@ class Translator:
             self.hides += 1
             step = given.raw(0)
             given.step = step if step != ABSENT else self.hides
-            given.match = ("hide", self.hides)
+            if given.raw(1) != 1:  # a session of one process waits for nobody
+                given.match = ("hide", self.hides)
             self._last_step = given.step
             return
         given.step = self._last_step
