@@ -17,12 +17,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from safepoint.check import files, stacks, tail
+from safepoint.check import files, stacks
 from safepoint.check.busy import Busy
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
 from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
 from safepoint.check.standing import Standing
-from safepoint.check.tail import Noted, Tail
+from safepoint.check.tail import PART, Noted, Tail
 from safepoint.check.waiting import Graph
 from safepoint.run import proc
 from safepoint.trace.roles import VERBS
@@ -85,18 +85,18 @@ class Ends:
     # What the ranks do.
 
     def poll(self) -> list[tuple[int, Noted]]:
-        """The notes that have come, with their ranks: those of a rank in order. Raises `TraceError`."""
+        """Notes that have come, with their ranks: those of a rank in order, and of each a part, so that none is heard
+        far ahead of the others. Empty: there are no more for now. Raises `TraceError`."""
         found, now = list[tuple[int, Noted]](), time.monotonic_ns()
         if not self.size or len(self.followed) < self.size:
             self._begun(now)
         for rank, one in self.followed.items():
-            while notes := one.tail.read():
-                for note in notes:
-                    one.standing.feed(note)
-                    found.append((rank, note))
+            notes = one.tail.read(PART)
+            for note in notes:
+                one.standing.feed(note)
+                found.append((rank, note))
+            if notes:
                 one.moved = self._moved = now
-                if len(notes) < tail.LEAST:
-                    break
         return found
 
     def _begun(self, now: int) -> None:

@@ -20,8 +20,8 @@ from safepoint.check.noted import Noted
 from safepoint.check.rows import Matcher
 from safepoint.check.situations import Situation
 from safepoint.check.streams import Stream, by_function
+from safepoint.check.tail import PART, Tail
 from safepoint.check.tail import Noted as Note
-from safepoint.check.tail import Tail
 from safepoint.check.template import Template
 from safepoint.check.translated import Translator
 from safepoint.matching.symbols import Site
@@ -33,7 +33,6 @@ PLAIN = {
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
 HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
-PART = 1 << 10  # notes of a rank that are read at once afterwards
 OBJECTS = 100_000  # new ones, before the cyclic garbage is collected
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
 

@@ -10,7 +10,7 @@ outer one in the notes, but happen before it is done:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from safepoint.check.noted import Noted
 from safepoint.trace import record, roles
@@ -26,8 +26,14 @@ class Nested:
         self._held: dict[int, Noted] = {}  # by number, outer calls that have returned
         self._final: Noted | None = None
 
-    def ordered(self, noted: Noted) -> Iterator[Noted]:
+    def ordered(self, noted: Noted) -> Iterable[Noted]:
         """A note that has come, and those that waited for it. One that was given before comes again with its return."""
+        if self._held or self._final is not None or noted.function in OUTER or noted.function == "Finalize":
+            return self._ordered(noted)
+        self._next = max(self._next, noted.number + 1)
+        return (noted,)
+
+    def _ordered(self, noted: Noted) -> Iterator[Noted]:
         yield from self.over(noted.enter) if noted.number >= self._next else ()
         new, self._next = noted.number >= self._next, max(self._next, noted.number + 1)
         if noted.function == "Finalize":

@@ -25,7 +25,7 @@ from safepoint.check.situations import Situation
 from safepoint.check.template import Template
 from safepoint.trace import record
 
-PAUSE_S = 0.05
+PAUSE_S, BEHIND_S = 0.05, 1.0  # how long nothing is looked at, and how long only notes are read
 NEVER_S = 1e9
 Tell = Callable[[str], None]
 
@@ -73,8 +73,9 @@ class Run:
     def _follow(self, process: subprocess.Popen[bytes]) -> int:
         """The code of the launcher, when it has ended."""
         while process.poll() is None:
-            self._drain()
-            self._found(self.follower.stuck(time.monotonic_ns()))
+            behind = self._drain(BEHIND_S)
+            if not behind:  # else they may have returned since
+                self._found(self.follower.stuck(time.monotonic_ns()))
             for event in self.ends.look():
                 if event.kind == "goes on":
                     self.outcome.hang = None
@@ -87,14 +88,18 @@ class Run:
                     self.outcome.deaths.append(event.text)
                 if event.kind not in ("ended",):
                     self._tell(event.text)
-            self.ends.wait(PAUSE_S)
+            self.ends.wait(0 if behind else PAUSE_S)
         return process.wait()
 
-    def _drain(self) -> None:
-        """Read what has come."""
+    def _drain(self, seconds: float = NEVER_S) -> bool:
+        """Read what has come, for so long; whether there is more."""
+        end = time.monotonic() + seconds
         while notes := self.ends.poll():
             for rank, some in groupby(notes, key=lambda one: one[0]):
                 self._found(self.follower.feed(self.ends.followed[rank].tail, [note for _, note in some]))
+            if time.monotonic() > end:
+                return True
+        return False
 
     def _found(self, situations: Sequence[Situation]) -> None:
         for one in situations:

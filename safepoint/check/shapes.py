@@ -110,6 +110,9 @@ class Shapes:
         """The handles that a call was given are those that they were when it was entered. `raws`: its row ARGUMENTS."""
         if what.alike and len(raws) == what.length and noted.state != record.ENTERED:
             return self._alike(what, noted, raws)
+        return self._alone(what, noted, raws)
+
+    def _alone(self, what: Function, noted: Noted, raws: list[int]) -> Shape:
         held, there = dict[int, list[Instance]](), groups(noted.rows.get(BEFORE, []))
         for at, one in what.handles if raws else ():
             some = [raws[at] if at < len(raws) else ABSENT] if one.by == "value" else there.get(at + 1, [])

@@ -13,13 +13,13 @@ opens a row if its F is the first of the process. F with a higher number come la
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterator, Sequence, Sized
 
 from safepoint.check.call import Call, Value
-from safepoint.check.columns import Column, Link, Variant, holds
-from safepoint.check.shelf import Key, Shelf, combinations
+from safepoint.check.columns import Column, Link, Variant
+from safepoint.check.seen import Seen
+from safepoint.check.shelf import Shelf
 from safepoint.trace.roles import ROLES
 
 # What happens once to a process, or to a thing, fills each row that waits for it: a program was told one of all the
@@ -168,7 +168,7 @@ class Strands:
         self._room = room
         self._waiting = {at: Shelf[Row](links) for at, links in plan.links.items()}  # for each column that is empty
         self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.noted}
-        self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.noted}
+        self._seen = {each.at: Seen(plan.excused[each.at], plan.windows[each.at] < 0) for each in plan.noted}
         self._done: dict[Row, None] = {}  # complete, and may still be excused
         self._next = [tuple(self._after(at)) for at in range(len(plan.groups))]
 
@@ -283,11 +283,7 @@ class Strands:
     def _excuse(self, column: Column, call: Call) -> None:
         values = [call.value(link.arg) for link in self._plan.excused[column.at]]
         if column.at in self._seen:
-            keys = combinations(values, [link.same for link in self._plan.excused[column.at]])
-            for key in (None,) if keys is None else keys:
-                line = self._seen[column.at].setdefault(key, [])
-                if self._plan.windows[column.at] >= 0 or not line or call.number < line[0][0]:
-                    bisect.insort(line, (call.number, call), key=lambda one: one[0])
+            self._seen[column.at].add(call, values)
             return
         shelf, number = self._windows[column.at], call.number
         last = self._plan.windows[column.at] == self._plan.last
@@ -296,19 +292,6 @@ class Strands:
 
     def _was_called(self, column: Column, row: Row) -> bool:
         """In its window, with the values of this row."""
-        links, seen = self._plan.excused[column.at], self._seen[column.at]
         low, high = row.lows[self._plan.windows[column.at] + 1 :][:2]
-        values = [row.value(link.right, link.other) for link in links]
-        keys = combinations(values, [link.same for link in links])
-        lines = list(seen.values()) if keys is None else [seen[key] for key in keys if key in seen]
-        for line in [*lines, *([seen[None]] if None in seen else [])]:
-            at = bisect.bisect_right(line, low, key=lambda one: one[0])
-            for number, call in line[at:]:
-                if number >= high:
-                    break
-                if all(
-                    holds("=", call.value(link.arg), value, link.same)
-                    for link, value in zip(links, values, strict=True)
-                ):
-                    return True
-        return False
+        values = [row.value(link.right, link.other) for link in self._plan.excused[column.at]]
+        return self._seen[column.at].between(low, high, values)

@@ -19,7 +19,8 @@ from safepoint.trace import record
 from safepoint.trace.record import ARGUMENTS, BEFORE, EMPTY, ENTERED, HEADER, NOTE, RAISED
 
 MOST, LEAST = 1 << 14, 64  # notes of a read
-PART = 1 << 20, 1 << 13  # bytes of rows, at most and at first
+PART = 1 << 10  # notes of a rank that are read before those of others
+BYTES = 1 << 20, 1 << 13  # of rows, at most and at first
 AHEAD = 1 << 6  # rows of notes that were not given yet
 OPEN = 1 << 12  # calls that have not returned; those before them are not looked at again
 TIME_MAX = 1 << 62  # ns
@@ -71,7 +72,7 @@ class Tail:
         self.given = 0  # notes, but those that are given again
         self.torn = False  # the files end before that number
         self._checking = (directory / record.WATCH).exists()
-        self._size, self._part = LEAST, PART[1]
+        self._size, self._part = LEAST, BYTES[1]
         self._open: dict[int, Rows] = {}
         self._rows: dict[int, list[tuple[int, int, int]]] = {}  # of each note: kind, place of the values, how many
         self._ready: dict[int, Rows] = {}
@@ -254,9 +255,9 @@ class Tail:
                 at += 3 + length
             self._word += at
             if not full or not at:
-                self._part = PART[1]
+                self._part = BYTES[1]
                 return
-            self._part = min(PART[0], self._part * 4)
+            self._part = min(BYTES[0], self._part * 4)
 
     def _is_behind(self, notes: list[tuple[int, ...]], number: int) -> bool:
         """Whether all rows of these notes are before one of this note. A thread writes its own in order, but what
