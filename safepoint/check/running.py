@@ -17,10 +17,11 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends
-from safepoint.check.follow import HUNG, Follower
+from safepoint.check.follow import HUNG, Follower, never_heard
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED
+from safepoint.check.server import Server
 from safepoint.check.situations import Situation
 from safepoint.check.template import Template
 from safepoint.trace import record
@@ -39,10 +40,14 @@ def prepare(directory: Path, templates: Sequence[Template], hang_s: float) -> No
 class Run:
     """One program. `tell` is given a line when something happens."""
 
-    def __init__(self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell) -> None:
-        self._directory, self._keep, self._tell = directory, keep, tell
+    def __init__(
+        self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell,
+        server: Server | None = None,
+    ) -> None:  # fmt: skip
+        """`server`: of a run over several nodes; whoever has made it closes it."""
+        self._directory, self._keep, self._tell, self._server = directory, keep, tell, server
         self.follower = Follower(templates)
-        self.ends = Ends(directory, hang_s or NEVER_S)
+        self.ends = Ends(directory, hang_s or NEVER_S, server)
         self.outcome = Outcome(templates, self.follower)
         self._shown = set[tuple[str, tuple[str, ...]]]()
 
@@ -56,14 +61,16 @@ class Run:
                 except BaseException:
                     self.ends.end(process)
                     raise
+            if self._server is not None:
+                self._server.settle()
             self._drain()
-            for event in self.ends.finish(code):
+            for event in (*self.ends.losses(), *self.ends.finish(code)):
                 if event.kind == DIED and not self.outcome.ended_by_us:
                     self.outcome.deaths.append(event.text)
         hang = self.outcome.hang
         if hang is not None:
             (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
-        self._found(self.follower.finish(hung=hang is not None))
+        self._found(self.follower.finish(hang is not None, self._lost()))
         self.outcome.code_of_program = 128 - code if code < 0 else code
         self.ends.close()
         return self.outcome
@@ -87,6 +94,15 @@ class Run:
                     self._tell(event.text)
             self.ends.wait(PAUSE_S)
         return process.wait()
+
+    def _lost(self) -> frozenset[int]:
+        """Ranks that were not followed to their ends. Why is said with the outcome."""
+        lost = {rank: one.lost for rank, one in self.ends.followed.items() if one.lost}
+        self.outcome.incomplete += [*dict.fromkeys(lost.values())]
+        if unheard := self.follower.unheard():
+            where = f" ({self._server.where.text_of_addresses()})" if self._server is not None else ""
+            self.outcome.incomplete.append(f"{never_heard(unheard)}{where}")
+        return frozenset(lost) | frozenset(unheard)
 
     def _drain(self) -> None:
         """Read what has come."""

@@ -1,0 +1,264 @@
+"""The server of a run over several nodes, beside the launcher: it hears the follower of each other node.
+
+(1) Who calls has to prove first that it has the secret of this run, within seconds, and few may try at once.
+(2) What is heard waits until `turn` writes it down, in the thread that follows the ranks. What waits is bounded: a
+    follower that is faster than that has to wait, and its ranks do not.
+(3) A node that is lost stays lost: its ranks may run on, and nothing is said of their ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from safepoint.check.followed import Elsewhere
+from safepoint.check.landing import RANKS_MAX, Landed, Landing
+from safepoint.check.processes import PATIENCE_S
+from safepoint.check.wire import SECRET, VERSION, Where, addresses, put, take
+from safepoint.errors import UsageError
+from safepoint.matching.symbols import Site
+from safepoint.nodes.transfer import Channel, Refused, whole
+from safepoint.trace.known import ranges
+
+WAITING, GREETING, AT_ONCE = 8, 64, 64  # words of a node that wait; callers without proof; words of a node in a turn
+SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
+FRAMES_MAX, TEXT_MAX = 64, 4096  # of a stack; characters of a name
+Heard = tuple[dict[str, Any], bytes]
+
+
+class Node:
+    """Another node, as its follower tells."""
+
+    def __init__(self, channel: Channel, host: str, directory: str) -> None:
+        self._channel = channel
+        self.host, self.directory = host, directory
+        self.waiting = queue.Queue[Heard | BaseException](WAITING)
+        self.landed: dict[int, Landed] = {}
+        self.processes: dict[int, Elsewhere] = {}
+        self.lost, self.over = "", False  # why; all has come
+        self.heard = time.monotonic()
+        self.stacks: dict[int, list[Site]] | None = None
+
+    def order(self, do: str, **words: Any) -> None:
+        """Have its follower do this; that it cannot be told is noticed when it is heard."""
+        with contextlib.suppress(OSError):
+            put(self._channel, do, **words)
+
+    def listen(self) -> None:
+        """Until it is lost. In a thread of its own."""
+        try:
+            while True:
+                self.waiting.put(take(self._channel))
+        except (OSError, Refused) as error:
+            self.waiting.put(error)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing more is to come."""
+        return bool(self.lost) or self.over
+
+    def left(self) -> list[int]:
+        """Ranks that have not come to their ends yet."""
+        return [rank for rank, one in sorted(self.landed.items()) if not (one.complete or self.processes[rank].gone)]
+
+    @property
+    def place(self) -> str:
+        return f"{self.host}:{self.directory}"
+
+    @property
+    def text(self) -> str:
+        left = self.left()
+        return f"rank{'s' * (len(left) > 1)} {ranges(left)} on {self.host}" if left else self.host
+
+
+class Server:
+    """Listens from the beginning. `directory`: of the trace, where all of it comes together."""
+
+    def __init__(self, directory: Path, port: int = 0) -> None:
+        """Raises `UsageError`: this port cannot be had."""
+        try:
+            self._socket = _listening(port)
+        except OSError as error:
+            raise UsageError(f"port {port}: {error.strerror}: other nodes could not reach this one") from error
+        self.where = Where(self._socket.getsockname()[1], secrets.token_bytes(SECRET), addresses())
+        self._landing, self._new = Landing(directory), queue.SimpleQueue[Node]()
+        self.nodes: list[Node] = []
+        self._told = set[int]()
+        self._greeting = threading.Semaphore(GREETING)
+        threading.Thread(target=self._accept, name="safepoint check: server", daemon=True).start()
+
+    # Threads.
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:  # closed
+                return
+            if self._greeting.acquire(blocking=False):
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            else:
+                connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with Channel(connection) as channel:
+            try:
+                channel.welcome(self.where.peer)
+                node = _greeted(channel)
+            except (OSError, Refused):  # a stranger, or one of another run: nothing of it is of interest
+                return
+            finally:
+                self._greeting.release()
+            self._new.put(node)
+            node.listen()
+
+    # Of the thread that follows the ranks.
+
+    def turn(self) -> None:
+        """Write down what has been heard. Raises `UsageError`: a follower cannot read what its ranks have noted."""
+        while not self._new.empty():
+            self.nodes.append(self._new.get())
+        for node in self.nodes:
+            for _ in range(AT_ONCE):
+                if node.lost or node.waiting.empty():
+                    break
+                self._take(node)
+
+    def _take(self, node: Node) -> None:
+        heard = node.waiting.get()
+        node.heard = time.monotonic()
+        try:
+            if isinstance(heard, BaseException):
+                raise heard
+            self._heed(node, *heard)
+        except (OSError, Refused) as error:
+            self._lose(node, getattr(error, "strerror", None) or str(error))
+
+    def _heed(self, node: Node, words: dict[str, Any], blob: bytes) -> None:
+        """Raises OSError, `Refused`, `UsageError`."""
+        do = words.get("do")
+        if do == "state":
+            one = node.processes.get(whole(words, "rank", 0, RANKS_MAX))
+            if one is not None:
+                one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
+                one.status = None if words.get("status") is None else whole(words, "status", 0, 0xFFFF)
+        elif do == "stacks":
+            node.stacks = dict(_stacks(words.get("of"), node.landed))
+        elif do == "trouble":
+            raise UsageError(f"{node.host}: {words.get('why')!s:.1000}")
+        elif do == "over":
+            node.over = True
+            node.order("whole", ranks=words.get("ranks"))
+        elif do != "here":
+            node.processes.setdefault(self._landing.apply(node.landed, words, blob), Elsewhere())
+
+    def _lose(self, node: Node, why: str) -> None:
+        node.over = node.over or bool(node.landed and not node.left())  # its follower has gone with its ranks
+        if node.over:
+            return
+        verb, when = "are" if len(node.left()) > 1 else "is", time.strftime("%H:%M:%S")
+        node.lost = f"{node.text} {verb} followed no more since {when}: {why}. The rest is in {node.place}"
+        for rank in node.left():
+            with contextlib.suppress(OSError):
+                node.landed[rank].mark(node.lost)
+
+    def process(self, rank: int) -> Elsewhere | None:
+        """None: it is no rank of another node."""
+        return next((node.processes[rank] for node in self.nodes if rank in node.processes), None)
+
+    def losses(self) -> Iterator[tuple[tuple[int, ...], str]]:
+        """The ranks of each node that has been lost since the last time, and why; but those that had ended."""
+        for number, node in enumerate(self.nodes):
+            if node.lost and number not in self._told:
+                self._told.add(number)
+                yield tuple(node.left()), node.lost
+
+    def ask_stacks(self, chosen: Iterable[int]) -> None:
+        """Have the followers ask these ranks where they are."""
+        wanted = set(chosen)
+        for node in self.nodes:
+            node.stacks = None
+            if mine := sorted(wanted & node.processes.keys()):
+                node.order("stacks", ranks=mine)
+            else:
+                node.stacks = {}
+
+    def stacks(self) -> dict[int, list[Site]]:
+        """What those who were asked have answered, in time."""
+        self._until(lambda node: node.stacks is not None, ANSWERS_S)
+        return {rank: sites for node in self.nodes for rank, sites in (node.stacks or {}).items()}
+
+    def end_ranks(self) -> None:
+        """Have the followers end what is left of their ranks, and wait for that."""
+        for node in self.nodes:
+            node.order("end")
+        self._until(lambda node: node.settled, PATIENCE_S + SETTLES_S)
+
+    def settle(self) -> None:
+        """The launcher has ended: wait for what the ranks have noted at last. A node from which nothing comes for a
+        while is lost."""
+        for node in self.nodes:
+            node.heard = max(node.heard, time.monotonic())
+        self.turn()
+        while left := [node for node in self.nodes if not node.settled]:
+            for node in left:
+                if time.monotonic() - node.heard > SETTLES_S:
+                    self._lose(node, f"its ranks have not ended {SETTLES_S:.0f} s after the launcher")
+            time.sleep(STEP_S)
+            self.turn()
+
+    def _until(self, holds: Any, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        self.turn()
+        while time.monotonic() < end and not all(node.lost or holds(node) for node in self.nodes):
+            time.sleep(STEP_S)
+            self.turn()
+
+    def close(self) -> None:
+        """Let go of the followers that are still there: what they have stays on their nodes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # it wakes the thread that accepts
+        self._socket.close()
+        for node in self.nodes:
+            if not node.over:
+                node.order("bye")
+            for one in node.landed.values():
+                one.forget()
+
+
+def _listening(port: int) -> socket.socket:
+    """Raises OSError."""
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
+
+
+def _greeted(channel: Channel) -> Node:
+    """Raises OSError, `Refused`."""
+    words, _ = take(channel)
+    if words.get("do") != "hello" or words.get("version") != VERSION:
+        refused = f"the follower is of safepoint {words.get('version')!s:.40}, and this is {VERSION}"
+        put(channel, "no", why=refused)
+        raise Refused(refused)
+    put(channel, "clock", ns=time.monotonic_ns())
+    return Node(channel, *(f"{words.get(name)!s:.{TEXT_MAX}}" for name in ("host", "directory")))
+
+
+def _stacks(told: Any, mine: Iterable[int]) -> Iterator[tuple[int, list[Site]]]:
+    """Raises `Refused`."""
+    ranks = {str(rank): rank for rank in mine}
+    for rank, frames in told.items() if isinstance(told, dict) else ():
+        if rank not in ranks or not isinstance(frames, list) or len(frames) > FRAMES_MAX:
+            raise Refused("it tells where a rank is that it has not")
+        for frame in frames:
+            if [type(each) for each in frame] != [str, int, str]:
+                raise Refused("what it says is no stack")
+        yield ranks[rank], [Site(file, line, function) for file, line, function in frames]
