@@ -72,7 +72,7 @@ class Follower:
         self._orders = queue.SimpleQueue[dict[str, Any] | BaseException]()
         self._ranks: dict[int, Rank] = {}
         self._kill_at, self._over = 0.0, 0  # when what is left is killed; how many ranks have ended, as it was said
-        self._said = time.monotonic()
+        self._said, self._forgotten = time.monotonic(), False
 
     def run(self) -> bool:
         """Until all has come to the server, or it lets go, or is lost. Whether all has come. Raises OSError, `Refused`,
@@ -85,9 +85,8 @@ class Follower:
                     raise order
                 if order.get("do") == "bye":
                     return False
-                if order.get("do") == "whole":
-                    if order.get("ranks") == len(files.ranks(self._directory)):
-                        return True
+                if order.get("do") == "whole" and order.get("ranks") == len(files.ranks(self._directory)):
+                    return True
                 self._obey(order)
             if not self._turn():
                 self._wait()
@@ -113,6 +112,8 @@ class Follower:
 
     def _turn(self) -> bool:
         """Tell what is new; whether anything is."""
+        if self._forgotten:
+            return self._only_states()
         moved = False
         for number in files.ranks(self._directory):
             if number not in self._ranks:
@@ -127,11 +128,19 @@ class Follower:
                 moved = True
                 if not state["gone"]:
                     break
-            if state != one.said:
-                self._put("state", rank=number, **state)
-                one.said = state
+            self._say_state(number, one, state)
         self._end()
         return moved
+
+    def _only_states(self) -> bool:
+        for number, one in self._ranks.items():
+            self._say_state(number, one, one.state())
+        return False
+
+    def _say_state(self, number: int, one: Rank, state: dict[str, Any]) -> None:
+        if state != one.said:
+            self._put("state", rank=number, **state)
+            one.said = state
 
     def _end(self) -> None:
         """Of ranks that have ended: they may go on, if others are still here; else the server is asked whether it has
@@ -172,6 +181,9 @@ class Follower:
             found = stacks.ask(self._directory, pids)
             self._put("stacks", of={rank: [tuple(site)[:3] for site in sites[: stacks.FRAMES + 1]]
                                     for rank, sites in found.items()})  # fmt: skip
+        elif order.get("do") == "forget":
+            self._forgotten = True
+            shutil.rmtree(self._directory, ignore_errors=True)
         elif order.get("do") == "end":
             self._signal(signal.SIGTERM)
             self._kill_at = time.monotonic() + PATIENCE_S

@@ -62,7 +62,8 @@ class Run:
                     self.ends.end(process)
                     raise
             if self._server is not None:
-                self._server.settle()
+                self._server.settle(code)
+                self.outcome.remarks += self._server.remarks
             self._drain()
             for event in (*self.ends.losses(), *self.ends.finish(code)):
                 if event.kind == DIED and not self.outcome.ended_by_us:
@@ -87,6 +88,8 @@ class Run:
                     self.outcome.hang = event.hang
                     if not self._keep:
                         self.outcome.ended_by_us = True
+                        if self._server is not None:
+                            self._server.forget()
                         return self.ends.end(process)
                 if event.kind == DIED:
                     self.outcome.deaths.append(event.text)

@@ -4,6 +4,8 @@
 (2) What is heard waits until `turn` writes it down, in the thread that follows the ranks. What waits is bounded: a
     follower that is faster than that has to wait, and its ranks do not.
 (3) A node that is lost stays lost: its ranks may run on, and nothing is said of their ends.
+(4) Where a scheduler ends all processes of a program that has failed, the followers are among them. So a follower that
+    has gone a moment before such a program, or after it, has gone with its ranks: these have died.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from safepoint.trace.known import ranges
 
 WAITING, GREETING, AT_ONCE = 8, 64, 64  # words of a node that wait; callers without proof; words of a node in a turn
 SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
+GRACE_S = 2.0  # between the end of a follower and that of the launcher: (4)
 FRAMES_MAX, TEXT_MAX = 64, 4096  # of a stack; characters of a name
 Heard = tuple[dict[str, Any], bytes]
 
@@ -42,7 +45,10 @@ class Node:
         self.waiting = queue.Queue[Heard | BaseException](WAITING)
         self.landed: dict[int, Landed] = {}
         self.processes: dict[int, Elsewhere] = {}
-        self.lost, self.over = "", False  # why; all has come
+        self.over, self.closed = False, False  # all has come; its follower has gone
+        self.closed_at, self.why = 0.0, ""  # when, and why
+        self.lost = ""  # what is said of a node that was not followed to its end
+        self.forgotten = False  # nothing more of it is wanted
         self.heard = time.monotonic()
         self.stacks: dict[int, list[Site]] | None = None
 
@@ -62,7 +68,7 @@ class Node:
     @property
     def settled(self) -> bool:
         """Nothing more is to come."""
-        return bool(self.lost) or self.over
+        return self.closed or self.over
 
     def left(self) -> list[int]:
         """Ranks that have not come to their ends yet."""
@@ -91,6 +97,7 @@ class Server:
         self._landing, self._new = Landing(directory), queue.SimpleQueue[Node]()
         self.nodes: list[Node] = []
         self._told = set[int]()
+        self.remarks: list[str] = []
         self._greeting = threading.Semaphore(GREETING)
         threading.Thread(target=self._accept, name="safepoint check: server", daemon=True).start()
 
@@ -127,7 +134,7 @@ class Server:
             self.nodes.append(self._new.get())
         for node in self.nodes:
             for _ in range(AT_ONCE):
-                if node.lost or node.waiting.empty():
+                if node.closed or node.waiting.empty():
                     break
                 self._take(node)
 
@@ -139,7 +146,9 @@ class Server:
                 raise heard
             self._heed(node, *heard)
         except (OSError, Refused) as error:
-            self._lose(node, getattr(error, "strerror", None) or str(error))
+            node.closed, node.closed_at = True, time.monotonic()
+            node.why = getattr(error, "strerror", None) or str(error)
+            node.over = node.over or bool(node.landed and not node.left())  # its follower has gone with its ranks
 
     def _heed(self, node: Node, words: dict[str, Any], blob: bytes) -> None:
         """Raises OSError, `Refused`, `UsageError`."""
@@ -157,12 +166,11 @@ class Server:
             node.over = True
             node.order("whole", ranks=words.get("ranks"))
         elif do != "here":
+            node.over = node.forgotten
             node.processes.setdefault(self._landing.apply(node.landed, words, blob), Elsewhere())
 
     def _lose(self, node: Node, why: str) -> None:
-        node.over = node.over or bool(node.landed and not node.left())  # its follower has gone with its ranks
-        if node.over:
-            return
+        node.closed = True
         verb, when = "are" if len(node.left()) > 1 else "is", time.strftime("%H:%M:%S")
         node.lost = f"{node.text} {verb} followed no more since {when}: {why}. The rest is in {node.place}"
         for rank in node.left():
@@ -176,6 +184,8 @@ class Server:
     def losses(self) -> Iterator[tuple[tuple[int, ...], str]]:
         """The ranks of each node that has been lost since the last time, and why; but those that had ended."""
         for number, node in enumerate(self.nodes):
+            if node.closed and not (node.over or node.lost) and time.monotonic() - node.closed_at > GRACE_S:
+                self._lose(node, node.why)
             if node.lost and number not in self._told:
                 self._told.add(number)
                 yield tuple(node.left()), node.lost
@@ -195,15 +205,21 @@ class Server:
         self._until(lambda node: node.stacks is not None, ANSWERS_S)
         return {rank: sites for node in self.nodes for rank, sites in (node.stacks or {}).items()}
 
+    def forget(self) -> None:
+        """Nothing more is wanted of what ranks note: the followers remove it."""
+        for node in self.nodes:
+            node.over = node.forgotten = True
+            node.order("forget")
+
     def end_ranks(self) -> None:
         """Have the followers end what is left of their ranks, and wait for that."""
         for node in self.nodes:
             node.order("end")
-        self._until(lambda node: node.settled, PATIENCE_S + SETTLES_S)
+        self._until(lambda node: not node.left(), PATIENCE_S + ANSWERS_S)
 
-    def settle(self) -> None:
-        """The launcher has ended: wait for what the ranks have noted at last. A node from which nothing comes for a
-        while is lost."""
+    def settle(self, code: int) -> None:
+        """The launcher has ended, with this code: wait for what the ranks have noted at last. A node from which nothing
+        comes for a while is lost. (4)"""
         for node in self.nodes:
             node.heard = max(node.heard, time.monotonic())
         self.turn()
@@ -213,11 +229,23 @@ class Server:
                     self._lose(node, f"its ranks have not ended {SETTLES_S:.0f} s after the launcher")
             time.sleep(STEP_S)
             self.turn()
+        for node in self.nodes:
+            if node.closed and not (node.over or node.lost):
+                if code:
+                    self._fall(node)
+                else:
+                    self._lose(node, node.why)
+
+    def _fall(self, node: Node) -> None:
+        self.remarks.append(f"of {node.text} the last moment may be missing: all processes there were ended at once, "
+                            f"its follower too. The rest is in {node.place}")  # fmt: skip
+        for rank in node.left():
+            node.processes[rank].gone = True
 
     def _until(self, holds: Any, seconds: float) -> None:
         end = time.monotonic() + seconds
         self.turn()
-        while time.monotonic() < end and not all(node.lost or holds(node) for node in self.nodes):
+        while time.monotonic() < end and not all(node.closed or holds(node) for node in self.nodes):
             time.sleep(STEP_S)
             self.turn()
 

@@ -26,7 +26,7 @@ from safepoint.trace import record
 
 NODES = "SAFEPOINT_TRACE_NODES"  # a name in the environment
 FOLLOWING, SENT = "following", ".sent"  # files: while there is a follower; of each rank, when its last note was read
-WAITS_S, STEP_S = 2.0, 0.01
+WAITS_S, STEP_S = 5.0, 0.01
 SHELL = '"$@" &'  # the follower is left to the process that takes all orphans
 
 
