@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 from safepoint.check.processes import status_of
@@ -20,6 +21,7 @@ class Process:
         process = proc.process_of(pid) if pid else None
         self.pid, self.started = pid, process.started if process else -1
         self.status: int | None = None  # as `os.wait` gives it, if somebody has seen it
+        self.ended_at = 0  # ns, as it was seen; 0: it was not
         self.descriptor = -1
         with contextlib.suppress(OSError, AttributeError):
             if process:
@@ -42,7 +44,7 @@ class Process:
 
     def seen(self) -> None:
         """It has just ended: keep its status, as long as nobody has waited for it."""
-        self.status = status_of(self.pid)
+        self.status, self.ended_at = status_of(self.pid), time.monotonic_ns()
 
     def forget(self) -> None:
         if self.descriptor >= 0:
@@ -57,6 +59,7 @@ class Elsewhere:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.ended_at = 0
         self.gone = self.stopped = False
 
     def there(self) -> None:

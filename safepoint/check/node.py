@@ -118,8 +118,6 @@ class Follower:
         for number in files.ranks(self._directory):
             if number not in self._ranks:
                 self._ranks[number] = Rank(self._directory, number, self._shift)
-                for said in self._ranks[number].shipment.begin():
-                    self._put(said[0], said[2], **said[1])
         for number, one in self._ranks.items():
             if one.said.get("gone"):
                 continue
@@ -138,8 +136,8 @@ class Follower:
         return False
 
     def _say_state(self, number: int, one: Rank, state: dict[str, Any]) -> None:
-        if state != one.said:
-            self._put("state", rank=number, **state)
+        if state != one.said and (one.shipment.begun or state["gone"]):
+            self._put("state", rank=number, at=one.process.ended_at + self._shift, **state)
             one.said = state
 
     def _end(self) -> None:
@@ -222,6 +220,7 @@ def greeted(channel: Channel, directory: Path) -> int:
 def follow(directory: Path, where: wire.Where) -> None:
     """All of it. Raises OSError, `Refused`: there is no connection. What went wrong later is known to the server."""
     try:
+        (directory / FOLLOWING).write_text(str(os.getpid()), "ascii")
         with connected(where) as channel:
             shift = greeted(channel, directory)
             _quiet(2)  # whoever started the program waits until nobody has its channels any more

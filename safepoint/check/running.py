@@ -16,13 +16,14 @@ from itertools import groupby
 from pathlib import Path
 
 from safepoint.check import watch
-from safepoint.check.ends import Ends
+from safepoint.check.ends import Ends, Event
 from safepoint.check.follow import HUNG, Follower, never_heard
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED
 from safepoint.check.server import Server
 from safepoint.check.situations import Situation
+from safepoint.check.tail import TIME_MAX
 from safepoint.check.template import Template
 from safepoint.trace import record
 
@@ -49,6 +50,7 @@ class Run:
         self.follower = Follower(templates)
         self.ends = Ends(directory, hang_s or NEVER_S, server)
         self.outcome = Outcome(templates, self.follower)
+        self._deaths: list[Event] = []
         self._shown = set[tuple[str, tuple[str, ...]]]()
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
@@ -67,7 +69,8 @@ class Run:
             self._drain()
             for event in (*self.ends.losses(), *self.ends.finish(code)):
                 if event.kind == DIED and not self.outcome.ended_by_us:
-                    self.outcome.deaths.append(event.text)
+                    self._deaths.append(event)
+            self.outcome.deaths = [event.text for event in sorted(self._deaths, key=self._died_at)]
         hang = self.outcome.hang
         if hang is not None:
             (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
@@ -92,11 +95,15 @@ class Run:
                             self._server.forget()
                         return self.ends.end(process)
                 if event.kind == DIED:
-                    self.outcome.deaths.append(event.text)
+                    self._deaths.append(event)
                 if event.kind not in ("ended",):
                     self._tell(event.text)
             self.ends.wait(PAUSE_S)
         return process.wait()
+
+    def _died_at(self, event: Event) -> int:
+        """What happens on another node is heard later. Those of which it is not known come last, as they were heard."""
+        return self.ends.followed[event.ranks[0]].process.ended_at or TIME_MAX
 
     def _lost(self) -> frozenset[int]:
         """Ranks that were not followed to their ends. Why is said with the outcome."""

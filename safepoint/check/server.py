@@ -23,6 +23,7 @@ from typing import Any
 from safepoint.check.followed import Elsewhere
 from safepoint.check.landing import RANKS_MAX, Landed, Landing
 from safepoint.check.processes import PATIENCE_S
+from safepoint.check.tail import TIME_MAX
 from safepoint.check.wire import SECRET, VERSION, Where, addresses, put, take
 from safepoint.errors import UsageError
 from safepoint.matching.symbols import Site
@@ -157,6 +158,7 @@ class Server:
             one = node.processes.get(whole(words, "rank", 0, RANKS_MAX))
             if one is not None:
                 one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
+                one.ended_at = whole(words, "at", -TIME_MAX, TIME_MAX)
                 one.status = None if words.get("status") is None else whole(words, "status", 0, 0xFFFF)
         elif do == "stacks":
             node.stacks = dict(_stacks(words.get("of"), node.landed))

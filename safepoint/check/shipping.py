@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from safepoint.check.files import LINES_MAX, TraceError, opened
+from safepoint.check.files import JSON_MAX, LINES_MAX, File, TraceError, opened
 from safepoint.check.tail import OPEN, Noted, Tail
 from safepoint.check.wire import RUNS
 from safepoint.trace import record
@@ -38,14 +38,16 @@ class Shipment:
         self._word = record.HEAD.size // 8
         self._sent: dict[int, tuple[set[int], int]] = {}  # of notes that have not returned: kinds, and their index
         self._open: dict[str, int] = {}
-        self._closed = self._told_constants = False
+        self._closed = self._told_constants = self.begun = False
 
-    def begin(self) -> Iterator[Said]:
-        """Before all else. Raises `TraceError`."""
-        self._tail.named.refresh()  # its table of functions is looked at
-        words = {"rank": self._tail.rank, "name": "functions", "table": self._functions.name}
-        yield "file", words, self._functions.read_bytes()
-        yield self._about()
+    def _begin(self) -> Iterator[Said]:
+        """Before all else; the tracer writes the table of functions before its first note. Raises `TraceError`."""
+        if self._functions.exists():
+            self._tail.named.refresh()  # it is looked at
+            words = {"rank": self._tail.rank, "name": "functions", "table": self._functions.name}
+            yield "file", words, _contents(self._functions)
+            yield self._about()
+            self.begun = True
 
     def _about(self) -> Said:
         about = dict(self._tail.about)
@@ -56,10 +58,13 @@ class Shipment:
 
     def more(self) -> Iterator[Said]:
         """What has come since the last time; nothing if there is nothing. Raises `TraceError`."""
+        if not self.begun:
+            yield from self._begin()
+            return
         notes = self._tail.read(MOST)
         if notes and not self._told_constants and self._constants.exists():
             self._told_constants = True
-            yield "file", {"rank": self._tail.rank, "name": "constants"}, self._constants.read_bytes()
+            yield "file", {"rank": self._tail.rank, "name": "constants"}, _contents(self._constants)
         if notes:
             yield from self._lines()
         yield from self._batches(notes)
@@ -126,3 +131,12 @@ class Shipment:
         for descriptor in self._open.values():
             os.close(descriptor)
         self._open.clear()
+
+
+def _contents(path: Path) -> bytes:
+    """Raises `TraceError`."""
+    file = File(path)
+    try:
+        return file.at(0, JSON_MAX)
+    finally:
+        file.close()

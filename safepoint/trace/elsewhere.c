@@ -190,6 +190,22 @@ int place_of_node(const char **directory)
     return failed;
 }
 
+/* Whether there is a follower, or will be. */
+static int is_followed(void)
+{
+    char path[PATH_MAX + 64], text[32];
+    int descriptor;
+    ssize_t size;
+    snprintf(path, sizeof path, "%s/following", here.directory);
+    descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return 0;
+    size = read(descriptor, text, sizeof text - 1);
+    close(descriptor);
+    text[size > 0 ? size : 0] = 0;
+    return size <= 0 || !kill((pid_t)atol(text), 0) || errno != ESRCH;
+}
+
 /* There are no more notes: wait until they have been read, if there is somebody who does. */
 void wait_for_follower(void)
 {
@@ -198,7 +214,7 @@ void wait_for_follower(void)
     int waited;
     snprintf(name, sizeof name, "rank-%05d.sent", trace.rank);
     for (waited = 0; *here.directory && waited < WAITS_MS; waited += STEP_MS) {
-        if (!is_there(here.directory, "following") || is_there(here.directory, name))
+        if (!is_followed() || is_there(here.directory, name))
             return;
         nanosleep(&step, NULL);
     }

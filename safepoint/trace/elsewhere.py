@@ -25,7 +25,8 @@ from typing import Any
 from safepoint.trace import record
 
 NODES = "SAFEPOINT_TRACE_NODES"  # a name in the environment
-FOLLOWING, SENT = "following", ".sent"  # files: while there is a follower; of each rank, when its last note was read
+# Files: while there is a follower, with its number when it has begun; of each rank, when its last note was read.
+FOLLOWING, SENT = "following", ".sent"
 WAITS_S, STEP_S = 5.0, 0.01
 SHELL = '"$@" &'  # the follower is left to the process that takes all orphans
 
@@ -96,5 +97,14 @@ def _start(found: Path, command: Sequence[str]) -> None:
 def ended(where: Path, rank: int) -> None:
     """There are no more notes of this rank: wait until they have been read, if there is somebody who does."""
     sent, end = where / f"rank-{rank:05d}{SENT}", time.monotonic() + WAITS_S
-    while (where / FOLLOWING).exists() and not sent.exists() and time.monotonic() < end:
+    while _is_followed(where) and not sent.exists() and time.monotonic() < end:
         time.sleep(STEP_S)
+
+
+def _is_followed(where: Path) -> bool:
+    """Or will be."""
+    try:
+        pid = (where / FOLLOWING).read_text("ascii")
+    except OSError:
+        return False
+    return not pid or os.path.exists(f"/proc/{pid}")

@@ -103,8 +103,7 @@ def ship(shipment: Shipment, landing: Landing, landed: dict[int, Landed]) -> Non
 def begun(trace: Path, launcher: Path, shift: int = 0) -> tuple[Shipment, Landing, dict[int, Landed]]:
     launcher.mkdir()
     shipment, landing, landed = Shipment(trace, Tail(trace, 0), shift), Landing(launcher), dict[int, Landed]()
-    for do, words, blob in shipment.begin():
-        landing.apply(landed, {"do": do, **words}, blob)
+    ship(shipment, landing, landed)
     return shipment, landing, landed
 
 
@@ -307,7 +306,7 @@ BEGIN = ("file", {"rank": 0, "name": "functions", "table": "functions-python.jso
         ([BEGIN, ("remove", {"rank": 0}, b"")], "it says 'remove', which is nothing"),
         ([BEGIN, ("stacks", {"of": {"1": []}}, b"")], "where a rank is that it has not"),
         ([BEGIN, ("stacks", {"of": {"0": [["f", "x", "g"]]}}, b"")], "what it says is no stack"),
-        ([BEGIN, ("state", {"rank": 0, "status": 1 << 40}, b"")], "it says status"),
+        ([BEGIN, ("state", {"rank": 0, "at": 0, "status": 1 << 40}, b"")], "it says status"),
     ],
 )  # fmt: skip
 def test_what_is_not_what_a_follower_says_loses_its_node(said: Any, why: str, node: Node) -> None:

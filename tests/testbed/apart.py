@@ -1,6 +1,6 @@
-"""A rank as if on a node of its own: `python apart.py TOP command …`. Each odd rank of the world is on another node than
-the launcher, whose directory for what is temporary is in TOP: to the tracer all is as it is there, but for processes,
-whose numbers mean something here too.
+"""A rank as if on a node of its own: `python apart.py TOP command …`. Each odd rank of the world is on another node
+than the launcher, where what is temporary is in TOP. To the tracer all is as it is there. Only that numbers of processes
+mean something here too is other.
 """
 
 from __future__ import annotations
