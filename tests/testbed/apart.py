@@ -1,6 +1,6 @@
 """A rank as if on a node of its own: `python apart.py TOP command …`. Each odd rank of the world is on another node
-than the launcher, where what is temporary is in TOP. To the tracer all is as it is there. Only that numbers of processes
-mean something here too is other.
+than the launcher, where what is temporary is in TOP. To the tracer all is as it is there. Only the numbers of
+processes mean something here too.
 """
 
 from __future__ import annotations
