@@ -73,7 +73,7 @@ class Ends:
         if not self.size or len(self.followed) < self.size:
             self._begun(now)
         for rank, one in self.followed.items():
-            while notes := one.tail.read():
+            while notes := self._read(one):
                 for note in notes:
                     one.standing.feed(note)
                     found.append((rank, note))
@@ -81,6 +81,12 @@ class Ends:
                 if len(notes) < tail.LEAST:
                     break
         return found
+
+    def _read(self, one: Followed) -> list[Noted]:
+        if self._server is None:
+            return one.tail.read()
+        with self._server.writing:
+            return one.tail.read()
 
     def _begun(self, now: int) -> None:
         for rank in files.ranks(self._directory):
@@ -295,6 +301,14 @@ class Ends:
         return self.roll(now, where).hang((now - self._moved) / 1e9)
 
     # The end.
+
+    def strangers(self) -> dict[str, list[int]]:
+        """Ranks that note here on another host, by its name: their processes cannot be seen."""
+        found = dict[str, list[int]]()
+        for rank, one in sorted(self.followed.items()):
+            if not one.timed and one.tail.about["boot"]:
+                found.setdefault(str(one.tail.about["host"]), []).append(rank)
+        return found
 
     def pids(self) -> list[int]:
         """Of the ranks of this host that are still there."""

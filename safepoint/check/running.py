@@ -20,7 +20,7 @@ from safepoint.check.ends import Ends, Event
 from safepoint.check.follow import HUNG, Follower, never_heard
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
-from safepoint.check.rollcall import DIED
+from safepoint.check.rollcall import DIED, named
 from safepoint.check.server import Server
 from safepoint.check.situations import Situation
 from safepoint.check.tail import TIME_MAX
@@ -71,6 +71,7 @@ class Run:
                 if event.kind == DIED and not self.outcome.ended_by_us:
                     self._deaths.append(event)
             self.outcome.deaths = [event.text for event in sorted(self._deaths, key=self._died_at)]
+        self.outcome.remarks += self._strangers()
         hang = self.outcome.hang
         if hang is not None:
             (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
@@ -100,6 +101,13 @@ class Run:
                     self._tell(event.text)
             self.ends.wait(PAUSE_S)
         return process.wait()
+
+    def _strangers(self) -> list[str]:
+        return [
+            f"{named(some)} ran on {host}: where their processes were, and what ended them, was not to be seen from "
+            "here. With --port 0 they are followed there"
+            for host, some in self.ends.strangers().items()
+        ]
 
     def _died_at(self, event: Event) -> int:
         """What happens on another node is heard later. Those of which it is not known come last, as they were heard."""

@@ -1,8 +1,8 @@
 """The server of a run over several nodes, beside the launcher: it hears the follower of each other node.
 
 (1) Who calls has to prove first that it has the secret of this run, within seconds, and few may try at once.
-(2) What is heard waits until `turn` writes it down, in the thread that follows the ranks. What waits is bounded: a
-    follower that is faster than that has to wait, and its ranks do not.
+(2) What is heard is written down at once, by a thread for each node: the files may be far ahead of who reads them.
+    Nobody reads a rank's notes in the middle of that (`writing`).
 (3) A node that is lost stays lost: its ranks may run on, and nothing is said of their ends.
 (4) Where a scheduler ends all processes of a program that has failed, the followers are among them. So a follower that
     has gone a moment before such a program, or after it, has gone with its ranks: these have died.
@@ -11,12 +11,11 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,46 +29,60 @@ from safepoint.matching.symbols import Site
 from safepoint.nodes.transfer import Channel, Refused, whole
 from safepoint.trace.known import ranges
 
-WAITING, GREETING, AT_ONCE = 8, 64, 64  # words of a node that wait; callers without proof; words of a node in a turn
+GREETING = 64  # callers at once that have not given proof yet
 SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
-GRACE_S = 2.0  # between the end of a follower and that of the launcher: (4)
+NEVER_S, GRACE_S = 1e9, 2.0  # between the end of a follower and that of the launcher: (4)
 FRAMES_MAX, TEXT_MAX = 64, 4096  # of a stack; characters of a name
-Heard = tuple[dict[str, Any], bytes]
 
 
 class Node:
     """Another node, as its follower tells."""
 
     def __init__(self, channel: Channel, host: str, directory: str) -> None:
-        self._channel = channel
+        self._channel, self._saying = channel, threading.Lock()
         self.host, self.directory = host, directory
-        self.waiting = queue.Queue[Heard | BaseException](WAITING)
         self.landed: dict[int, Landed] = {}
         self.processes: dict[int, Elsewhere] = {}
-        self.over, self.closed = False, False  # all has come; its follower has gone
+        self.over, self.closed, self.forgotten = (
+            False,
+            False,
+            False,
+        )  # all has come; its follower has gone; see `forget`
         self.closed_at, self.why = 0.0, ""  # when, and why
         self.lost = ""  # what is said of a node that was not followed to its end
-        self.forgotten = False  # nothing more of it is wanted
+        self.trouble = ""  # what its follower cannot read
         self.heard = time.monotonic()
         self.stacks: dict[int, list[Site]] | None = None
 
     def order(self, do: str, **words: Any) -> None:
         """Have its follower do this; that it cannot be told is noticed when it is heard."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._saying:
             put(self._channel, do, **words)
 
-    def listen(self) -> None:
-        """Until it is lost. In a thread of its own."""
-        try:
-            while True:
-                self.waiting.put(take(self._channel))
-        except (OSError, Refused) as error:
-            self.waiting.put(error)
+    def heed(self, words: dict[str, Any], blob: bytes, landing: Landing) -> None:
+        """What it says. Raises OSError, `Refused`."""
+        self.heard, do = time.monotonic(), words.get("do")
+        if do == "state":
+            one = self.processes.get(whole(words, "rank", 0, RANKS_MAX))
+            if one is not None:
+                status = None if words.get("status") is None else whole(words, "status", 0, 0xFFFF)
+                one.ended_at, one.status = whole(words, "at", -TIME_MAX, TIME_MAX), status
+                one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
+        elif do == "stacks":
+            self.stacks = dict(_stacks(words.get("of"), self.landed))
+        elif do == "trouble":
+            self.trouble = f"{self.host}: {words.get('why')!s:.1000}"
+        elif do == "over":
+            self.over = True
+            self.order("whole", ranks=words.get("ranks"))
+        elif do != "here":
+            self.over = self.forgotten
+            self.processes.setdefault(landing.apply(self.landed, words, blob), Elsewhere())
 
-    @property
-    def settled(self) -> bool:
-        """Nothing more is to come."""
-        return self.closed or self.over
+    def close(self, why: str) -> None:
+        """Its follower has gone: with its ranks, if all of these have ended."""
+        self.closed, self.closed_at, self.why = True, time.monotonic(), why
+        self.over = self.over or bool(self.landed and not self.left())
 
     def left(self) -> list[int]:
         """Ranks that have not come to their ends yet."""
@@ -95,8 +108,8 @@ class Server:
         except OSError as error:
             raise UsageError(f"port {port}: {error.strerror}: other nodes could not reach this one") from error
         self.where = Where(self._socket.getsockname()[1], secrets.token_bytes(SECRET), addresses())
-        self._landing, self._new = Landing(directory), queue.SimpleQueue[Node]()
-        self.nodes: list[Node] = []
+        self._landing, self.writing = Landing(directory), threading.RLock()
+        self.nodes: list[Node] = []  # they come, and none goes
         self._told = set[int]()
         self.remarks: list[str] = []
         self._greeting = threading.Semaphore(GREETING)
@@ -124,52 +137,28 @@ class Server:
                 return
             finally:
                 self._greeting.release()
-            self._new.put(node)
-            node.listen()
+            with self.writing:
+                self.nodes.append(node)
+            self._listen(node, channel)
+
+    def _listen(self, node: Node, channel: Channel) -> None:
+        """Until it is gone."""
+        try:
+            while True:
+                words, blob = take(channel)
+                with self.writing:
+                    node.heed(words, blob, self._landing)
+        except Exception as error:  # whatever it is: a thread that ended would be taken for a node that is quiet
+            with self.writing:
+                node.close(getattr(error, "strerror", None) or str(error))
 
     # Of the thread that follows the ranks.
 
     def turn(self) -> None:
-        """Write down what has been heard. Raises `UsageError`: a follower cannot read what its ranks have noted."""
-        while not self._new.empty():
-            self.nodes.append(self._new.get())
+        """Raises `UsageError`: a follower cannot read what its ranks have noted."""
         for node in self.nodes:
-            for _ in range(AT_ONCE):
-                if node.closed or node.waiting.empty():
-                    break
-                self._take(node)
-
-    def _take(self, node: Node) -> None:
-        heard = node.waiting.get()
-        node.heard = time.monotonic()
-        try:
-            if isinstance(heard, BaseException):
-                raise heard
-            self._heed(node, *heard)
-        except (OSError, Refused) as error:
-            node.closed, node.closed_at = True, time.monotonic()
-            node.why = getattr(error, "strerror", None) or str(error)
-            node.over = node.over or bool(node.landed and not node.left())  # its follower has gone with its ranks
-
-    def _heed(self, node: Node, words: dict[str, Any], blob: bytes) -> None:
-        """Raises OSError, `Refused`, `UsageError`."""
-        do = words.get("do")
-        if do == "state":
-            one = node.processes.get(whole(words, "rank", 0, RANKS_MAX))
-            if one is not None:
-                one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
-                one.ended_at = whole(words, "at", -TIME_MAX, TIME_MAX)
-                one.status = None if words.get("status") is None else whole(words, "status", 0, 0xFFFF)
-        elif do == "stacks":
-            node.stacks = dict(_stacks(words.get("of"), node.landed))
-        elif do == "trouble":
-            raise UsageError(f"{node.host}: {words.get('why')!s:.1000}")
-        elif do == "over":
-            node.over = True
-            node.order("whole", ranks=words.get("ranks"))
-        elif do != "here":
-            node.over = node.forgotten
-            node.processes.setdefault(self._landing.apply(node.landed, words, blob), Elsewhere())
+            if node.trouble:
+                raise UsageError(node.trouble)
 
     def _lose(self, node: Node, why: str) -> None:
         node.closed = True
@@ -181,16 +170,19 @@ class Server:
 
     def process(self, rank: int) -> Elsewhere | None:
         """None: it is no rank of another node."""
-        return next((node.processes[rank] for node in self.nodes if rank in node.processes), None)
+        with self.writing:
+            return next((node.processes[rank] for node in self.nodes if rank in node.processes), None)
 
     def losses(self) -> Iterator[tuple[tuple[int, ...], str]]:
         """The ranks of each node that has been lost since the last time, and why; but those that had ended."""
         for number, node in enumerate(self.nodes):
-            if node.closed and not (node.over or node.lost) and time.monotonic() - node.closed_at > GRACE_S:
-                self._lose(node, node.why)
+            with self.writing:
+                if node.closed and not (node.over or node.lost) and time.monotonic() - node.closed_at > GRACE_S:
+                    self._lose(node, node.why)
+                left = tuple(node.left())
             if node.lost and number not in self._told:
                 self._told.add(number)
-                yield tuple(node.left()), node.lost
+                yield left, node.lost
 
     def ask_stacks(self, chosen: Iterable[int]) -> None:
         """Have the followers ask these ranks where they are."""
@@ -222,18 +214,15 @@ class Server:
     def settle(self, code: int) -> None:
         """The launcher has ended, with this code: wait for what the ranks have noted at last. A node from which nothing
         comes for a while is lost. (4)"""
-        for node in self.nodes:
-            node.heard = max(node.heard, time.monotonic())
-        self.turn()
-        while left := [node for node in self.nodes if not node.settled]:
-            for node in left:
-                if time.monotonic() - node.heard > SETTLES_S:
+        begun = time.monotonic()
+        self._until(lambda node: node.over or time.monotonic() - max(node.heard, begun) > SETTLES_S)
+        with self.writing:
+            for node in self.nodes:
+                if node.over or node.lost:
+                    continue
+                if not node.closed:
                     self._lose(node, f"its ranks have not ended {SETTLES_S:.0f} s after the launcher")
-            time.sleep(STEP_S)
-            self.turn()
-        for node in self.nodes:
-            if node.closed and not (node.over or node.lost):
-                if code:
+                elif code:
                     self._fall(node)
                 else:
                     self._lose(node, node.why)
@@ -244,23 +233,27 @@ class Server:
         for rank in node.left():
             node.processes[rank].gone = True
 
-    def _until(self, holds: Any, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        self.turn()
-        while time.monotonic() < end and not all(node.closed or holds(node) for node in self.nodes):
-            time.sleep(STEP_S)
+    def _until(self, holds: Callable[[Node], bool], seconds: float = NEVER_S) -> None:
+        """Of each node that is still followed."""
+        end, left = time.monotonic() + seconds, True
+        while left and time.monotonic() < end:
             self.turn()
+            with self.writing:
+                left = not all(node.closed or holds(node) for node in self.nodes)
+            if left:
+                time.sleep(STEP_S)
 
     def close(self) -> None:
         """Let go of the followers that are still there: what they have stays on their nodes."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # it wakes the thread that accepts
         self._socket.close()
-        for node in self.nodes:
-            if not node.over:
-                node.order("bye")
-            for one in node.landed.values():
-                one.forget()
+        with self.writing:
+            for node in self.nodes:
+                if not node.over:
+                    node.order("bye")
+                for one in node.landed.values():
+                    one.forget()
 
 
 def _listening(port: int) -> socket.socket:

@@ -19,6 +19,8 @@ from testbed.noted import Noted, Rank, plain, some
 
 from safepoint.check import hosts, wire
 from safepoint.check.landing import Landed, Landing
+from safepoint.check.processes import boot
+from safepoint.check.running import Run
 from safepoint.check.server import Server
 from safepoint.check.shipping import Shipment
 from safepoint.check.tail import Noted as Note
@@ -259,7 +261,7 @@ def test_who_has_not_the_secret_is_not_listened_to(node: Node) -> None:
     silent = [connection(node.server) for _ in range(80)]
     for one in silent:
         one.close()
-    assert node.server.nodes == [] and node.server._new.empty()
+    assert node.server.nodes == []
     some(node.directory).close()
     node.follow()
     node.until(lambda: node.server.nodes and node.server.nodes[0].over)
@@ -276,7 +278,7 @@ def test_a_follower_of_another_version_is_told_so(node: Node) -> None:
     channel, answer = greeted(node.server, version="0.0")
     with channel:
         assert answer["do"] == "no" and "the follower is of safepoint 0.0" in answer["why"]
-    assert node.server._new.empty()
+    assert node.server.nodes == []
 
 
 TABLE = b'{"1": ["Send", "send"]}'
@@ -333,3 +335,14 @@ def test_a_rank_that_is_here_is_not_taken_from_another_node(node: Node) -> None:
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("", 0)) as other, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
         Server(Path(), other.getsockname()[1])
+
+
+def test_ranks_of_another_host_that_note_here_are_told(tmp_path: Path) -> None:
+    """On a file system that the nodes share, and without a server."""
+    trace = Noted(tmp_path / "t", 2, {0: {"boot": boot()}, 1: {"boot": "of another host", "host": "b"}})
+    for rank in range(2):
+        trace[rank].call("Barrier", 3)
+    trace.close()
+    found = Run(tmp_path / "t", [], 0, False, print).run(["true"], os.environ)
+    assert ["rank 1 ran on b" in line for line in found.remarks] == [True]
+    assert found.code == 0 and found.incomplete == []
