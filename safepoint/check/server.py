@@ -31,7 +31,8 @@ from safepoint.trace.known import ranges
 
 GREETING = 64  # callers at once that have not given proof yet
 SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
-NEVER_S, GRACE_S = 1e9, 2.0  # between the end of a follower and that of the launcher: (4)
+NEVER_S = 1e9
+GRACE_S = 2.0  # between the end of a follower and that of the launcher: (4)
 FRAMES_MAX, TEXT_MAX = 64, 4096  # of a stack; characters of a name
 
 

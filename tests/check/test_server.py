@@ -144,6 +144,23 @@ def test_at_each_moment_the_launcher_has_what_the_node_has(seed: int, tmp_path: 
     assert record.count(record.names(tmp_path / "u", 0).calls) == trace[0].count
 
 
+def test_a_note_points_to_its_row_wherever_that_is(tmp_path: Path) -> None:
+    """Of two threads the second may have been done first."""
+    trace = Noted(tmp_path / "t", 1)
+    notes = trace[0].notes
+    for _ in range(2):
+        trace[0].call("Waitall", 3, row=(), state=ENTERED)
+    for number in (1, 0):
+        at = HEADER + NOTE * number
+        index = notes.more(at, record.COMPLETED, [number, 0, 5] * (number + 1))
+        notes.map[at + record.MORE : at + record.MORE + 4] = index.to_bytes(4, "little")
+        notes.map[at + NOTE - 1] = RETURNED
+    ship(*begun(tmp_path / "t", tmp_path / "u"))
+    more = memoryview((tmp_path / "u/rank-00000.more").read_bytes()).cast("q").tolist()
+    for note in Tail(tmp_path / "u", 0).read():
+        assert more[note.more : note.more + 3] == [3 * (note.number + 1), note.number, record.COMPLETED]
+
+
 def test_times_are_by_the_clock_of_the_launcher(tmp_path: Path) -> None:
     trace = Noted(tmp_path / "t", 1)
     trace[0].call("Barrier", 3)
