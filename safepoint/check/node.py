@@ -28,10 +28,11 @@ from safepoint.check.processes import PATIENCE_S
 from safepoint.check.shipping import Shipment
 from safepoint.check.tail import Tail
 from safepoint.errors import UsageError
-from safepoint.nodes.transfer import Channel, Refused, whole
+from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
 from safepoint.trace.elsewhere import FOLLOWING, SENT
 
 PAUSE_S, HERE_S, CONNECT_S = 0.02, 60.0, 3.0  # between two looks; between two signs of life; for an address
+SHARE = 4  # of the time of a look, after which is the next: many ranks cost no more than a part of a core
 RANK_MAX = 10**9
 
 
@@ -88,8 +89,9 @@ class Follower:
                 if order.get("do") == "whole" and order.get("ranks") == len(files.ranks(self._directory)):
                     return True
                 self._obey(order)
+            begun = time.monotonic()
             if not self._turn():
-                self._wait()
+                self._wait(max(PAUSE_S, SHARE * (time.monotonic() - begun)))
             if self._kill_at and time.monotonic() > self._kill_at:
                 self._kill_at, self._over = (
                     0.0,
@@ -98,6 +100,7 @@ class Follower:
                 self._signal(signal.SIGKILL)
             if time.monotonic() - self._said > HERE_S:
                 self._put("here")
+                self._said = time.monotonic()
 
     def _listen(self) -> None:
         try:
@@ -108,7 +111,6 @@ class Follower:
 
     def _put(self, do: str, blob: bytes = b"", **words: Any) -> None:
         wire.put(self._channel, do, blob, **words)
-        self._said = time.monotonic()
 
     def _turn(self) -> bool:
         """Tell what is new; whether anything is."""
@@ -158,14 +160,14 @@ class Follower:
             moved = True
         return moved
 
-    def _wait(self) -> None:
-        """A little; not over the end of a rank: its status is there only until its parent has waited for it."""
+    def _wait(self, seconds: float) -> None:
+        """So long; not over the end of a rank: its status is there only until its parent has waited for it."""
         poll, there = select.poll(), dict[int, Rank]()
         for one in self._ranks.values():
             if one.process.descriptor >= 0 and not one.said.get("gone"):
                 there[one.process.descriptor] = one
                 poll.register(one.process.descriptor, select.POLLIN)
-        for descriptor, _ in poll.poll(PAUSE_S * 1000):
+        for descriptor, _ in poll.poll(seconds * 1000):
             there[descriptor].process.seen()
             there[descriptor].process.forget()
 
@@ -223,6 +225,7 @@ def follow(directory: Path, where: wire.Where) -> None:
         (directory / FOLLOWING).write_text(str(os.getpid()), "ascii")
         with connected(where) as channel:
             shift = greeted(channel, directory)
+            channel.bear(PATIENCE)
             _quiet(2)  # whoever started the program waits until nobody has its channels any more
             everything = _followed(Follower(directory, channel, shift), channel)
     finally:

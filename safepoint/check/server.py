@@ -26,7 +26,7 @@ from safepoint.check.tail import TIME_MAX
 from safepoint.check.wire import SECRET, VERSION, Where, addresses, put, take
 from safepoint.errors import UsageError
 from safepoint.matching.symbols import Site
-from safepoint.nodes.transfer import Channel, Refused, whole
+from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
 from safepoint.trace.known import ranges
 
 GREETING = 64  # callers at once that have not given proof yet
@@ -76,7 +76,9 @@ class Node:
         elif do == "over":
             self.over = True
             self.order("whole", ranks=words.get("ranks"))
-        elif do != "here":
+        elif do == "here":
+            self.order("here")  # the follower too would take long silence for an end
+        else:
             self.over = self.forgotten
             self.processes.setdefault(landing.apply(self.landed, words, blob), Elsewhere())
 
@@ -273,6 +275,7 @@ def _greeted(channel: Channel) -> Node:
         put(channel, "no", why=refused)
         raise Refused(refused)
     put(channel, "clock", ns=time.monotonic_ns())
+    channel.bear(PATIENCE)
     return Node(channel, *(f"{words.get(name)!s:.{TEXT_MAX}}" for name in ("host", "directory")))
 
 

@@ -64,6 +64,10 @@ class Node:
         self._processes.append(subprocess.Popen(command or ("sleep", "60")))
         return self._processes[-1]
 
+    def has(self, *ranks: int) -> bool:
+        """These have come to the launcher, with what is said of them."""
+        return all((self.launcher / f"rank-{rank:05d}.json").exists() for rank in ranks)
+
     def until(self, holds: Callable[[], object]) -> None:
         end = time.monotonic() + PATIENCE_S
         while not holds():
@@ -176,7 +180,7 @@ def test_times_are_by_the_clock_of_the_launcher(tmp_path: Path) -> None:
 def test_a_follower_tells_all_of_its_ranks_and_removes_what_has_come(node: Node) -> None:
     trace = some(node.directory)
     process = node.follow()
-    node.until(lambda: len(node.server.nodes) == 1 and len(node.server.nodes[0].landed) == 2)
+    node.until(lambda: node.has(0, 1))
     assert node.directory.exists() and not node.server.nodes[0].over
     expected = {rank: latest(node.directory, rank) for rank in range(2)}
     trace.close()
@@ -215,7 +219,7 @@ def test_a_rank_that_dies_stops_or_is_ended_is_told_from_there(node: Node) -> No
 def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node) -> None:
     trace = some(node.directory)
     process = node.follow()
-    node.until(lambda: node.server.nodes and len(node.server.nodes[0].landed) == 2)
+    node.until(lambda: node.has(0, 1))
     node.server.nodes[0]._channel._socket.shutdown(socket.SHUT_RDWR)
     node.until(lambda: process.poll() is not None)
     trace[0].call("Barrier", 9)
@@ -233,7 +237,7 @@ def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node) -> None
 def test_a_follower_that_goes_with_a_program_that_fails_has_gone_with_its_ranks(node: Node) -> None:
     some(node.directory)
     process = node.follow()
-    node.until(lambda: node.server.nodes and len(node.server.nodes[0].landed) == 2)
+    node.until(lambda: node.has(0, 1))
     process.kill()
     node.server.settle(9)
     assert list(node.server.losses()) == [] and all(one.gone for one in node.server.nodes[0].processes.values())
@@ -296,6 +300,15 @@ def test_a_follower_of_another_version_is_told_so(node: Node) -> None:
     with channel:
         assert answer["do"] == "no" and "the follower is of safepoint 0.0" in answer["why"]
     assert node.server.nodes == []
+
+
+def test_a_sign_of_life_is_answered(node: Node) -> None:
+    """A follower that hears nothing for long leaves."""
+    channel, _ = greeted(node.server)
+    with channel:
+        for _ in range(2):
+            wire.put(channel, "here")
+            assert wire.take(channel) == ({"do": "here"}, b"")
 
 
 TABLE = b'{"1": ["Send", "send"]}'

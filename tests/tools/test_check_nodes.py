@@ -203,3 +203,58 @@ def test_a_rank_on_another_node_that_nobody_listens_to_says_so(tmp_path: Path) -
     words = [sys.executable, "-m", "safepoint", "check", "--", mpiexec(), "-n", "2", sys.executable, "solver.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert "is not the node of safepoint check, which follows no other: give it --port 0" in done.stderr
+
+
+# Nodes whose processes have numbers of their own, and end with the node's part of the launcher.
+
+
+def why_not() -> str:
+    if not LONG:
+        return "with SAFEPOINT_CRASH=long"
+    made = shutil.which("unshare") and subprocess.run(["unshare", "-upf", "--mount-proc", "true"], capture_output=True)
+    return "" if made and made.returncode == 0 else "namespaces of processes cannot be made here"
+
+
+apart_indeed = pytest.mark.skipif(bool(why := why_not()), reason=why or "-")
+
+
+@pytest.fixture
+def by_ssh(tmp_path: Path) -> dict[str, str]:
+    """What is to be in the environment of a launcher, so that a host is such a node."""
+    path = tmp_path / "ssh"
+    path.write_text(
+        '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\n'
+        'exec env -i PATH="$PATH" HOME="$HOME" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 '
+        'unshare -upf --mount-proc sh -c "hostname $host; $*"\n'
+    )
+    path.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    return {"HYDRA_LAUNCHER": "ssh", "HYDRA_LAUNCHER_EXEC": str(path), "OMPI_MCA_plm_rsh_agent": str(path),
+            "TMPDIR": str(tmp_path / "tmp")}  # fmt: skip
+
+
+@apart_indeed
+def test_of_two_nodes_that_end_with_their_ranks_the_same_is_told_as_of_one(
+    tmp_path: Path, by_ssh: dict[str, str]
+) -> None:
+    (tmp_path / "solver.py").write_text(WRONG)
+    ranks = mpiexec(), "-n", 2, sys.executable, "solver.py"
+    one, two = (
+        check(tmp_path, "--json", "--", *ranks),
+        check(tmp_path, "--nodes", "node1,node2", "--json", "-o", "run.trace", "--", *ranks, **by_ssh),
+    )
+    assert report(two) == report(one) and two.returncode == 1, two.stderr
+    hosts = [json.loads(path.read_text())["host"] for path in sorted((tmp_path / "run.trace").glob("rank-*.json"))]
+    assert hosts == ["node1", "node2"]
+
+
+@apart_indeed
+@of_each_mpi
+def test_on_two_nodes_a_program_in_c_that_hangs_is_told_and_ended(
+    mpi: Mpi, tmp_path: Path, by_ssh: dict[str, str]
+) -> None:
+    words = "--nodes", "node1,node2", "--hang", 2, "--with", "c", "--mpicc", mpi.cc, "-t", "none"
+    program_ = program("hangs.c", mpi, "-g", "-O0")
+    done = check(tmp_path, *words, "--", *mpi.started(3), program_, "wait", **by_ssh)
+    assert re.search(r"rank  1  Recv\(source=2, tag=5\)\s+hangs.c:10 < main hangs.c:25 ", done.stdout), done
+    assert list((tmp_path / "tmp").iterdir()) == [] and "followed no more" not in done.stdout
