@@ -198,7 +198,7 @@ def test_a_node_without_space_for_a_trace_is_told(tmp_path: Path) -> None:
 def test_a_rank_on_another_node_that_nobody_listens_to_says_so(tmp_path: Path) -> None:
     """Without hosts in the command, and without --port, no port is opened."""
     (tmp_path / "solver.py").write_text(
-        "import os\nos.environ['SAFEPOINT_TRACE'] += '-of-another-node'\n" + BEGIN + "comm.Barrier()\n"
+        "import os\nos.environ['SAFEPOINT_TRACE'] = os.path.abspath('of-another-node')\n" + BEGIN + "comm.Barrier()\n"
     )
     words = [sys.executable, "-m", "safepoint", "check", "--", mpiexec(), "-n", "2", sys.executable, "solver.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
