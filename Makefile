@@ -7,8 +7,9 @@
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted
 #     make crash-all  the same with every case there is
-#     make check-suites  safepoint check on the public suites of MPI mistakes (fifteen minutes); writes
-#                   docs/check-evidence.md. SUITES=DIR says where they are, if not in ../shared/suites
+#     make check-suites  safepoint check on the public suites of MPI mistakes (half an hour); writes
+#                   docs/check-evidence.md. SUITES=DIR says where they are, if not in ../shared/suites. And each
+#                   template that is shipped with both MPIs
 #     make docs     the site of the documentation: open build/site/index.html; to search in it it needs a server, such
 #                   as python3 -m http.server -d build/site. It writes docs/cli.md, the page of all commands, anew
 #     make bench    safepoint beside other ways to save; a page and plots in benchmarks/results (twenty minutes)
@@ -48,6 +49,7 @@ crash-all: .venv/.dev
 
 check-suites: .venv/.dev
 	SAFEPOINT_SUITES=all $(if $(SUITES),SUITES=$(abspath $(SUITES))) $(VENV) -m pytest -q -rs tests/proof/test_suites.py
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -q -n 2 tests/proof/test_standard_templates.py
 
 docs: build/.cli
 	@$(MAKE) --no-print-directory build/.site
@@ -70,6 +72,7 @@ bench-more: .venv/.bench .venv/.servers
 	$(VENV) benchmarks/in_c.py
 	$(VENV) benchmarks/trace.py
 	$(VENV) benchmarks/places.py
+	$(VENV) benchmarks/check.py
 	$(VENV) benchmarks/many.py
 	$(VENV) benchmarks/tiers.py
 	$(VENV) benchmarks/interval_sim.py

@@ -8,50 +8,47 @@
 
 from __future__ import annotations
 
-from safepoint.check.attributes import ATTRIBUTES, KINDS
+from safepoint.check.attributes import ATTRIBUTES, COUNTS, LASTING, PEERS
 from safepoint.check.call import Token, Value, plain
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
-from safepoint.check.noted import ABSENT, BEFORE, Noted, groups
-from safepoint.trace import record, roles
-from safepoint.trace.signatures import Parameter, Signature, signatures
+from safepoint.check.ignored import ignored
+from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted, groups
+from safepoint.check.shapes import KINDS, UNKNOWN, Shape, function
+from safepoint.trace import record
+from safepoint.trace.signatures import Parameter
 
 ALIASES = {"request", "sendtag", "recvtag"}  # one name for what the standard calls by several
 COLLECTIVE = frozenset(
     ("coll", "icoll", "coll_init", "comm_new", "icomm_new", "win_new", "win_free", "win_coll", "file_new", "comm_free")
 )
 FINDS = {"test", "testall", "testany", "testsome", "iprobe", "improbe"}
-OF_SENDER = {"sendbuf", "sendcount", "sendtype", "sendcounts", "sendtypes", "displs", "sdispls"}
-OF_RECEIVER = {"recvbuf", "recvcount", "recvtype", "recvcounts", "recvtypes", "displs", "rdispls"}
 EMPTY = frozenset[Token]()
-
-
-def base(function: str) -> str:
-    """Of `Igatherv_init` the name `gatherv`: what blocks, what does not and what lasts are ignored in the same way."""
-    name = function.removesuffix("_init")
-    return (name[1:] if name[0] == "I" and name[1:2].islower() and name not in ("Init",) else name).lower()
+NO_NAMES = frozenset[str]()
+WILD = "MPI_ANY_SOURCE", "MPI_ANY_TAG"
 
 
 class Given:
     """The arguments of one call as they were when it was noted. Handles are those of that moment."""
 
     __slots__ = (
-        "_after", "_raw", "_values", "absent", "comm", "function", "handles", "held", "kind", "match", "noted", "past",
-        "signature", "source", "started", "step",
+        "_after", "_raw", "_values", "comm", "function", "handles", "held", "kind", "match", "noted", "shape",
+        "signature", "source", "started", "step", "what",
     )  # fmt: skip
 
-    def __init__(self, handles: Handles, noted: Noted, function: str, after: dict[int, list[int]]) -> None:
-        self.handles, self.noted, self.function, self._after = handles, noted, function, after
-        self.signature: Signature | None = signatures().get(function)
-        self.kind = roles.kind(function)
-        self._raw = noted.rows.get(record.ARGUMENTS, [])
-        self._values: dict[int | str, Value | None] = {}  # those that were asked for; many templates ask for the same
-        self.held: dict[int, list[Instance]] = {}  # by place, from 0
-        self.comm: Instance | None = None  # that on which it works
+    def __init__(self, handles: Handles, noted: Noted, shape: Shape, raws: list[int]) -> None:
+        """`raws`: its row ARGUMENTS."""
+        self.handles, self.noted, self.shape, self._raw = handles, noted, shape, raws
+        self.function = noted.function
+        self.what = what = function(noted.function)
+        self.signature, self.kind = what.signature, what.kind
+        self._after: dict[int, list[int]] | None = None  # None: nobody has asked
+        self._values: dict[int | str, Value | None] = {}  # those that were asked for, and do not last
+        self.held = shape.held  # by place, from 0
+        self.comm: Instance | None = shape.comm  # that on which it works
         self.match: tuple[Token, int] | None = None
-        self.step, self.past = 0, False  # `past`: what is not known will not be known any more
+        self.step = 0
         self.source: tuple[int, int] | None = None  # what came, for a request that takes from anybody
         self.started: tuple[int, ...] = ()
-        self.absent: frozenset[str] = EMPTY  # type: ignore[assignment]
 
     # What the call is about.
 
@@ -59,11 +56,13 @@ class Given:
         return self._raw[at] if at < len(self._raw) else ABSENT
 
     def after(self, at: int) -> list[int] | None:
+        if self._after is None:
+            self._after = groups(self.noted.rows.get(AFTER, []))
         return self._after.get(at + 1)
 
-    def update(self, noted: Noted, after: dict[int, list[int]]) -> None:
+    def update(self, noted: Noted) -> None:
         """It has returned."""
-        self.noted, self._after = noted, after
+        self.noted, self._after = noted, None
         self.changed()
 
     def changed(self) -> None:
@@ -74,49 +73,20 @@ class Given:
         """Of an argument, from 0."""
         if isinstance(name, int):
             return name - 1
-        found = self.signature.at(name) if self.signature else None
+        found = self.what.at(name)
         if found is None and self.signature and name in ALIASES:
             if name == "sendtag" and self.takes():
                 return None
-            return self.signature.at("array_of_requests" if name == "request" else "tag")
+            return self.what.at("array_of_requests" if name == "request" else "tag")
         return found
 
-    def at_root(self) -> bool | None:
-        """None: it has no root, or its communicator is not known."""
-        at = self.signature.at("root") if self.signature else None
-        if at is None or self.comm is None or not self.comm.peers:
-            return None
-        root = self.raw(at)
-        if self.comm.inter:
-            return root == self.handles.constants.get("MPI_ROOT")
-        return root == self.comm.mine
-
-    def ignored(self) -> frozenset[str]:
-        """(1). Names of arguments that MPI does not look at."""
-        if self.signature is not None and self.function in ("Get_accumulate", "Rget_accumulate"):
-            no_op = self.raw(self.signature.at("op") or 0) == self.handles.constants.get("MPI_NO_OP", ABSENT)
-            return frozenset({"origin_addr", "origin_count", "origin_datatype"} if no_op else ())
-        if self.signature is None or self.kind not in ("coll", "icoll", "coll_init"):
-            return frozenset()
-        found, name, root = set[str](), base(self.function), self.at_root()
-        in_place = self.handles.constants.get("MPI_IN_PLACE", ABSENT)
-        buffers = {one.name: self.raw(at) for at, one in enumerate(self.signature.parameters) if one.kind == "buffer"}
-        if buffers.get("sendbuf") == in_place:
-            found |= OF_SENDER & {"sendcount", "sendtype", "sendcounts", "sdispls", "sendtypes"}
-        if buffers.get("recvbuf") == in_place:
-            found |= {"recvcount", "recvtype"}
-        if name in ("gather", "gatherv", "scatter", "scatterv", "reduce"):
-            gone = OF_SENDER if name.startswith("scatter") else OF_RECEIVER
-            inter = self.comm is not None and self.comm.inter
-            if root is False or root is None:
-                found |= gone
-            if inter and root is True:
-                found |= OF_RECEIVER if name.startswith("scatter") else OF_SENDER
-        at = self.signature.at("root")
-        passive = at is not None and self.raw(at) == self.handles.constants.get("MPI_PROC_NULL")
-        if passive and self.comm is not None and self.comm.inter:
-            found |= {one.name for one in self.signature.parameters if one.name not in ("root", "comm")}
-        return frozenset(found)
+    @property
+    def absent(self) -> frozenset[str]:
+        """Names of arguments that MPI does not look at."""
+        found = self.shape.absent
+        if found is None:
+            found = self.shape.absent = ignored(self)
+        return found
 
     def found_nothing(self) -> bool:
         """It is a test that has returned, and nothing was complete."""
@@ -125,10 +95,37 @@ class Given:
     # Values.
 
     def value(self, name: int | str) -> Value | None:
-        if name in self._values:
-            return self._values[name]
-        found = self._values[name] = self._value(name)
+        shape = self.shape
+        found: Value | None = shape.values.get(name, UNKNOWN)
+        if found is UNKNOWN:
+            found = self._values.get(name, UNKNOWN)
+            if found is UNKNOWN:
+                found = self._value(name)
+                values = self._values if name in shape.passing or not self.lasts(name) else shape.values
+                values[name] = found
         return found
+
+    def lasts(self, name: int | str) -> bool:
+        """Whether it is the same in all calls of its shape."""
+        if not self.shape.alike or name in self.shape.passing:
+            return False
+        if name in LASTING:
+            return True
+        if name in ("counts", "peer"):
+            found = all(map(self.lasts, COUNTS if name == "counts" else PEERS))
+        else:
+            found = name not in ATTRIBUTES and self._lasts(self.place(name))
+        if not found:
+            self.shape.passing.add(name)
+        return found
+
+    def _lasts(self, at: int | None) -> bool:
+        parameters = self.signature.parameters if self.signature is not None else ()
+        if at is None or not 0 <= at < len(parameters):
+            return True
+        one = parameters[at]
+        wild = one.kind in ("rank", "tag") and self.takes() and self._called(self.raw(at), *WILD)
+        return one.by == "value" and one.kind not in ("request", "buffer") and not wild
 
     def _value(self, name: int | str) -> Value | None:
         if isinstance(name, str) and name in ATTRIBUTES:
@@ -184,7 +181,7 @@ class Given:
 
     def takes(self) -> bool:
         """Its tag and rank are of what it receives, or looks for."""
-        return self.signature is not None and self.signature.at("source") is not None
+        return self.what.takes
 
     def _tag(self, at: int, one: Parameter) -> Value | None:
         raw = self.raw(at)
@@ -201,6 +198,15 @@ class Given:
         if came is None or came[1] < 0:
             return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_TAG"}), None, True, text)
         return plain(came[1])._replace(names=frozenset({"MPI_ANY_TAG"}), number=None, text=text)
+
+    @property
+    def wild(self) -> bool:
+        """It takes from any source or tag, and nothing has come."""
+        shape, names = self.shape, ("source", "tag", "recvtag")
+        if shape.tame:
+            return False
+        shape.tame = shape.alike and all(map(self.lasts, names))
+        return any(value is not None and value.any for value in map(self.value, names))
 
     def came(self) -> tuple[int, int] | None:
         """Rank in the communicator and tag of what it received. None: nothing yet."""
@@ -291,6 +297,8 @@ class Given:
         )  # fmt: skip
 
     def _nulls(self, at: int) -> frozenset[str]:
+        if BEFORE not in self.noted.rows:
+            return NO_NAMES
         null = self.handles.constants.get("MPI_REQUEST_NULL", ABSENT)
         raws = self.noted.rows.get(record.ARGUMENTS) and self._before().get(at + 1)
         return frozenset({"MPI_REQUEST_NULL"}) if raws and all(raw == null for raw in raws) else frozenset()
@@ -311,13 +319,11 @@ class Given:
 
     def makes(self, at: int, one: Parameter) -> bool:
         """It is a handle that the call creates."""
-        if one.kind == "request":
-            return self.kind in OPENS
-        return one.by == "pointer" and not one.const and self.kind not in FREES and self.function != "Type_commit"
+        return self.what.makes(one)
 
     def size(self, count: str, datatype: str) -> Value | None:
         """In bytes."""
-        at, of = (self.signature.at(name) if self.signature else None for name in (count, datatype))
+        at, of = self.what.at(count), self.what.at(datatype)
         if at is None or of is None or count in self.absent or datatype in self.absent:
             return None
         held = self.held.get(of)
@@ -325,11 +331,6 @@ class Given:
         if number == ABSENT or not held or held[0].size == UNDEFINED_SIZE:
             return None
         return plain(number * held[0].size)
-
-
-OPENS = {"isend", "irecv", "send_init", "recv_init", "imrecv", "icoll", "coll_init", "iput", "icomm_new", "isendrecv",
-         "file_icoll", "file_iio"}  # fmt: skip
-FREES = {"comm_free", "type_free", "group_free", "op_free", "win_free", "file_free", "request_free", "type_commit"}
 
 
 def described(given: Given) -> str:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from safepoint.check.call import Token, Value, plain
 from safepoint.check.noted import ABSENT
+from safepoint.check.shapes import KINDS
 from safepoint.trace import record
-from safepoint.trace.signatures import HANDLES
 
 if TYPE_CHECKING:
     from safepoint.check.arguments import Given
 
-KINDS = frozenset(HANDLES.values())
+LASTING = frozenset(("function", "last", "types", "tag_ub", "result", "bytes"))  # of calls that are alike: `shapes`
 
 
 def new(given: Given) -> Value | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from safepoint.check.shapes import Shape
 
 Token = object  # hashable
 
@@ -44,6 +47,9 @@ class Arguments(Protocol):
 
     def value(self, name: int | str) -> Value | None: ...
 
+    def lasts(self, name: int | str) -> bool:
+        """Of a call that has a shape: whether this value is the same in all calls of it."""
+
 
 @dataclass(slots=True, eq=False)
 class Call:
@@ -61,6 +67,7 @@ class Call:
     arguments: Arguments
     pending: bool = False  # it may not be judged yet: it is still inside, or what it takes has not come
     dropped: bool = False  # it has come to nothing: it was cancelled
+    shape: Shape | None = None  # if there are others that are alike, what they have in common (`shapes`)
 
     def value(self, name: int | str) -> Value | None:
         """Of an argument by its place from 1 or its name in the C binding; or of one of `template.ATTRIBUTES`. None:

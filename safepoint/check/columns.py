@@ -12,12 +12,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from safepoint.check.call import Call, Value
+from safepoint.check.shapes import UNKNOWN
 from safepoint.check.template import EVERY, Argument, Condition, Constant, Expression, Item, Process, Template
 
 FLIPPED = {"=": "=", "!=": "!=", "<": ">", ">": "<"}
+Known: TypeAlias = "bool | tuple[list[tuple[int | str, bool]], list[Own]]"  # whether a shape fits, or what is left
 MOST_SYMMETRIC = 5  # processes of which all orders are tried: more than 120 would take long
 
 
@@ -27,6 +29,11 @@ class Own(NamedTuple):
     arg: int | str
     sign: str
     right: Process | Constant | int | Argument
+
+    def asked(self) -> Iterator[int | str]:
+        yield self.arg
+        if isinstance(self.right, Argument):
+            yield self.right.name
 
 
 class Link(NamedTuple):
@@ -52,7 +59,7 @@ class Role(NamedTuple):
     process: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Column:
     at: int
     function: int  # the number of its F, or EVERY
@@ -69,12 +76,35 @@ class Column:
 
     def takes(self, call: Call, bound: dict[int, int]) -> bool:
         """Can this call fill the column, by what is known of it alone?"""
+        shape = call.shape
+        if shape is None:
+            return self._fits(call, bound, self.needs, self.own)
+        known: Known = shape.taken.get(self, UNKNOWN)
+        if known is UNKNOWN:
+            known = shape.taken[self] = self._known(call, bound)
+        return known if known is True or known is False else self._fits(call, bound, *known)
+
+    def refuses(self, call: Call, bound: dict[int, int]) -> bool:
+        """No call of this shape can fill it."""
+        return call.shape is not None and not self.takes(call, bound) and call.shape.taken[self] is False
+
+    def _known(self, call: Call, bound: dict[int, int]) -> Known:
+        """Of all calls of its shape: whether they fit, or what is to be asked of each."""
+        lasts = call.arguments.lasts
+        needs = [one for one in self.needs if not lasts(one[0])]
+        own = [one for one in self.own if not all(map(lasts, one.asked()))]
+        lasting = [one for one in self.needs if one not in needs], [one for one in self.own if one not in own]
+        if not self._fits(call, bound, *lasting):
+            return False
+        return (needs, own) if needs or own else True
+
+    def _fits(self, call: Call, bound: dict[int, int], needs: list[tuple[int | str, bool]], own: list[Own]) -> bool:
         of = call.arguments.value
-        for arg, same in self.needs:
+        for arg, same in needs:
             value = of(arg)
             if value is None or not (value.any or (value.here if same else value.across)):
                 return False
-        return not self.own or all(_answers(call, one, bound) for one in self.own)
+        return not own or all(_answers(call, one, bound) for one in own)
 
 
 @dataclass

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safepoint.check import files, stacks, tail
+from safepoint.check.busy import Busy
 from safepoint.check.followed import Followed
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of
 from safepoint.check.rollcall import (
@@ -37,6 +38,7 @@ from safepoint.check.server import Server
 from safepoint.check.standing import Standing
 from safepoint.check.tail import Noted
 from safepoint.check.waiting import Graph
+from safepoint.trace.roles import VERBS
 
 
 class Event(NamedTuple):
@@ -59,6 +61,7 @@ class Ends:
         self.deaths: list[int] = []  # in the order in which they were seen
         self._gone: dict[int, None] = {}  # whose processes are gone, the first one first
         self._moved = time.monotonic_ns()
+        self._busy = Busy(self._hang)
         self._told: set[tuple[str, tuple[int, ...]]] = set()
         self._over: Hang | None = None
         self._since = 0
@@ -119,6 +122,10 @@ class Ends:
             gone = tuple(rank for rank in self._over.ranks if self.followed[rank].moved == self._moved)
             events.append(Event("goes on", gone, f"{named(gone) if gone else 'the program'} goes on: it did not hang"))
             self._over = None
+        if now - self._moved < self._hang - self._busy.lead:
+            self._busy.clear()
+        else:
+            self._busy.look(self.pids(), now)
         if now - self._moved < self._hang or not self.followed:
             self._told = {one for one in self._told if one[0] == "deadlock"}
             return [*events, *self._some(now)]
@@ -205,7 +212,7 @@ class Ends:
                 found[rank] = Where(LOST, calls, since)
             elif one.process.stopped:
                 found[rank] = Where(STOPPED, calls, since)
-            elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one.standing):
+            elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one):
                 found[rank] = Where(INSIDE, calls, since)
             else:
                 found[rank] = Where(COMPUTES, calls, since)
@@ -217,9 +224,10 @@ class Ends:
         thing = standing.named.thing(call.comm)
         return standing.blocks(call) and not (thing is not None and thing.outside)
 
-    def _all_threads(self, standing: Standing) -> bool:
-        """A thread that is outside may still do something."""
-        return all(standing.inside.values())
+    def _all_threads(self, one: Followed) -> bool:
+        """They are inside. One that is outside may still do something, also if it has not called MPI yet."""
+        inside = one.standing.inside.values()
+        return all(inside) and not self._busy.more_than(one.pid, len(inside))
 
     def roll(self, now: int, where: Mapping[int, Where]) -> Roll:
         graph = Graph({rank: one.standing for rank, one in self.followed.items()},
@@ -264,11 +272,15 @@ class Ends:
         )
 
     def _stores(self, where: Mapping[int, Where]) -> bool:
-        """All that are inside of something are in the same `hide`: none waits for another, and a disk may be slow."""
+        """All that are inside of something are in the same `hide`, or another verb: none waits for another, and a disk
+        may be slow."""
         standings = {rank: self.followed[rank].standing for rank, one in where.items() if one.state == INSIDE}
         names = {s.name(call) for rank, s in standings.items() for call in where[rank].calls}
-        orders = {one.standing.came["hide"] for one in self.followed.values() if not one.ended}
-        return names == {"hide"} and len(orders) == 1 and len(self.followed) == self.size
+        if len(names) != 1 or not names <= {*VERBS}:
+            return False
+        name = names.pop()
+        orders = {one.standing.came[name] for one in self.followed.values() if not one.ended}
+        return len(orders) == 1 and len(self.followed) == self.size
 
     def _some(self, now: int) -> Iterator[Event]:
         """Ranks that can only be released by each other, while others go on; a little later than a hang of all."""

@@ -5,13 +5,17 @@ What is found does not depend on when a rank is heard: each template has the cal
 
 from __future__ import annotations
 
+import gc
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from safepoint import words
 from safepoint.check.call import Call, Token, Value
 from safepoint.check.files import ranks
 from safepoint.check.named import Thing
+from safepoint.check.nested import Nested
 from safepoint.check.noted import Noted
 from safepoint.check.rows import Matcher
 from safepoint.check.situations import Situation
@@ -30,6 +34,8 @@ PLAIN = {
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
 HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
+PART = 1 << 10  # notes of a rank that are read at once afterwards
+OBJECTS = 100_000  # new ones, before the cyclic garbage is collected
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
 
 
@@ -70,19 +76,27 @@ class Follower:
         return next((self._members[token] for token in value.across if token in self._members), None)
 
     def _offer(self, call: Call) -> list[Situation]:
-        found = []
-        for stream in self._wanted.get(call.function, ()):
-            found += stream.offer(call)
-        return found
+        streams, shape = self._wanted.get(call.function, ()), call.shape
+        if shape is not None and not call.wild:
+            if shape.concerned is None:
+                shape.concerned = [(one, one.waits_on(call)) for one in streams if one.matcher.concerns(call)]
+            found: list[Situation] = []
+            for stream, rows in shape.concerned:
+                if rows is None or any(rows):
+                    found += stream.offer(call)
+            return found
+        return [one for stream in streams for one in stream.offer(call)]
 
     def stuck(self, now: int) -> list[Situation]:
         """Calls in which ranks are since long are judged with what is known. `now`: ns of the clock of the notes."""
-        return [
-            one
-            for of_rank in self.ranks.values() if of_rank.inside
-            for stream in self.streams
-            for one in stream.stuck(of_rank.rank, now - STUCK)
-        ]  # fmt: skip
+        found = []
+        for of_rank in self.ranks.values():
+            for call in of_rank.over(now - STUCK):
+                found += self._offer(call)
+            for stream in self.streams:
+                found += stream.settled(of_rank.rank)
+                found += stream.stuck(of_rank.rank, now - STUCK) if of_rank.inside else ()
+        return found
 
     def ended(self, rank: int, died: bool, alone: bool = False) -> list[Situation]:
         """This process makes no more calls: all of it is judged. `died`: inside of the calls that it was in. `alone`:
@@ -144,17 +158,44 @@ def never_heard(some: Sequence[int]) -> str:
 
 def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation], list[str]]:
     """All of a trace that is there; and what is missing of it. Raises `TraceError`."""
-    follower, found, lost = Follower(templates), list[Situation](), dict[int, str]()
-    for rank in ranks(directory):
-        tail = Tail(directory, rank)
-        while notes := tail.read():
+    follower, found = Follower(templates), list[Situation]()
+    with seldom_collected():
+        tails = [Tail(directory, rank) for rank in ranks(directory)]
+        for tail, notes in _in_turns(tails):
             found += follower.feed(tail, notes)
-        if why := tail.about.get("incomplete"):
-            lost[rank] = str(why)
-    unheard = follower.unheard()
-    missing = [*dict.fromkeys(lost.values()), *([never_heard(unheard)] if unheard else ())]
-    hung = (directory / HUNG).exists()
-    return follower, [*found, *follower.finish(hung, frozenset(lost) | frozenset(unheard))], missing
+        lost = {tail.rank: str(why) for tail in tails if (why := tail.about.get("incomplete"))}
+        unheard = follower.unheard()
+        missing = [*dict.fromkeys(lost.values()), *([never_heard(unheard)] if unheard else ())]
+        hung = (directory / HUNG).exists()
+        return follower, [*found, *follower.finish(hung, frozenset(lost) | frozenset(unheard))], missing
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Rows and calls are freed as they are let go, as nothing that is closed refers to itself: to look for what does
+    after each 700 new objects would take a tenth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _in_turns(tails: Sequence[Tail]) -> Iterator[tuple[Tail, list[Note]]]:
+    """All notes of all ranks, a part of that which is least far in its time after the other. What waits for its
+    counterpart in another rank waits for a short time so, and needs memory for as long."""
+    line = [(0, tail.rank, tail) for tail in tails]
+    heapq.heapify(line)
+    began: dict[int, int] = {}
+    while line:
+        _, rank, tail = line[0]
+        notes = tail.read(PART)
+        if notes:
+            yield tail, notes
+            heapq.heapreplace(line, (notes[-1].enter - began.setdefault(rank, notes[0].enter), rank, tail))
+        else:
+            heapq.heappop(line)
 
 
 class OfRank:
@@ -165,6 +206,7 @@ class OfRank:
         self._translator: Translator | None = None
         self._things: dict[int, tuple[int, Thing]] = {}
         self._known = 0
+        self._nested = Nested()
         self.inside: dict[int, Noted] = {}  # calls that have not returned
         self.ended = False
 
@@ -178,19 +220,30 @@ class OfRank:
         if self._translator is None:
             constants = named.constants or PLAIN
             self._translator = Translator(self.rank, self.tail.about["size"], constants, self._members)
+        functions, inside, make, things = named.functions, self.inside, tuple.__new__, self._things
         for note in notes:
-            name = named.functions[note.function][0]
-            ends = note.thread, note.result, note.state, note.rows
-            noted = Noted(note.number, name, note.enter, note.leave, note.site, *note[5:13], *ends)
-            if noted.inside:
-                self.inside[noted.number] = noted
-            else:
-                self.inside.pop(noted.number, None)
-            yield from self._translator.calls(noted, self._things)
+            number, enter, leave, site, function = note[:5]
+            noted = make(Noted, (number, functions[function][0], enter, leave, site, *note[5:13], *note[14:]))
+            if noted.state == record.ENTERED:
+                inside[number] = noted
+            elif inside:
+                inside.pop(number, None)
+            for one in self._nested.ordered(noted):
+                yield from self._translator.calls(one, things)
+
+    def _translated(self, notes: Iterable[Noted]) -> Iterator[Call]:
+        for noted in notes:
+            if self._translator is not None:
+                yield from self._translator.calls(noted, self._things)
+
+    def over(self, now: int) -> Iterator[Call]:
+        """Those that were waiting for calls inside of them, and had returned by then."""
+        return self._translated(self._nested.over(now))
 
     def end(self, died: bool) -> list[Call]:
         """There will be no more."""
         self.ended = True
         self.tail.look()
         broken = str(self.tail.about["ended"] or "").startswith("exception")
-        return self._translator.end(died, broken) if self._translator is not None else []
+        held = list(self._translated(self._nested.rest()))
+        return [*held, *(self._translator.end(died, broken) if self._translator is not None else ())]

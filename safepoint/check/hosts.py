@@ -9,13 +9,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from safepoint.check import watch
 from safepoint.check.config import Config
+from safepoint.check.files import read_json
 from safepoint.check.server import Server
-from safepoint.check.template import Template
 from safepoint.check.wire import SERVER
 from safepoint.errors import UsageError
-from safepoint.trace import elsewhere, launch
+from safepoint.trace import elsewhere, launch, record
 from safepoint.trace.beside import WITH
 from safepoint.trace.python import LIMIT, WHERE
 
@@ -93,15 +92,13 @@ def _slots(words: Sequence[str], count: int) -> str:
     return ""
 
 
-def environment(
-    found: dict[str, str], templates: Sequence[Template], hang_s: float, executable: str, server: Server | None
-) -> dict[str, str]:
-    """What the program is to have in its environment, with what its ranks need on other nodes. Raises `UsageError`."""
+def environment(where: Path, executable: str, server: Server | None) -> dict[str, str]:
+    """What ranks on other nodes need in their environment: of the trace in this directory, which has a watch list.
+    Raises `UsageError`."""
     if server is None:
-        return found | {elsewhere.NODES: elsewhere.told("", {}, ())}
+        return {elsewhere.NODES: elsewhere.told("", {}, ())}
     command = executable, "-c", FOLLOWER, HERE
     if any("\n" in word for word in command):
         raise UsageError(f"{executable} has a line end in its name, with which it cannot be started on other nodes")
-    watched = watch.text(watch.watched(templates, hang_s > 0))
-    return found | {elsewhere.NODES: elsewhere.told(secrets.token_hex(8), watched, command),
-                    SERVER: server.where.text()}  # fmt: skip
+    told = elsewhere.told(secrets.token_hex(8), read_json(where / record.WATCH), command)
+    return {elsewhere.NODES: told, SERVER: server.where.text()}

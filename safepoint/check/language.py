@@ -94,7 +94,7 @@ def _read(path: Path) -> tuple[Template | None, list[Fault]]:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        return None, [Fault(path, 1, 1, getattr(error, "strerror", None) or str(error))]
+        return None, [Fault(path, 0, 0, getattr(error, "strerror", None) or str(error))]
     return parse_bytes(data, path)
 
 

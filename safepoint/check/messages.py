@@ -8,12 +8,13 @@ from any source is not known before.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from safepoint.check.arguments import Given
 from safepoint.check.call import Value, plain
 from safepoint.check.noted import Noted
+from safepoint.check.shapes import UNKNOWN, Shape
 from safepoint.trace import record
 
 SENT, RECEIVED = "message_sent", "message_received"
@@ -26,9 +27,11 @@ BOTH = {  # of functions that send and receive
     RECEIVED: {"buf": "recvbuf", "count": "recvcount", "datatype": "recvtype", "tag": "recvtag"},
 }
 REPLACED = {SENT: {"tag": "sendtag"}, RECEIVED: {"tag": "recvtag"}}
-SENDS = {"send", "isend", "send_init", "sendrecv", "isendrecv"}
-TAKES = {"recv", "irecv", "recv_init", "sendrecv", "isendrecv"}
+NAMES: dict[str, str] = {}  # of all others
+SENDS = {"send", "isend", "sendrecv", "isendrecv"}
+TAKES = {"recv", "irecv", "sendrecv", "isendrecv"}
 LASTS = {"send_init", "recv_init"}
+PROBES = {"mprobe", "improbe"}
 PARTS = {"Psend_init", "Precv_init"}  # a message in parts, whose sides need not agree on their counts
 
 
@@ -36,27 +39,62 @@ class Message:
     """The arguments of one message. `who`: the call that names its peer and tag; `what`: that with its buffer; `by`:
     that of the program."""
 
-    __slots__ = ("_names", "_places", "by", "number", "what", "who")
+    __slots__ = ("_names", "_places", "by", "number", "shape", "what", "who")
 
     def __init__(self, function: str, who: Given, what: Given, by: Given, number: int) -> None:
         self.who, self.what, self.by, self.number = who, what, by, number
         self._places = PLACES[function]
-        plainly = who.signature is None or who.signature.at("sendtag") is None
-        self._names = {} if plainly else (REPLACED if who.function.endswith("_replace") else BOTH)[function]
+        both = REPLACED if who.function.endswith("_replace") else BOTH
+        self._names = both[function] if who.what.both else NAMES
+        self.shape = _shape(function, who, by) if who is what and who.shape.alike else None
 
     def value(self, name: int | str) -> Value | None:
+        shape = self.shape
+        if shape is None:
+            return self._value(name)
+        found: Value | None = shape.values.get(name, UNKNOWN)
+        if found is UNKNOWN:
+            found = self._value(name)
+            if name not in shape.passing and self.lasts(name):
+                shape.values[name] = found
+        return found
+
+    def lasts(self, name: int | str) -> bool:
+        """Whether it is the same in all messages of its shape."""
+        shape = self.shape
+        if shape is None or name in shape.passing:
+            return False
+        name = self._named(name)
+        if name == "bytes":
+            found = self._size() is not None
+        else:
+            found = name not in ("request", "new", "buf") and self.who.lasts(self._names.get(name, name))
+        if not found:
+            shape.passing.add(name)
+        return found
+
+    def _named(self, name: int | str) -> str:
+        """ "" if it has none at this place."""
         if isinstance(name, int):
-            if not 0 < name <= len(self._places):
-                return None
-            name = self._places[name - 1]
+            return self._places[name - 1] if 0 < name <= len(self._places) else ""
+        return name
+
+    def _size(self) -> Value | None:
+        """In bytes."""
+        count, of = (self._names.get(word, word) for word in ("count", "datatype"))
+        return self.what.size(count, of)
+
+    def _value(self, name: int | str) -> Value | None:
+        name = self._named(name)
+        if not name:
+            return None
         if name in ("request", "new"):
             tokens = frozenset({("request", self.number)})
             return Value(tokens, frozenset(), text=f"request r{self.number}") if self.number else None
         if name in ("buf", "count", "datatype"):
             return self.what.value(self._names.get(name, name))
         if name == "bytes":
-            count, of = (self._names.get(word, word) for word in ("count", "datatype"))
-            return self.what.size(count, of) or self._noted()
+            return self._size() or self._noted()
         if name == "function":
             return self.by.value("function")
         return self.who.value(self._names.get(name, name))
@@ -70,8 +108,19 @@ class Message:
     @property
     def wild(self) -> bool:
         """It takes from anybody, and nothing has come."""
+        if self.shape is not None and self.who.shape.tame:
+            return False
         found = [self.value(name) for name in ("source", "tag")] if "source" in self._places else []
         return any(value is not None and value.any for value in found)
+
+
+def _shape(function: str, who: Given, by: Given) -> Shape:
+    """Of a message that is all of what `who` has named."""
+    messages, key = who.shape.messages, (function, by.function)
+    found = messages.get(key)
+    if found is None:
+        found = messages[key] = Shape(True, who.comm, who.held)
+    return found
 
 
 class Made(NamedTuple):
@@ -89,22 +138,27 @@ class Messages:
         self._lasting: dict[int, Given] = {}
         self._probed: dict[int, Message] = {}
 
-    def of(self, given: Given, noted: Noted) -> Iterator[Made]:
+    def of(self, given: Given, noted: Noted) -> list[Made]:
         """Those that this call sends or takes, as far as that is known when it is entered."""
-        kind = given.kind
-        if kind in SENDS - LASTS and self._goes(given, "dest"):
-            yield self._one(SENT, given, given, given, noted.request if kind.startswith("i") else 0)
-        if kind in TAKES - LASTS and self._goes(given, "source"):
-            yield self._one(RECEIVED, given, given, given, noted.request if kind.startswith("i") else 0)
+        kind, found = given.kind, list[Made]()
+        if kind in SENDS and self._goes(given, "dest"):
+            found.append(self._one(SENT, given, given, given, noted.request if kind[0] == "i" else 0))
+        if kind in TAKES and self._goes(given, "source"):
+            found.append(self._one(RECEIVED, given, given, given, noted.request if kind[0] == "i" else 0))
+        return found
 
-    def after(self, given: Given, noted: Noted) -> Iterator[Made]:
+    def after(self, given: Given, noted: Noted) -> Iterable[Made]:
         """Those that are known once it has returned; and what later calls will need."""
-        kind, row = given.kind, noted.rows.get(record.STARTED, [])
-        if given.function in PARTS:
-            return
+        kind, row = given.kind, noted.rows.get(record.STARTED)
+        if given.function in PARTS or not (row or kind in LASTS or kind in PROBES):
+            return ()
+        return self._after(given, noted, row or [])
+
+    def _after(self, given: Given, noted: Noted, row: list[int]) -> Iterator[Made]:
+        kind = given.kind
         if kind in LASTS and noted.request:
             self._lasting[noted.request] = given
-        elif kind in ("mprobe", "improbe") and noted.request and noted.got_peer >= 0:
+        elif kind in PROBES and noted.request and noted.got_peer >= 0:
             made = self._one(RECEIVED, given, given, given, noted.request)  # it is matched here, whenever it is taken
             self._probed[noted.request] = made.message
             yield made

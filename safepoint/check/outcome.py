@@ -60,13 +60,15 @@ class Outcome:
 
     def _missed(self, template: Template) -> str:
         """What was expected of it, and is not so."""
-        why = report.judged(template, self.count(template))
+        why = report.judged(template, self.count(template)) if self.follower.size else ""
         return why if why != "error" else ""
 
     @property
     def code(self) -> int:
         """Of the command."""
-        if self.hang is not None or any(report.judged(one, self.count(one)) for one in self.templates):
+        if self.hang is not None:
+            return FOUND
+        if self.follower.size and any(report.judged(one, self.count(one)) for one in self.templates):
             return FOUND
         if not self.follower.size or self.incomplete:
             return self.code_of_program or UNDECIDED
@@ -86,6 +88,8 @@ class Outcome:
             yield from self.incomplete
             yield PARTLY
         yield from (*self.remarks, *self.follower.remarks())
+        if self.code_of_program and not self.ended_by_us:
+            yield f"the program has ended with code {self.code_of_program}"
         yield self.summary()
 
     def summary(self) -> str:
@@ -97,7 +101,9 @@ class Outcome:
             for kind in ("error", "warning", "note")
             if any(_is(one, kind) and self.count(one) for one in self.templates)
         ]
-        seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')}"
+        if missed := sum(bool(self._missed(one)) for one in self.templates):
+            kinds.append(f"{missed} of what was expected did not occur so")
+        seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')} noted"
         with_ = words.count(len(self.templates), "template")
         nothing = "" if self.hang else "no mistake was found in what has come" if self.incomplete else NO_MISTAKE
         found = ", ".join(kinds) or nothing
@@ -112,6 +118,7 @@ class Outcome:
             "expected": {one.id: why for one in self.templates if (why := self._missed(one))},
             "hang": None if hang is None else {
                 "ranks": list(hang.ranks), "deadlock": hang.deadlock, "stuck": list(hang.stuck), "text": hang.text,
+                "at": [one._asdict() for one in hang.at],
             },
             "deaths": self.deaths,
             "incomplete": self.incomplete,

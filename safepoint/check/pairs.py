@@ -3,13 +3,18 @@
 Strands are put under the tokens of all that is compared, the ranks included. The i-th of a rank there meets the i-th
 of each other rank, so a key in which all ranks have as many is as good as new, and forgotten. A strand that has no
 such key (a wildcard to which nothing came, an array) is late: it joins in the final pass what is left.
+
+Where a key is of one rank on each side, as that of messages is, what has met is over at once: there is a line of those
+that nobody has met, all of one side.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
+from safepoint.check.call import Call
 from safepoint.check.columns import Column, Variant
 from safepoint.check.joins import Joins, Members
 from safepoint.check.situations import Situation
@@ -18,6 +23,78 @@ from safepoint.check.template import EVERY
 
 Key = tuple[object, ...]
 Slot = tuple[int, int | str] | None  # column and argument; None: the rank itself
+
+
+class Part(NamedTuple):
+    """Of a key: what is the same in all calls of a shape, and the places and arguments that are still to be asked."""
+
+    key: Key | None
+    left: Sequence[tuple[int, int | str]]
+
+
+NONE, SEVERAL = Part(None, ()), Part(None, [(0, "")])  # no key; one that each call is asked for
+
+
+class Keys:
+    """Of the strands of one side. `slots`: what makes a key; `its`: the same of the other side."""
+
+    def __init__(self, slots: list[Slot], its: list[Slot]) -> None:
+        self._slots, self._its = slots, its
+
+    def of(self, row: Row) -> Key | None:
+        """Empty: it has several. None: it has none."""
+        call = row.calls[row.alone]
+        if call.shape is None or row.element is not None or len(row.calls) > 1:
+            return self._of(row)
+        known: Part | None = call.shape.taken.get(self)
+        if known is None:
+            known = call.shape.taken[self] = self._part(row, call)
+        if not known.left:
+            return known.key
+        if known.key is None:
+            return self._of(row)
+        key, value = list(known.key), call.arguments.value
+        for at, arg in known.left:
+            given = value(arg)
+            if given is None or len(given.across) != 1 or given.any:
+                return self._of(row)
+            (key[at],) = given.across
+        return tuple(key)
+
+    def _part(self, row: Row, call: Call) -> Part:
+        """What the keys of all calls of its shape have in common."""
+        key, left, lasts = list[object](), list[tuple[int, int | str]](), call.arguments.lasts
+        for at, (slot, its) in enumerate(zip(self._slots, self._its, strict=True)):
+            if slot is None:
+                key.append(row.rank)
+            elif not lasts(slot[1]):
+                if its is None:
+                    return SEVERAL  # each may be of its own rank
+                key.append(None)
+                left.append((at, slot[1]))
+            else:
+                value = row.value(*slot)
+                if value is None or not (value.any or value.across) or (its is None and value.across == {row.rank}):
+                    return NONE
+                if value.any or len(value.across) > 1:
+                    return SEVERAL
+                key += value.across
+        return Part((*key, ""), left)
+
+    def _of(self, row: Row) -> Key | None:
+        found, several = list[object](), False
+        for slot, its in zip(self._slots, self._its, strict=True):
+            if slot is None:
+                found.append(row.rank)
+                continue
+            value = row.value(*slot)
+            if value is None or not (value.any or value.across):
+                return None
+            several = several or value.any or len(value.across) > 1
+            if its is None and not value.any and value.across == {row.rank}:
+                return None  # two processes are of different ranks
+            found += value.across
+        return () if several else (*found, "")
 
 
 class Bucket:
@@ -53,8 +130,11 @@ class Pairs:
         bound = [process in variant.bound for process in self._processes]
         known = [None in self._slots[0] or bound[0], None in self._slots[1] or bound[1]]
         self._single = known[0], known[1]  # one rank only has strands under a key
+        self._both = all(known)
         self._across = next((links[0] for links in variant.judged if not links[0].same), None)
         self._buckets: dict[Key, Bucket] = {}
+        self._lines: dict[Key, deque[Row]] = {}  # instead, where both sides are of one rank
+        self._keys = Keys(self._slots[0], self._slots[1]), Keys(self._slots[1], self._slots[0])
         self._late: tuple[dict[int, list[Row]], dict[int, list[Row]]] = defaultdict(list), defaultdict(list)
         self._joins = Joins(template, variant, ranks, members)
 
@@ -75,33 +155,54 @@ class Pairs:
 
     def add(self, row: Row) -> list[Situation]:
         """A strand of one of the two."""
-        side = 0 if any(column in self._left for column in row.calls) else 1
-        key = self._key(row, side)
+        side = 0 if row.alone in self._left else 1
+        key = self._keys[side].of(row)
         if key is None:
             return []
         if row.late or not key:
             self._late[side][row.rank].append(row)
             return []
+        if self._both:
+            return self._in_line(row, side, key)
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = self._bucket(row)
         mine, others = bucket.sides[side].setdefault(row.rank, []), bucket.sides[1 - side]
         place = len(mine)
-        if not self._admit(side, place, others):
+        if self._room.left > 0:
+            self._room.left -= 1
+        elif not self._admit(side, any(len(rows) > place for rows in others.values())):
             return []
         mine.append(row)
         bucket.counts[side] += 1
         found = [] if self._negated else self._meet(row, side, place, bucket, others)
         counts, needed = bucket.counts, bucket.needed
-        if counts[0] == needed[0] * (place + 1) and counts[1] == needed[1] * (place + 1) and _even(bucket, place + 1):
+        count = place + 1
+        if counts[0] == needed[0] * count and counts[1] == needed[1] * count and _even(bucket, count):
             del self._buckets[key]
             self._room.left += sum(bucket.counts)
         return found
 
-    def _admit(self, side: int, place: int, others: dict[int, list[Row]]) -> bool:
+    def _in_line(self, row: Row, side: int, key: Key) -> list[Situation]:
+        line = self._lines.get(key)
+        if line is None or (line[0].alone in self._left) == (side == 0):
+            if self._admit(side, False):
+                if line is None:
+                    line = self._lines[key] = deque()
+                line.append(row)
+            return []
+        other = line.popleft()
+        self._room.left += 1
+        if not line:
+            del self._lines[key]
+        if self._negated or (self._across is not None and self._said(row, side) == self._said(other, 1 - side)):
+            return []
+        return self._situation(*((row, other) if side == 0 else (other, row)))
+
+    def _admit(self, side: int, needed: bool) -> bool:
         """When all is full no new rows begin, and only what excuses one that is there is still needed."""
         if side == 1 and self._negated and self._room.left <= 0:
-            return any(len(rows) > place for rows in others.values())
+            return needed
         return self._room.take()
 
     def _meet(self, row: Row, side: int, place: int, bucket: Bucket, others: dict[int, list[Row]]) -> list[Situation]:
@@ -130,22 +231,6 @@ class Pairs:
         value = row.value(link.left, link.arg)
         return value and (value.across, value.number)
 
-    def _key(self, row: Row, side: int) -> Key | None:
-        """Empty: it has several. None: it has none."""
-        found, several = list[object](), False
-        for slot, its in zip(self._slots[side], self._slots[1 - side], strict=True):
-            if slot is None:
-                found.append(row.rank)
-                continue
-            value = row.value(*slot)
-            if value is None or not (value.any or value.across):
-                return None
-            several = several or value.any or len(value.across) > 1
-            if its is None and not value.any and value.across == {row.rank}:
-                return None  # two processes are of different ranks
-            found += value.across
-        return () if several else (*found, "")
-
     def _scope(self, row: Row) -> Collection[int]:
         """The members of a communicator that is compared."""
         for link in (one for each in self._links for one in (each, each.turned())):
@@ -158,8 +243,6 @@ class Pairs:
 
     def _bucket(self, row: Row) -> Bucket:
         left, right = self._single
-        if left and right:
-            return Bucket(self._ranks, (1, 1))
         scope = self._scope(row)
         return Bucket(scope, (1 if left else len(scope) - right, 1 if right else len(scope) - left))
 
@@ -186,6 +269,10 @@ class Pairs:
         pairs = defaultdict[tuple[int, int], tuple[list[Row], list[Row]]](lambda: ([], []))
         if not self._negated and not any(self._late):
             return pairs
+        for line in self._lines.values():
+            side = 0 if line[0].alone in self._left else 1
+            for other in self._partners(line[0], side, self._ranks):
+                pairs[(line[0].rank, other) if side == 0 else (other, line[0].rank)][side].extend(line)
         for bucket in self._buckets.values():
             for side in 0, 1:
                 mine, others = bucket.sides[side], bucket.sides[1 - side]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from safepoint import words
@@ -16,6 +17,7 @@ from safepoint.matching.symbols import Site
 from safepoint.trace.known import ranges
 
 Sited = Callable[[Call], Site]
+STARTS = "Start", "Startall"
 
 
 def place_of(site: Site, cwd: str = "") -> str:
@@ -36,6 +38,14 @@ def text_of(call: Call) -> str:
     return described(arguments) if isinstance(arguments, Given) else call.function
 
 
+def made(call: Call) -> Call | None:
+    """Where the persistent request was made with which this message is started."""
+    message = call.arguments
+    if not isinstance(message, Message) or message.who is message.by or message.by.function not in STARTS:
+        return None
+    return replace(call, function=message.who.function, site=message.who.noted.site, arguments=message.who)
+
+
 def label(cell: Cell) -> str:
     return "Fi" if cell.function == EVERY else f"F{cell.function}"
 
@@ -47,14 +57,17 @@ def rows(situation: Situation, sited: Sited, cwd: str) -> Iterator[tuple[str, st
         if cell.call is None:
             yield label(cell), "", "", f"not called: {cell.text}{f' ({who})' if cell.ranks else ''}"
         else:
-            yield label(cell), who, place_of(sited(cell.call), cwd), text_of(cell.call)
+            text = text_of(cell.call)
+            if (init := made(cell.call)) is not None:
+                text = f"{text} of {text_of(init)} {place_of(sited(init), cwd)}"
+            yield label(cell), who, place_of(sited(cell.call), cwd), text
 
 
 def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, everything: bool) -> Iterator[str]:
     """All of one template. `everything`: each situation in full, not only the first of a place."""
     total = sum(len(place.situations) for place in places)
     head = f"[{template.id}] {template.name}"
-    kind = template.kind if template.expect == "none" else "expected"
+    kind = template.kind if template.expect == "none" else "expected" if template.expect else "not expected"
     counts = f"{kind}, {words.count(total, 'situation')}, {words.count(len(places), 'place')}"
     yield f"{head}{' ' * max(2, 78 - len(head))}{counts}"
     number = 0
@@ -63,10 +76,10 @@ def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, e
         shown = place.situations if everything else [place.first]
         for turn, one in enumerate(shown):
             yield from _situation(number + turn, one, sited, cwd)
-        more = len(place.situations) - len(shown)
-        if more:
-            also = f"rank{'s' * (len(place.ranks) > 1)} {ranges(place.ranks)}"
-            yield f" #{number + 1}{f' to #{number + more}' if more > 1 else ''}  the same lines on {also}"
+        if others := place.situations[len(shown) :]:
+            also = sorted({rank for one in others for rank in one.ranks})
+            last = f" to #{number + len(others)}" if len(others) > 1 else ""
+            yield f" #{number + 1}{last}  the same lines on rank{'s' * (len(also) > 1)} {ranges(also)}"
         number += len(place.situations) - 1
 
 
@@ -99,11 +112,17 @@ def as_json(template: Template, places: Sequence[Place], sited: Sited) -> dict[s
 def _call(cell: Cell, sited: Sited) -> dict[str, Any]:
     if cell.call is None:
         return {"column": label(cell), "not_called": cell.text.split(", "), "ranks": list(cell.ranks)}
-    site = sited(cell.call)
-    return {
-        "column": label(cell), "function": cell.text, "rank": cell.call.rank, "file": site.file, "line": site.line,
-        "text": text_of(cell.call),
-    }  # fmt: skip
+    found = {"column": label(cell), "rank": cell.call.rank, **_one(cell.call, sited)}
+    if (init := made(cell.call)) is not None:
+        found["made"] = _one(init, sited)
+    return found
+
+
+def _one(call: Call, sited: Sited) -> dict[str, Any]:
+    """The function is that which the program calls, not `message_sent`."""
+    arguments, site = call.arguments, sited(call)
+    function = arguments.by.function if isinstance(arguments, Message) else call.function
+    return {"function": function, "file": site.file, "line": site.line, "text": text_of(call)}
 
 
 def judged(template: Template, count: int) -> str:

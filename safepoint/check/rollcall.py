@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from safepoint.check.named import Named
@@ -30,6 +30,15 @@ class Where(NamedTuple):
     stack: str = ""  # "solver.c:88 < main solver.c:140", if it has said so
 
 
+class At(NamedTuple):
+    """A call that a rank is in; or with which the operation was begun that it waits for."""
+
+    rank: int
+    function: str
+    file: str
+    line: int
+
+
 class Hang(NamedTuple):
     """A program that stands still."""
 
@@ -37,6 +46,7 @@ class Hang(NamedTuple):
     deadlock: bool  # nobody can ever go on: from a closed chain alone
     stuck: tuple[int, ...]
     text: str
+    at: tuple[At, ...] = ()
 
 
 def listed(ranks: Sequence[int]) -> str:
@@ -101,7 +111,18 @@ class Roll:
         of = f"{len(inside)} of {self._graph.size} ranks {'is' if len(inside) == 1 else 'are'} inside MPI"
         text = [f"[hang] no progress for {quiet_s:.0f} s, {of}. Roll call at {time.strftime('%H:%M:%S')}"]
         text += [f"  {line}" for line in (*self._rows(), *self.chains(), *self._of_hide())]
-        return Hang(inside, bool(self.stuck), tuple(sorted(self.stuck)), "\n".join(text))
+        return Hang(inside, bool(self.stuck), tuple(sorted(self.stuck)), "\n".join(text), tuple(self._at()))
+
+    def _at(self) -> Iterator[At]:
+        for rank, one in sorted(self._where.items()):
+            standing = self._graph.standings.get(rank)
+            if standing is None or one.state != INSIDE:
+                continue
+            for call in one.calls:
+                begun = [post.note for post in standing.wants(call).posts] if standing.kind(call) == "wait" else []
+                for note in (call, *begun):
+                    site = standing.named.site(note.site)
+                    yield At(rank, standing.name(note), site.file, site.line)
 
     # The table.
 

@@ -12,14 +12,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
+from typing import NamedTuple
 
 from safepoint.check.call import Call
-from safepoint.check.columns import Variant, variants
+from safepoint.check.columns import Column, Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import MOST_OPEN, Plan, Room, Row, Strands, private, strands_of
+from safepoint.check.strands import MOST_OPEN, Opening, Plan, Room, Row, Strands, private
 from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
@@ -34,8 +35,12 @@ class Matcher:
         self.remarks = list[str]()
         self._found = 0
         self._searches = list[_Search]()
-        if isinstance(template.size, int) and max(template.size, *template.bound.values(), 0) > ranks:
-            self.remarks.append(f"N={template.size}, but the program has {ranks} processes")
+        highest = max((*template.bound.values(), -1))
+        if isinstance(template.size, int) and template.size > ranks:
+            self.remarks.append(f"not looked for: it needs {template.size} processes, and the program has {ranks}")
+        elif highest >= ranks:
+            number = next(number for number, rank in template.bound.items() if rank == highest)
+            self.remarks.append(f"not looked for: p{number}={highest}, and the highest rank is {ranks - 1}")
         else:
             self._searches = [_Search(template.id, one, ranks, comm_members, self._room) for one in variants(template)]
         self._of = defaultdict[str, list[_Search]](list)
@@ -53,7 +58,19 @@ class Matcher:
             return []
         if (call.wild or self._apart or self._known) and self._put_apart(call):
             return []
-        return self._take(call, searches)
+        if len(searches) > 1:
+            return self._take(call, searches)
+        found = searches[0].take(call)
+        return self._told(found) if found else found
+
+    def concerns(self, call: Call) -> bool:
+        """False: no call of its shape fills a column, so they need not be fed."""
+        return any(search.concerns(call) for search in self._of.get(call.function, ()))
+
+    def joined(self, call: Call) -> tuple[Sized, ...] | None:
+        """The rows that calls of this shape may join, or excuse. None: they may do more than that."""
+        found = [search.joined(call) for search in self._of.get(call.function, ())]
+        return None if None in found else tuple(one for some in found for one in some or ())
 
     def ended(self, rank: int) -> list[Situation]:
         """This rank makes no more calls."""
@@ -88,9 +105,6 @@ class Matcher:
         return False
 
     def _take(self, call: Call, searches: list[_Search]) -> list[Situation]:
-        if len(searches) == 1:
-            found = searches[0].take(call)
-            return self._told(found) if found else []
         return self._told(one for search in searches for one in search.take(call))
 
     def _told(self, situations: Iterable[Situation]) -> list[Situation]:
@@ -115,6 +129,13 @@ def _asked(template: Template) -> dict[str, set[int | str]]:
     return found
 
 
+class _Route(NamedTuple):
+    """Where a call of a function and rank goes."""
+
+    strands: list[tuple[int, Strands]]  # of the processes that it may be
+    alone: list[tuple[Column, Opening | None]]  # where each call is a strand; None: it must not be called
+
+
 class _Search:
     """Of one variant."""
 
@@ -131,6 +152,7 @@ class _Search:
         self._pairs = None if sides(variant) is None else Pairs(template, variant, ranks, members, room)
         self._kept = _Kept(variant)
         self._strands: dict[tuple[int, int], Strands] = {}
+        self._routes: list[dict[str, _Route]] = [{} for _ in range(ranks)]
         self._given = 0
         self.functions = frozenset[str]().union(*(each.functions for each in variant.columns))
         self._of = {
@@ -141,28 +163,50 @@ class _Search:
             for function in self.functions
         }
 
-    def take(self, call: Call) -> list[Situation]:
+    def concerns(self, call: Call) -> bool:
         plans, absent = self._of[call.function]
-        found, rank = list[Situation](), call.rank
-        for plan in plans:
-            if not self._may_be(plan.process, rank):
-                continue
-            column = plan.single
-            if column is not None:
-                if column.takes(call, self._bound):
-                    for row in strands_of(column, call, plan.opens[column.at]):
-                        found += self._give(plan.process, row)
-            else:
-                strands = self._strands.get((plan.process, rank))
-                if strands is None:
-                    strands = Strands(plan, rank, self._bound, self._room)
-                    self._strands[plan.process, rank] = strands
-                for row in strands.take(call):
-                    found += self._give(plan.process, row)
-        for column in absent:
-            if self._may_be(column.process, rank) and column.takes(call, self._bound):
-                found += self._give(column.process, Row(rank, column.at, call, None))
+        columns = [column for plan in plans for column in plan.columns(call.function)] + absent
+        return any(
+            self._may_be(column.process, call.rank) and not column.refuses(call, self._bound) for column in columns
+        )
+
+    def joined(self, call: Call) -> tuple[Sized, ...] | None:
+        route = self._route(call.function, call.rank)
+        found = [strands.joined(call) for _, strands in route.strands]
+        if None in found or any(not column.refuses(call, self._bound) for column, _ in route.alone):
+            return None
+        return tuple(one for some in found for one in some or ())
+
+    def take(self, call: Call) -> list[Situation]:
+        routes = self._routes[call.rank]
+        route = routes.get(call.function)
+        if route is None:
+            route = routes[call.function] = self._route(call.function, call.rank)
+        found: list[Situation] = []
+        for process, strands in route.strands:
+            for row in strands.take(call):
+                found += self._give(process, row)
+        for column, opening in route.alone:
+            if column.takes(call, self._bound):
+                for row in opening.rows(column, call) if opening else [Row(call.rank, column.at, call, None)]:
+                    if some := self._give(column.process, row):
+                        found += some
         return found
+
+    def _route(self, function: str, rank: int) -> _Route:
+        plans, absent = self._of[function]
+        strands, alone = list[tuple[int, Strands]](), list[tuple[Column, Opening | None]]()
+        for plan in plans:
+            if self._may_be(plan.process, rank):
+                if plan.single is not None:
+                    alone.append((plan.single, plan.opens[plan.single.at]))
+                    continue
+                key = plan.process, rank
+                if key not in self._strands:
+                    self._strands[key] = Strands(plan, rank, self._bound, self._room)
+                strands.append((plan.process, self._strands[key]))
+        alone += [(each, None) for each in absent if self._may_be(each.process, rank)]
+        return _Route(strands, alone)
 
     def ended(self, rank: int) -> list[Situation]:
         found = list[Situation]()
@@ -190,12 +234,11 @@ class _Search:
 
     def _give(self, process: int, row: Row) -> list[Situation]:
         """A strand is there."""
-        if self._local:
-            return self._joins.full({process: row}, {process: row.rank})
-        self._given += 1
-        row.order = self._given
+        self._given = row.order = self._given + 1
         if self._pairs is not None:
             return self._pairs.add(row)
+        if self._local:
+            return self._joins.full({process: row}, {process: row.rank})
         if self._room.take():
             self._kept.add(process, row)
         return []

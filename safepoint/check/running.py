@@ -17,7 +17,7 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends, Event
-from safepoint.check.follow import HUNG, Follower, never_heard
+from safepoint.check.follow import HUNG, Follower, never_heard, seldom_collected
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED, named
@@ -32,9 +32,9 @@ NEVER_S = 1e9
 Tell = Callable[[str], None]
 
 
-def prepare(directory: Path, templates: Sequence[Template], hang_s: float) -> None:
-    """Say which calls are to be noted. Raises OSError."""
-    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0)))
+def prepare(directory: Path, templates: Sequence[Template], hang_s: float, sync_sends: bool = False) -> None:
+    """Say which calls are to be noted, and whether sends are made synchronous. Raises OSError."""
+    text = json.dumps(watch.text(watch.watched(templates, hang_s > 0), sync_sends))
     (directory / record.WATCH).write_text(text, "utf-8")
 
 
@@ -52,6 +52,7 @@ class Run:
         self.outcome = Outcome(templates, self.follower)
         self._deaths: list[Event] = []
         self._shown = set[tuple[str, tuple[str, ...]]]()
+        self._expected = {one.id for one in templates if one.expect != "none"}
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         """Raises OSError: it cannot be started; `TraceError`."""
@@ -59,7 +60,8 @@ class Run:
             with subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=heed) as process:
                 _pass_on(process)
                 try:
-                    code = self._follow(process)
+                    with seldom_collected():
+                        code = self._follow(process)
                 except BaseException:
                     self.ends.end(process)
                     raise
@@ -139,7 +141,8 @@ class Run:
             if (key := (one.template, lines)) not in self._shown:
                 self._shown.add(key)
                 who = " ".join(map(str, one.ranks))
-                self._tell(f"[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
+                what = "expected: " if one.template in self._expected else ""
+                self._tell(f"{what}[{one.template}] {', '.join(lines)} (rank{'s' * (len(one.ranks) > 1)} {who})")
 
 
 @contextmanager

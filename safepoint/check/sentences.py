@@ -63,13 +63,18 @@ MEANT = {
     "==": "=", "<=": "< with the next number", ">=": "> with the next number", "<>": "!=", "&": "&&", "|": "||",
     "and": "&&", "or": "||", "not": "!",
 }  # fmt: skip
+ALONE = {  # in a condition
+    "AND": "write each condition on a line of its own: all must hold",
+    "OR": "write a template for each: all conditions must hold",
+    "MINUS": "there is no arithmetic",
+}
 BEGINNINGS = "LINE", "HEAD", "BLOCK", "N", "F", "P"
 MOST_FAULTS = 100  # of a file: a wrong file has as many as lines
 LONGEST_SHOWN = 40  # characters
 
 
 class Fault(NamedTuple):
-    """What is wrong with a template, and where: lines and columns count from 1."""
+    """What is wrong with a template, and where: lines and columns count from 1; 0: the file cannot be read."""
 
     path: Path
     line: int
@@ -77,7 +82,8 @@ class Fault(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{escaped(str(self.path))}:{self.line}:{self.column}: {self.text}"
+        at = f"{self.line}:{self.column}: " if self.line else " "
+        return f"{escaped(str(self.path))}:{at}{self.text}"
 
 
 class TooMany(Exception):
@@ -156,6 +162,10 @@ def _told(found: Token | None, tokens: list[Token], expected: set[str]) -> str:
     what = shown(found.rstrip("\n")) if found is not None else "the end of the file"
     if not tokens:
         return f"found {what}, expected a statement: Name=…, 1block, N=…, p1=…, F1=… or F1(…)=…"
+    if found is not None and found.type in ALONE and [one.type for one in tokens[:2]] == ["F", "LPAR"]:
+        return f"found {what}; {ALONE[found.type]}"
+    if "$END" in expected and found is not None and found.type == "INT":
+        return f"found {what}, expected the next statement; in a condition an argument stands on the left: F1(tag)<7"
     if tokens[-1].type == "NOT" and found is not None and found.type == "P":
         return f"found {what}, expected the process before the '!': {found}:!…"
     texts = [EXPECTED.get(one) or _word(tokens) for one in (*(expected - {*EXPECTED}), *EXPECTED) if one in expected]

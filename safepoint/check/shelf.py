@@ -26,6 +26,7 @@ class Valued(Protocol):
 
 
 T = TypeVar("T", bound=Valued)
+ALL: tuple[Key, ...] = ((),)  # the keys where nothing is compared
 
 
 def combinations(values: Sequence[Value | None], same: Sequence[bool]) -> Iterable[Key] | None:
@@ -36,7 +37,7 @@ def combinations(values: Sequence[Value | None], same: Sequence[bool]) -> Iterab
             return ()
         return None if value.any else value.here if same[0] else value.across
     if not values:
-        return ((),)
+        return ALL
     tokens = []
     for value, here in zip(values, same, strict=True):
         if value is None:
@@ -54,37 +55,43 @@ class Shelf(Generic[T]):
         self._links = links
         self._same = [link.same for link in links]
         self._one = links[0] if len(links) == 1 else None
-        self._rows: dict[Key, T | OrderedDict[T, None]] = {}  # most often it is one
-        self._keys: dict[T, tuple[int, Iterable[Key]]] = {}  # in the order in which they have come
+        self._by_key: dict[Key, T | OrderedDict[T, None]] = {}  # most often it is one
+        self.rows: dict[T, tuple[int, Iterable[Key]]] = {}  # all, in the order in which they have come: age, keys
         self._wild: OrderedDict[T, int] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.rows)
 
     def put(self, row: T) -> None:
+        keys: Iterable[Key] | None
         if self._one is not None:
-            keys = combinations((row.value(self._one.right, self._one.other),), self._same)
-        else:
+            value = row.value(self._one.right, self._one.other)
+            keys = () if value is None else None if value.any else value.here if self._one.same else value.across
+        elif self._links:
             keys = combinations([row.value(link.right, link.other) for link in self._links], self._same)
+        else:
+            keys = ALL
         self._count = count = self._count + 1
         if keys is None:
-            self._keys[row] = count, ()
+            self.rows[row] = count, ()
             self._wild[row] = count
             return
-        self._keys[row] = count, keys
-        rows = self._rows
+        self.rows[row] = count, keys
+        rows = self._by_key
         for key in keys:
             there = rows.setdefault(key, row)
+            if there is row:
+                continue
             if isinstance(there, OrderedDict):
                 there[row] = None
-            elif there is not row:
+            else:
                 rows[key] = OrderedDict(((there, None), (row, None)))
 
     def take_off(self, row: T) -> None:
         """It must lie here."""
-        _, keys = self._keys.pop(row)
-        rows = self._rows
+        _, keys = self.rows.pop(row)
+        rows = self._by_key
         for key in keys:
             there = rows[key]
             if there is row:
@@ -101,18 +108,21 @@ class Shelf(Generic[T]):
         return self._found(values, fits, 1)
 
     def all(self, values: Sequence[Value | None], fits: Callable[[T], bool]) -> list[T]:
-        return self._found(values, fits, len(self._keys))
+        return self._found(values, fits, len(self.rows))
 
     def _found(self, values: Sequence[Value | None], fits: Callable[[T], bool], most: int) -> list[T]:
         keys = combinations(values, self._same)
         if keys is None:
-            equal = (row for row in self._keys if self._equal(values, row) and fits(row))
+            equal = (row for row in self.rows if self._equal(values, row) and fits(row))
             return list(itertools.islice(equal, most))
-        found = dict[T, int]()
+        found: dict[T, int] = {}
         for key in keys:
-            there = self._rows.get(key)
+            there = self._by_key.get(key)
+            line: Iterable[T]
             if there is None:
-                line: Iterable[T] = ()
+                if not self._wild:
+                    continue
+                line = ()
             elif isinstance(there, OrderedDict):
                 line = itertools.islice((row for row in there if fits(row)), most)
             else:
@@ -125,7 +135,7 @@ class Shelf(Generic[T]):
         return sorted(found, key=found.__getitem__) if len(found) > 1 else list(found)
 
     def _age(self, row: T) -> int:
-        return self._keys[row][0]
+        return self.rows[row][0]
 
     def _under(self, key: Key, row: T) -> bool:
         """A wildcard lies under each key that its other values have."""

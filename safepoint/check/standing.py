@@ -13,7 +13,8 @@ from typing import NamedTuple
 from safepoint.check.named import Named, kind_of
 from safepoint.check.tail import Noted
 from safepoint.trace import record, roles
-from safepoint.trace.record import AFTER, BEFORE, CANCELLED, COMPLETED, ENTERED, RETURNED, STARTED
+from safepoint.trace.record import AFTER, ARGUMENTS, BEFORE, CANCELLED, COMPLETED, ENTERED, RETURNED, STARTED
+from safepoint.trace.roles import VERBS
 from safepoint.trace.signatures import signatures
 
 ANY = record.ANY_SOURCE  # also of tags
@@ -117,8 +118,8 @@ class Standing:
         elif kind == "abort":
             self.aborted = True
         elif kind == "ours":
+            self.came[self.name(note)] += not alone(note)
             if self.name(note) == "hide":
-                self.came["hide"] += 1
                 self.hide = note
         elif (post := self._post(note, kind)) is not None:
             if kind in TOGETHER:
@@ -217,7 +218,7 @@ class Standing:
 
     def blocks(self, note: Noted) -> bool:
         """It is a call in which a rank may wait for others."""
-        return self.kind(note) in BLOCKS or self.name(note) == "hide"
+        return self.kind(note) in BLOCKS or (self.name(note) in VERBS and not alone(note))
 
     def wants(self, note: Noted) -> Wants:
         """Of a call that the rank is in."""
@@ -263,6 +264,11 @@ class Standing:
         for post in self._entered.values():
             if post.what == "recv" and self.kind(post.note) in ("recv", "sendrecv"):
                 yield post
+
+
+def alone(note: Noted) -> bool:
+    """Of this library, in a session of this process alone."""
+    return note.rows.get(ARGUMENTS, [])[1:] == [1]
 
 
 def groups(values: Iterable[int]) -> Iterable[tuple[int, list[int]]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence, Sized
 
 from safepoint.check.call import Call, Value
 from safepoint.check.columns import Column, Link, Variant, holds
@@ -52,14 +52,16 @@ class Row:
 
     __slots__ = ("alone", "at", "calls", "element", "late", "lows", "on", "order", "rank")
 
-    def __init__(self, rank: int, column: int, call: Call, element: Element | None) -> None:
+    def __init__(
+        self, rank: int, column: int, call: Call, element: Element | None, lows: tuple[int, ...] = (-1,)
+    ) -> None:
         self.rank = rank
         self.calls = {column: call}
         self.element = element  # which one of an array it is that has opened the row, in which argument
         self.alone = column  # it has opened the row
-        self.at = -1  # the last group of F that is complete
-        self.lows = [-1]  # the highest number in each
-        self.on: list[Shelf[Row]] = []  # where it lies
+        self.at = len(lows) - 2  # the last group of F that is complete
+        self.lows = lows  # the highest number in each
+        self.on: tuple[Shelf[Row], ...] = ()  # where it lies
         self.late = call.wild  # it joins those of other processes in the final pass
         self.order = 0  # among those of its rank
 
@@ -98,11 +100,16 @@ class Plan:
         self.last = len(self.groups) - 1
         self.until_the_end = any(window == self.last for window in self.windows.values())
         self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
-        self.opens = {each.at: _opening(variant, each) for each in self.groups[0]}
+        self.opens = {each.at: Opening(variant, each) for each in self.groups[0]}
         self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
         for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
             groups = [(not number, _of(function, some)) for number, some in enumerate(self.groups)]
             self.of[function] = [one for one in reversed(groups) if one[1]], _of(function, self.absent)
+
+    def columns(self, function: str) -> list[Column]:
+        """Those that a call of it may fill."""
+        groups, absent = self.of[function]
+        return [column for _, some in groups for column in some] + absent
 
 
 def _of(function: str, columns: list[Column]) -> list[Column]:
@@ -119,19 +126,36 @@ def private(variant: Variant, column: Column) -> bool:
     )
 
 
-def _opening(variant: Variant, column: Column) -> list[int | str]:
+class Opening:
     """Arguments that are compared: if one is an array, the call opens a row for each of its elements."""
-    both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
-    return list(dict.fromkeys(link.arg for link in both if link.left == column.at))
+
+    def __init__(self, variant: Variant, column: Column) -> None:
+        both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
+        self._args = list(dict.fromkeys(link.arg for link in both if link.left == column.at))
+
+    def elements(self, call: Call) -> Sequence[Element | None]:
+        """One that is None: there is no array. Arrays are requests, whose values do not last."""
+        shape, of = call.shape, call.arguments
+        args = self._args
+        if shape is not None:
+            known: list[int | str] | None = shape.taken.get(self)
+            if known is None:
+                known = shape.taken[self] = [arg for arg in args if not of.lasts(arg)]
+            args = known
+        for arg in args:
+            value = of.value(arg)
+            if value is not None and len(value.each) > 1:
+                return [(arg, at, element) for at, element in enumerate(value.each)]
+        return WHOLE
+
+    def rows(self, column: Column, call: Call) -> list[Row]:
+        """The strands of a process that has this column only."""
+        if call.shape is not None and call.shape.taken.get(self) == []:
+            return [Row(call.rank, column.at, call, None, (-1, call.number))]
+        return [Row(call.rank, column.at, call, element, (-1, call.number)) for element in self.elements(call)]
 
 
-def strands_of(column: Column, call: Call, arrays: list[int | str]) -> list[Row]:
-    """Of a process that has this column only."""
-    found = [Row(call.rank, column.at, call, element) for element in _elements(call, arrays)]
-    for row in found:
-        row.at = 0
-        row.lows.append(call.number)
-    return found
+WHOLE = (None,)
 
 
 class Strands:
@@ -146,22 +170,44 @@ class Strands:
         self._windows = {each.at: Shelf[Row](plan.excused[each.at]) for each in plan.absent if each not in plan.noted}
         self._seen: dict[int, dict[Key | None, list[tuple[int, Call]]]] = {each.at: {} for each in plan.noted}
         self._done: dict[Row, None] = {}  # complete, and may still be excused
+        self._next = [tuple(self._after(at)) for at in range(len(plan.groups))]
+
+    def _after(self, group: int) -> Iterator[Shelf[Row]]:
+        """Where a row lies when this group of F is complete: what must not be called now, and what comes next."""
+        yield from (shelf for at, shelf in self._windows.items() if self._plan.windows[at] == group)
+        if group < self._plan.last:
+            yield from (self._waiting[column.at] for column in self._plan.groups[group + 1])
+
+    def joined(self, call: Call) -> list[Sized] | None:
+        """The rows that calls of this shape may join, or excuse. None: they may open one, or are kept."""
+        groups, absent = self._plan.of[call.function]
+        shelves = list[Shelf[Row]]()
+        for column in [column for _, columns in groups for column in columns] + absent:
+            if not column.refuses(call, self._bound):
+                if column in self._plan.groups[0] or column.at in self._seen:
+                    return None
+                shelves.append(self._windows[column.at] if column.absent else self._waiting[column.at])
+        return [shelf.rows for shelf in shelves]
 
     def take(self, call: Call) -> list[Row]:
         """The rows that this call completes."""
-        complete = list[Row]()
+        complete: list[Row] = []
         groups, absent = self._plan.of[call.function]
+        waiting, bound = self._waiting, self._bound
         for first, columns in groups:
-            fits = [column for column in columns if column.takes(call, self._bound)]
-            for column in fits:
-                if rows := self._join(column, call):
-                    complete += [row for row in rows if self._advance(row)]
-                    break
+            opening: Column | None = None
+            for column in columns:
+                shelf = waiting[column.at]
+                if (first or shelf) and column.takes(call, bound):
+                    if shelf and (rows := self._join(column, call)):
+                        complete += [row for row in rows if self._advance(row)]
+                        break
+                    opening = opening or column
             else:
-                if first and fits:
-                    complete += self._opened(fits[0], call)
+                if first and opening is not None:
+                    complete += self._opened(opening, call)
         for column in absent:
-            if column.takes(call, self._bound):
+            if (column.at in self._seen or self._windows[column.at]) and column.takes(call, bound):
                 self._excuse(column, call)
         return complete
 
@@ -174,8 +220,6 @@ class Strands:
 
     def _join(self, column: Column, call: Call) -> list[Row]:
         shelf, number = self._waiting[column.at], call.number
-        if not shelf:
-            return []
         values = [call.value(link.arg) for link in self._plan.links[column.at]]
         found = shelf.all if call.function in ONCE else shelf.oldest
         rows = found(values, lambda row: row.lows[-1] < number)
@@ -183,53 +227,54 @@ class Strands:
             row.calls[column.at] = call
             row.late = row.late or call.wild
             shelf.take_off(row)
-            row.on.remove(shelf)
+            row.on = tuple(one for one in row.on if one is not shelf)
         return rows
 
     def _opened(self, column: Column, call: Call) -> list[Row]:
-        complete = list[Row]()
-        for element in _elements(call, self._plan.opens[column.at]):
+        complete: list[Row] = []
+        for element in self._plan.opens[column.at].elements(call):
             if not self._room.take():
                 continue
             row = Row(self._rank, column.at, call, element)
             if self._advance(row):
                 complete.append(row)
             elif row.at < 0:
-                self._shelve(row, (self._waiting[other.at] for other in self._plan.groups[0] if other is not column))
+                others = (other for other in self._plan.groups[0] if other is not column)
+                self._shelve(row, tuple(self._waiting[other.at] for other in others))
         return complete
 
     def _advance(self, row: Row) -> bool:
         """A column of it was filled. Is it complete now, and can nothing more excuse it?"""
-        plan = self._plan
-        group = plan.groups[row.at + 1]
-        if any(column.at not in row.calls for column in group):
+        plan, at = self._plan, row.at + 1
+        group = plan.groups[at]
+        if len(group) > 1 and any(column.at not in row.calls for column in group):
             return False
         for shelf in row.on:
             shelf.take_off(row)
-        row.on.clear()
-        row.at += 1
-        row.lows.append(max(row.calls[column.at].number for column in group))
-        if any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == row.at):
+        row.on, row.at = (), at
+        numbers = [row.calls[column.at].number for column in group]
+        row.lows = (*row.lows, max(numbers) if len(numbers) > 1 else numbers[0])
+        if plan.noted and any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == at):
             self._room.left += 1
             return False
-        self._shelve(row, (shelf for at, shelf in self._windows.items() if plan.windows[at] == row.at))
-        if row.at < plan.last:
-            self._shelve(row, (self._waiting[column.at] for column in plan.groups[row.at + 1]))
-        elif plan.until_the_end:
+        self._shelve(row, self._next[at])
+        if at < plan.last:
+            return False
+        if plan.until_the_end:
             self._done[row] = None
-        else:
-            self._room.left += 1
-        return row.at == plan.last and not plan.until_the_end
+            return False
+        self._room.left += 1
+        return True
 
-    def _shelve(self, row: Row, shelves: Iterable[Shelf[Row]]) -> None:
+    def _shelve(self, row: Row, shelves: tuple[Shelf[Row], ...]) -> None:
+        row.on = shelves
         for shelf in shelves:
             shelf.put(row)
-            row.on.append(shelf)
 
     def _remove(self, row: Row) -> None:
         for shelf in row.on:
             shelf.take_off(row)
-        row.on.clear()
+        row.on = ()
         self._done.pop(row, None)
         self._room.left += 1
 
@@ -267,12 +312,3 @@ class Strands:
                 ):
                     return True
         return False
-
-
-def _elements(call: Call, args: list[int | str]) -> Sequence[Element | None]:
-    of = call.arguments.value
-    for arg in args:
-        value = of(arg)
-        if value is not None and len(value.each) > 1:
-            return [(arg, at, element) for at, element in enumerate(value.each)]
-    return [None]

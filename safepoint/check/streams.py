@@ -8,7 +8,7 @@ template alone. So what live and later judgement see is the same, however late a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 
 from safepoint.check.call import Call
 from safepoint.check.rows import Matcher
@@ -44,8 +44,8 @@ class Stream:
     def offer(self, call: Call) -> list[Situation]:
         """A call of one of its functions."""
         waiting = self._waiting.get(call.rank)
-        if waiting is None or not waiting:
-            if not self._held(call):
+        if not waiting:
+            if not (call.pending or (call.wild and self._by_source)):
                 return [] if call.dropped else self.matcher.feed(call)
             waiting = self._waiting.setdefault(call.rank, deque())
         waiting.append(call)
@@ -53,6 +53,11 @@ class Stream:
             self.forced += 1
             return self._drain(call.rank, 1)
         return []
+
+    def waits_on(self, call: Call) -> tuple[Sized, ...] | None:
+        """Of all calls of its shape: they come to nothing while all of these are empty. None: they may open a row."""
+        rows = self.matcher.joined(call)
+        return None if rows is None else (*rows, self._waiting.setdefault(call.rank, deque()))
 
     def _held(self, call: Call) -> bool:
         return call.pending or (call.wild and self._by_source)
@@ -81,8 +86,10 @@ class Stream:
 
     def ended(self, rank: int) -> list[Situation]:
         """There will be no more of this rank: all that waits is judged."""
-        waiting = self._waiting.pop(rank, ())
-        found = [one for call in waiting if not call.dropped for one in self.matcher.feed(call)]
+        waiting, found = self._waiting.get(rank), list[Situation]()
+        while waiting:
+            call = waiting.popleft()
+            found += [] if call.dropped else self.matcher.feed(call)
         return found + self.matcher.ended(rank)
 
     def finish(self) -> list[Situation]:

@@ -20,7 +20,7 @@ from safepoint.trace.record import ARGUMENTS, BEFORE, EMPTY, ENTERED, HEADER, NO
 
 MOST, LEAST = 1 << 14, 64  # notes of a read
 PART = 1 << 20, 1 << 13  # bytes of rows, at most and at first
-AHEAD = 1 << 12  # rows of notes that were not given yet
+AHEAD = 1 << 6  # rows of notes that were not given yet
 OPEN = 1 << 12  # calls that have not returned; those before them are not looked at again
 TIME_MAX = 1 << 62  # ns
 FIRST_ROW = record.HEAD.size // 8

@@ -1,29 +1,27 @@
 """The notes of one rank become calls: with their arguments, in the order in which they were entered.
 
 (1) A note is one call of its function, and for each message that it sends or takes one more (`messages`).
-(2) Numbers of calls ascend with those of their notes.
+(2) Numbers of calls ascend with those of their notes. Finalize comes after those that callbacks make inside of it
+    (`nested`), and has a number above theirs.
 (3) A call is pending while the program is inside of it; a message also while its request is not complete.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from safepoint.check.arguments import COLLECTIVE, OPENS, Given
-from safepoint.check.attributes import KINDS
+from safepoint.check.arguments import COLLECTIVE, Given
 from safepoint.check.call import Call, Token
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
 from safepoint.check.messages import Made, Messages
 from safepoint.check.named import Thing
-from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted, groups
-from safepoint.trace import record, roles
+from safepoint.check.noted import ABSENT, BEFORE, Noted, groups
+from safepoint.check.shapes import OF_RANKS, Shapes, function
+from safepoint.trace import record
 
 EACH = 20  # bits of a number of a call that tell those of one note
-OF_RANKS = {"comm", "win", "file"}
-FREED = {"comm_free": "comm", "type_free": "type", "group_free": "group", "op_free": "op", "win_free": "win",
-         "file_free": "file"}  # fmt: skip
 PSEUDO = -(2**62)  # and the number of an object: its handle where the trace has none
 Things = Mapping[int, tuple[int, Thing]]  # note → the number and line of what it has made
 
@@ -42,7 +40,8 @@ class Translator:
         self._waiting: dict[int, list[Call]] = {}  # requests that are not complete
         self._late: dict[int, Noted] = {}
         self._cancelled: set[int] = set()
-        self._last_step, self.hides = 0, 0
+        self._last_step, self.hides, self._newest = 0, 0, 0
+        self._shapes = Shapes(self._handles, self._of_number)
         for number, name in ((record.WORLD, "MPI_COMM_WORLD"), (record.SELF, "MPI_COMM_SELF")):
             known = self._handles.known("comm", constants.get(name, 0))
             if known is not None and name in known.names:
@@ -50,19 +49,21 @@ class Translator:
 
     def calls(self, noted: Noted, things: Things) -> list[Call]:
         """What this note is. One that was inside when it was given before has now returned; then only what is new."""
-        calls = self._open.pop(noted.number, None)
-        new = calls is None
-        if noted.inside and new and roles.kind(noted.function) in OPENS:
+        self._newest = max(self._newest, noted.number)
+        calls = self._open.pop(noted.number, None) if self._open else None
+        new, inside = calls is None, noted.inside
+        if inside and new and function(noted.function).opens:
             self._late[noted.number] = noted  # it returns at once: then the number of its request is known
             return []
-        self._late.pop(noted.number, None)
+        if self._late:
+            self._late.pop(noted.number, None)
         if calls is None:
             calls = self._entered(noted)
-        if noted.inside:
+        if inside:
             self._open[noted.number] = calls
             return calls if new else []
         more = self._returned(noted, calls, things)
-        return [*calls, *more] if new else more
+        return [*calls, *more] if new and more else calls if new else [*more]
 
     def end(self, died: bool = False, broken: bool = False) -> list[Call]:
         """This process has come to its end: nothing is pending any more. `died`: what it was inside of has sent and
@@ -83,63 +84,46 @@ class Translator:
     # When it is entered.
 
     def _entered(self, noted: Noted) -> list[Call]:
-        given = Given(self._handles, noted, noted.function, groups(noted.rows.get(AFTER, [])))
-        self._hold(given, noted)
-        given.comm = self._comm(given, noted)
-        given.absent = given.ignored()
+        what, raws = function(noted.function), noted.rows.get(record.ARGUMENTS) or []
+        given = Given(self._handles, noted, self._shapes.of(what, noted, raws), raws)
         self._count(given, noted)
-        given.changed()
-        first = self._call(noted, given, 0, noted.function, noted.request if given.kind == "irecv" else 0)
-        return [first, *self._made(noted, list(self._messages.of(given, noted)), 1)]
+        wild = what.takes and given.wild
+        waits = noted.request if what.kind == "irecv" and wild else 0
+        calls = [self._call(noted, given, 0, noted.function, waits, wild, noted.inside)]
+        if made := self._messages.of(given, noted):
+            calls += self._made(noted, made, 1)
+        return calls
 
-    def _call(self, noted: Noted, arguments: Any, each: int, function: str, request: int) -> Call:
-        wild = arguments.wild if function.startswith("message_") else self._wild(arguments)
+    def _call(
+        self, noted: Noted, arguments: Any, each: int, name: str, request: int, wild: bool, pending: bool
+    ) -> Call:
+        """`request`: what it waits for; 0: nothing."""
+        shape = arguments.shape
+        number = (noted.number << EACH) + each if name != "Finalize" else ((self._newest + 1) << EACH) - 1
         call = Call(
-            self.rank, (noted.number << EACH) + each, function, noted.site, noted.enter, noted.leave, noted.result,
-            wild, noted.thread, arguments, noted.inside,
+            self.rank, number, name, noted.site, noted.enter, noted.leave,
+            noted.result if noted.result != record.NO_RESULT else 0, wild, noted.thread, arguments, pending, False,
+            shape if shape is not None and shape.alike else None,
         )  # fmt: skip
-        if function.startswith("message_"):
-            call.pending = noted.inside or request > 0
-        if request and (call.pending or wild):
+        if request:
             self._waiting.setdefault(request, []).append(call)
-        if noted.result == record.NO_RESULT:
-            call.result = 0
         return call
 
-    def _wild(self, given: Given) -> bool:
-        if not given.takes():
-            return False
-        return any(value is not None and value.any for value in map(given.value, ("source", "tag", "recvtag")))
-
-    def _made(self, noted: Noted, made: list[Made], first: int) -> list[Call]:
-        return [self._call(noted, one.message, at, one.function, one.request) for at, one in enumerate(made, first)]
-
-    def _hold(self, given: Given, noted: Noted) -> None:
-        """The handles that it was given, as they are now."""
-        if given.signature is None or not noted.rows.get(record.ARGUMENTS):
-            return
-        before = groups(noted.rows.get(BEFORE, []))
-        for at, one in enumerate(given.signature.parameters):
-            if one.kind not in KINDS or one.kind == "request":
-                continue
-            raws = [given.raw(at)] if one.by == "value" else before.get(at + 1, [])
-            if held := [self._handles.get(one.kind, raw, noted.enter) for raw in raws if raw != ABSENT]:
-                given.held[at] = held
-
-    def _comm(self, given: Given, noted: Noted) -> Instance | None:
-        """The communicator, window or file on which it works."""
-        if given.signature is not None:
-            for at, one in enumerate(given.signature.parameters):
-                if one.kind in OF_RANKS and at in given.held and one.name != "peer_comm":
-                    return given.held[at][0]
-        return self._of_number.get(noted.comm)
+    def _made(self, noted: Noted, made: Iterable[Made], first: int) -> list[Call]:
+        """A message is pending while its request is."""
+        return [
+            self._call(noted, one.message, at, one.function, one.request, one.message.wild,
+                       noted.inside or one.request > 0)
+            for at, one in enumerate(made, first)
+        ]  # fmt: skip
 
     def _count(self, given: Given, noted: Noted) -> None:
         if noted.function == "hide":
             self.hides += 1
             step = given.raw(0)
             given.step = step if step != ABSENT else self.hides
-            given.match = ("hide", self.hides)
+            if given.raw(1) != 1:  # a session of one process waits for nobody
+                given.match = ("hide", self.hides)
             self._last_step = given.step
             return
         given.step = self._last_step
@@ -152,34 +136,34 @@ class Translator:
 
     def _returned(self, noted: Noted, calls: list[Call], things: Things) -> list[Call]:
         given: Any = calls[0].arguments
-        after = groups(noted.rows.get(AFTER, []))
-        given.update(noted, after)
-        for call in calls:
-            call.leave, call.result = noted.leave, noted.result if noted.result != record.NO_RESULT else 0
+        if given.noted is not noted:
+            given.update(noted)
+            for call in calls:
+                call.leave, call.result = noted.leave, noted.result if noted.result != record.NO_RESULT else 0
         if noted.state == record.RETURNED:
-            given.started = tuple(noted.rows.get(record.STARTED, []))
-            self._make(given, noted, things)
-            self._free(given, noted)
-        given.changed()
+            given.started = tuple(noted.rows.get(record.STARTED, ()))
+            if given.what.made:
+                self._make(given, noted, things)
+            if given.what.freed:
+                self._free(given, noted)
+            if given.started or given.what.made:
+                given.changed()
         self._settle(given, noted)
         failed = noted.state != record.RETURNED
         # A message that is too long has come, and MPI says so; what it refuses for any other reason was none.
         refused = failed and noted.result != self._handles.constants.get("MPI_ERR_TRUNCATE")
-        waits = self._waiting.get(noted.request, ()) if given.kind in OPENS else ()
+        waits = self._waiting.get(noted.request, ()) if given.what.opens else ()
         for call in calls:
             call.dropped = call.dropped or (refused and call.function.startswith("message_"))
             if call not in waits:
                 call.pending, call.wild = False, call.wild and failed
-        return [] if failed else self._made(noted, list(self._messages.after(given, noted)), len(calls))
+        more = () if failed else self._messages.after(given, noted)
+        return self._made(noted, more, len(calls)) if more else []
 
     def _make(self, given: Given, noted: Noted, things: Things) -> None:
         """Handles that are new."""
         thing = things.get(noted.number)
-        if given.signature is None:
-            return
-        for at, one in enumerate(given.signature.parameters):
-            if one.kind not in KINDS or one.kind == "request" or one.by == "value" or not given.makes(at, one):
-                continue
+        for at, one in given.what.made:
             raws = given.after(at) or ([PSEUDO + thing[0]] if thing and one.kind == thing[1].kind else [])
             for raw in raws[:1]:
                 given.held[at] = [self._new(one.kind, raw, given, thing)]
@@ -199,10 +183,9 @@ class Translator:
         return self._handles.new(kind, raw, given.noted.leave)
 
     def _free(self, given: Given, noted: Noted) -> None:
-        kind = FREED.get(given.kind)
-        for raw in groups(noted.rows.get(BEFORE, [])).get(1, []) if kind else ():
+        for raw in groups(noted.rows.get(BEFORE, [])).get(1, []):
             for held in given.held.get(0, [])[:1]:
-                self._handles.free(kind or "", raw, held)
+                self._handles.free(given.what.freed, raw, held)
 
     def _settle(self, given: Given, noted: Noted) -> None:
         """Requests that it has completed, and messages that it takes."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from safepoint.check.standing import ANY, OUTSIDE, Envelope, Post, Standing
 from safepoint.check.tail import Noted
 from safepoint.trace.record import ANY_TAG
+from safepoint.trace.roles import VERBS
 
 
 class All(NamedTuple):
@@ -81,8 +82,9 @@ class Graph:
 
     def _of_call(self, rank: int, call: Noted) -> Condition:
         standing = self.standings[rank]
-        if standing.name(call) == "hide":
-            return self._of_hide(rank)
+        if (name := standing.name(call)) in VERBS:
+            missing = self.behind(rank, name, standing.came[name], range(self.size))
+            return Any(tuple(missing)) if missing else TRUE
         if standing.kind(call) == "finalize":
             others = tuple(one for one in range(self.size) if one != rank and not self.is_final(one))
             return Any(others) if others else TRUE
@@ -98,10 +100,6 @@ class Graph:
             return Any(tuple(sends))
         left = receives or sends
         return left[0] if len(left) == 1 else All(tuple(left))
-
-    def _of_hide(self, rank: int) -> Condition:
-        missing = self.behind(rank, "hide", self.standings[rank].came["hide"], range(self.size))
-        return Any(tuple(missing)) if missing else TRUE
 
     def is_final(self, rank: int) -> bool:
         """It makes no more calls that others could wait for."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from safepoint.check.files import read_json
 from safepoint.check.messages import RECEIVED, SENT
 from safepoint.check.template import EVERY, Argument, Template
-from safepoint.trace import roles
+from safepoint.trace import record, roles
 from safepoint.trace.signatures import signatures
 
 # What makes, completes and frees is always noted: what a handle means is not known without it.
@@ -74,6 +76,15 @@ def _add(found: Watched, name: str, ranks: set[int] | None) -> None:
     found[name] = None if ranks is None or known is None else known | ranks
 
 
-def text(watching: Watched) -> dict[str, Any]:
-    """What lies in `watch.json`."""
-    return {"functions": {name: None if ranks is None else sorted(ranks) for name, ranks in sorted(watching.items())}}
+def text(watching: Watched, sync_sends: bool = False) -> dict[str, Any]:
+    """What lies in `watch.json`. `sync_sends`: the tracers call the synchronous form of each send."""
+    if sync_sends:
+        watching = {**watching, **dict.fromkeys(roles.SYNCHRONOUS)}
+    functions = {name: None if ranks is None else sorted(ranks) for name, ranks in sorted(watching.items())}
+    return {"functions": functions, **({"sync_sends": True} if sync_sends else {})}
+
+
+def makes_synchronous(directory: Path) -> bool:
+    """Whether the sends of this trace were made synchronous. Raises `TraceError`."""
+    path = directory / record.WATCH
+    return path.exists() and bool(read_json(path).get("sync_sends"))

@@ -254,7 +254,9 @@ def _never(
 
 
 def _marks(calls: Calls, gap: Gap) -> NDArray[np.void]:
+    places = np.array([name in (roles.OURS[roles.HIDE], roles.OURS[roles.MARK]) for name in calls.trace.functions], "?")
     some = calls.of("ours")
+    some = some[places[calls.function[some]]]
     found = np.zeros(len(some), MARKS)
     found["rank"], found["gap"], found["site"] = calls.rank[some], gap(some), calls.site[some]
     found["enter"], found["leave"] = calls.enter[some], calls.leave[some]

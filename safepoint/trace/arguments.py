@@ -103,8 +103,7 @@ def rows(method: Method) -> tuple[str, str]:
     layout = letters(method.function)
     size, joined = 8 * len(values) + 24, "".join(value + ", " for value in values)
     lines += [  # in line: a function that does it would take as long again
-        "begin = notes._more_at",
-        f"notes._more_at = end = begin + {size}",
+        f"end = notes._more_at = (begin := notes._more_at) + {size}",  # (4) of `record`
         "if end > notes._more.end: room_(end)",
         "try:",
         f"    {PACKS}{layout}(notes._more.map, begin, {len(values)}, (at - {HEADER}) // {NOTE}, {ARGUMENTS}, {joined})",
@@ -208,13 +207,21 @@ def _after(method: Method) -> Iterator[str]:
         result = "result[:2]" if function == "Testany" else "result[0]"
     if function in UNTOLD or not written:
         return
+    kept = method.parameters[written[0][0] - 1].kind in ("request", "message")
     if function.endswith("_get_attr"):
         yield f"one_(at, {AFTER}, {written[0][0]}, result is not None)"
     elif function.endswith("some"):
         yield f"some_(at, {written[0][0]}, {result})"
     elif function == "Improbe":
+        yield "if result is not None: made_[result.handle] = result._noted"
         yield f"one_(at, {AFTER}, 4, 0) if result is None else several_(at, {tuple(written)}, (1, result))"
+    elif len(written) == 1 and kept:  # another object may be made of this handle
+        yield "new = result.handle"
+        yield "made_[new] = result._noted"
+        yield f"one_(at, {AFTER}, {written[0][0]}, new)"
     elif len(written) == 1 and (written[0][1] or method.waits):
         yield f"one_(at, {AFTER}, {written[0][0]}, {result}{'.handle' * written[0][1]})"
     else:
+        if method.parameters[written[-1][0] - 1].kind == "request":
+            yield "made_[opened.handle] = what"
         yield f"several_(at, {tuple(written)}, {result})"

@@ -11,14 +11,17 @@ import ctypes
 import os
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import FrameType
 from typing import Any
 
 import safepoint
 from safepoint import default, ranks, words
+from safepoint.trace.checking import install
+from safepoint.trace.roles import CLASSES
 from safepoint.trace.seen import PACKAGE
-from safepoint.trace.wrappers import classes
+from safepoint.trace.shapes import Shape
+from safepoint.trace.wrappers import Methods, classes
 
 WITH = "SAFEPOINT_TRACE_WITH"  # a name in the environment: "both"
 QUIET, NO_STEP = 2**32 - 1, -(2**63)
@@ -96,9 +99,20 @@ class Library:
         self.word.value = before
 
 
-def begin(mpi: Any, reduce: Any) -> tuple[dict[str, type], Callable[[Any], Any]]:
+class Sites(Methods):
+    """Wrappers of functions of any kind, which say their lines and nothing else."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        super().__init__(names, BODY)
+
+    def _shape(self, function: str, pickled: bool, alone: bool) -> Shape:
+        return Shape()
+
+
+def begin(mpi: Any, reduce: Any, wanted: Container[str] | None) -> tuple[dict[str, type], Callable[[Any], Any]]:
     """From now on, in this process. Returns by name the subclass of each class of `mpi4py.MPI` that communicates, and
-    what makes a result one of these. Raises AttributeError if the library is not there."""
+    what makes a result one of these. `wanted`: in check mode the functions that are watched, of the classes that
+    do not communicate too. Raises AttributeError if the library is not there."""
     library = Library()
     types: dict[type, type] = {}
 
@@ -112,8 +126,9 @@ def begin(mpi: Any, reduce: Any) -> tuple[dict[str, type], Callable[[Any], Any]]
         "getframe": sys._getframe, "sites": library.sites, "new_site": library.site, "word": library.word,
         "wrap": wrap, "defaults": {}, "reduce": reduce,
     }  # fmt: skip
-    made, _ = classes(mpi, names, BODY)
-    types |= {getattr(mpi, name): cls for name, cls in made.items()}
+    plain = {name: getattr(mpi, name) for name in CLASSES}
+    made = classes(mpi, names, BODY)[0] if wanted is None else install(mpi, Sites(names), wanted, names)
+    types |= {plain[name]: cls for name, cls in made.items()}
     hide = safepoint.Session.hide
 
     def noted(session: Any, step: Any = None, **more: Any) -> Any:

@@ -18,6 +18,9 @@ FORTRAN = "_", "_f08_", "_f08ts_", "_f08ts_large_", "_f08_large_"  # how the bin
 SETS = {"Comm_set_errhandler": 0, "Errhandler_set": 0, "Win_set_errhandler": 1}
 # By these a loader, such as mpi4py's, sees whether the process has an MPI library: it would take us for one.
 LOOKED_FOR = "Get_version", "Get_library_version", "Abi_get_version", "Abi_get_info"
+# In these MPI calls back what the program has given for its attributes: to copy, or to delete them.
+CALLS_BACK = {"finalize", "comm_free", "type_free", "win_free"}
+ATTRIBUTES = "_set_attr", "_delete_attr", "Attr_put", "Attr_delete", "dup", "dup_with_info"
 ASKS = {"Comm_get_errhandler": "", "Errhandler_get": "", "Win_get_errhandler": "_of_win"}
 
 WRAPPER = """
@@ -91,7 +94,7 @@ EXPORT int {name}({alone})
 EXPORT int P{name}({alone})
 {{
     if (LIKELY(!self.fortran))
-        return {real};
+        return {of_mpi};
     return watched[{number}] ? do_{name}({comma}self.fortran) : {unwatched_in_fortran};
 }}
 """
@@ -144,7 +147,17 @@ def _watchable(prototype: Prototype) -> bool:
     return name.startswith("MPI_") and not name.startswith("MPI_T_") and not odd
 
 
-def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool) -> str:
+def _called(prototype: Prototype, index: int, sync: int, arguments: bool) -> tuple[str, str, str]:
+    """The function behind a wrapper; that which is called where the program's call is noted; and where it is not: what
+    MPI itself sends inside of a call is not made synchronous. `sync`: the index of its synchronous form; -1: none."""
+    plain = f"REAL({index}, {prototype.name})"
+    if sync < 0 or not arguments:
+        return plain, plain, plain
+    other = f"REAL({sync}, {prototype.name})"  # it has the same type
+    return plain, f"(trace.sync_sends ? {other} : {plain})", f"(trace.sync_sends && !self.inside ? {other} : {plain})"
+
+
+def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool, sync: int) -> str:
     kind, parts, standard = roles.kind(prototype.standard), parts_of(prototype), prototype.standard
     given = list(prototype.names)
     status = parts.get("status") or parts.get("statuses") if kind in TELLS else None
@@ -155,14 +168,16 @@ def _wrapper(prototype: Prototype, index: int, number: int, arguments: bool) -> 
         words = _checked(prototype, kind, parts, words)
         if standard in SETS:
             given[1] = f"instead_of_fatal({given[1]}, {SETS[standard]})"
-    real = f"REAL({index}, {prototype.name})({', '.join(given)})"
+    plain, called, own = _called(prototype, index, sync, arguments)
+    real = f"{own}({', '.join(given)})"
     passed = ", ".join("c.status" if name == status else name for name in given)
-    noted = f"REAL({index}, {prototype.name})({passed})"
+    noted = f"{called}({passed})"
     if arguments and standard in ASKS:
         real, noted = (f"as_it_was_set{ASKS[standard]}({', '.join(given)}, {call})" for call in (real, noted))
     first = f"first_{prototype.name}({''.join(name + ', ' for name in given)}%s)"
     words |= {
         "name": prototype.name, "number": str(number), "real": real, "noted": noted,
+        "of_mpi": f"{plain}({', '.join(given)})" if called != plain else real,
         "comma": "".join(name + ", " for name in prototype.names),
         "declared": "".join(f"{parameter}, " for parameter in prototype.parameters),
         "alone": ", ".join(prototype.parameters) or "void",
@@ -182,7 +197,8 @@ def _checked(prototype: Prototype, kind: str, parts: dict[str, str], words: dict
     if kind == "finalize":
         after.append("trace.finalized = CHECKING;")
         words["last"] = '\n    if (!CHECKING)\n        finish("finalize");'
-    before = [words["before"], parameters.on_entry(prototype)]
+    back = kind in CALLS_BACK or prototype.standard.endswith(ATTRIBUTES)
+    before = [words["before"], parameters.on_entry(prototype), "calls_back();" * back]
     return words | {"before": "\n    ".join(filter(None, before)), "after": "\n        ".join(filter(None, after))}
 
 
@@ -208,8 +224,10 @@ def source(
     names = ", ".join(f'"P{prototype.name}"' for prototype in found)
     header = "watch.h" if arguments else "pmpi.h"
     made = [HEAD.format(header=header, count=len(found), names=names, functions=json.dumps(functions))]
+    at = {prototype.name: index for index, prototype in enumerate(found)}
     for index, prototype in enumerate(found):
-        made.append(_wrapper(prototype, index, numbers[prototype.standard], arguments))
+        sync = at.get(prototype.name.replace(prototype.standard, roles.SYNCHRONOUS.get(prototype.standard, "?")), -1)
+        made.append(_wrapper(prototype, index, numbers[prototype.standard], arguments, sync))
         if not prototype.name.endswith("_c"):
             made.append(_fortran(prototype, there))
     return "".join([*made, *(_tables(found, numbers, constants) if arguments else ())])

@@ -17,12 +17,12 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from safepoint.trace import arguments, methods, record
+from safepoint.trace import arguments, methods, record, roles
 from safepoint.trace.known import Known, Persistent
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, NUMBERS, kind
 from safepoint.trace.rows import Rows, signed
@@ -37,14 +37,22 @@ KEPT: list[Any] = []  # the file of the stacks, and what has a place in one of m
 ALIASES, RENAMED = ("F_", "SIGNED_", "SINT", "BOOL", "INT_INT"), {"TWOINT": "2INT", "LONG_LONG": "LONG_LONG_INT"}
 
 
-def watched(where: Path, rank: int) -> frozenset[str] | None:
-    """The functions that this rank notes; None: no check mode. Raises OSError and ValueError."""
+class Wanted(frozenset[str]):
+    """The functions that this rank notes."""
+
+    sync_sends = False  # whether each send is its synchronous form
+
+
+def watched(where: Path, rank: int) -> Wanted | None:
+    """What `watch.json` says; None: no check mode. Raises OSError and ValueError."""
     try:
         text = (where / record.WATCH).read_text("utf-8")
     except FileNotFoundError:
         return None
-    ranks = json.loads(text)["functions"]
-    return frozenset(name for name, chosen in ranks.items() if chosen is None or rank in chosen)
+    found = json.loads(text)
+    wanted = Wanted(name for name, chosen in found["functions"].items() if chosen is None or rank in chosen)
+    wanted.sync_sends = bool(found.get("sync_sends"))
+    return wanted
 
 
 def others() -> dict[str, int]:
@@ -56,15 +64,15 @@ def others() -> dict[str, int]:
 class Watched(Methods):
     """Wrappers of the functions that are watched, which note arguments too."""
 
-    def __init__(self, names: dict[str, Any]) -> None:
+    def __init__(self, names: dict[str, Any], instead: dict[Any, Any]) -> None:
         super().__init__(names, BODY)
+        self._instead = instead
         self.others = others()
         self.family = ""
 
     def add(self, found: methods.Found) -> tuple[str, bool]:
         self.family = found.family
-        name = self.one(found.plain, found.name, found.function, found.pickled, found.of_class)
-        return name, found.of_class
+        return super().add(found)
 
     def _shape(self, function: str, pickled: bool, alone: bool) -> Shape:
         if kind(function) in SHAPES:
@@ -81,7 +89,7 @@ class Watched(Methods):
 class Checking:
     """Of one process. `plain`: what `mpi` had before anything was put in its place."""
 
-    def __init__(self, mpi: Any, plain: dict[str, Any], seen: Seen, wanted: frozenset[str], where: Path) -> None:
+    def __init__(self, mpi: Any, plain: dict[str, Any], seen: Seen, wanted: Wanted, where: Path) -> None:
         self._mpi, self._plain, self._seen, self._wanted = mpi, plain, seen, wanted
         self._stem = str(where / f"rank-{seen.rank:05d}")
         self._rows = Rows(seen.notes, mpi.UNDEFINED)
@@ -94,24 +102,14 @@ class Checking:
         os.replace(self._stem + ".new", self._stem + ".constants")
         self._listen()
         names |= self._names()
-        found = Watched(names)
-        own = {name: dict(self._chosen(found, methods.of_class(name, getattr(self._mpi, name)))) for name in CLASSES}
-        local = {name: dict(self._chosen(found, methods.of_class(name, self._plain[name])))
-                 for name in methods.LOCAL_CLASSES}  # fmt: skip
-        module = dict(self._chosen(found, methods.of_module(self._mpi)))
-        made = found.compile()
-        for name, space in local.items():
-            put_into(self._plain[name], methods_of(made, space))
-        for name, (wrapper, _) in module.items():
-            setattr(self._mpi, name, made[wrapper])
-        if not any(own.values()):
-            return {}
-        return {name: subclass(name, self._plain[name], made, own[name], names) for name in CLASSES}
+        found = Watched(names, self._synchronous() if self._wanted.sync_sends else {})
+        return install(self._mpi, found, self._wanted, names)
 
-    def _chosen(self, found: Watched, all_: Iterator[methods.Found]) -> Iterator[tuple[str, tuple[str, bool]]]:
-        for one in all_:
-            if one.function in self._wanted:
-                yield one.name, found.add(one)
+    def _synchronous(self) -> dict[Any, Any]:
+        """What is called in the place of each method that sends: it has the same arguments."""
+        comm = self._plain["Comm"]
+        pairs = roles.SYNCHRONOUS | {"send": "ssend", "isend": "issend"}
+        return {inspect.getattr_static(comm, name): inspect.getattr_static(comm, sync) for name, sync in pairs.items()}
 
     def _names(self) -> dict[str, Any]:
         """What the lines of `arguments` use."""
@@ -126,6 +124,7 @@ class Checking:
             "some_": rows.some, "several_": rows.several, "several_handles_": rows.handles,
             "ABSENT": record.ABSENT, "NO_HANDLE": NO_HANDLE, "BYTE": self._plain["BYTE"].handle,
             "size": specs.bytes, "Op": self._plain["Op"], "lasting": lasting, "taken": self._taken,
+            "made_": {},  # of the last request or message with each handle what is known of it
         }  # fmt: skip
 
     def _taken(self, message: Any) -> tuple[int, Known, int, int]:
@@ -189,7 +188,7 @@ class Checking:
         seen = self._seen
         at = seen.notes.advance()
         if at >= seen.notes.end:
-            seen.grow()
+            seen.grow(at)
         seen.notes.more(at, record.ARGUMENTS, given)
         number = NUMBERS.get(name) or others()[name]
         record.LAYOUT.pack_into(
@@ -202,6 +201,27 @@ class Checking:
         notes = self._seen.notes
         notes.map[at + record.LEAVE : at + record.LEAVE + 8] = time.monotonic_ns().to_bytes(8, "little")
         notes.map[at + record.RESULT : at + record.RESULT + 2] = bytes((0, record.RETURNED))
+
+
+def install(mpi: Any, found: Methods, wanted: Container[str], names: dict[str, Any]) -> dict[str, type]:
+    """Put wrappers of the functions that are wanted in their places. Returns the subclasses of the classes that
+    communicate, by name; none if no method of them is wanted."""
+    plain = {name: getattr(mpi, name) for name in (*CLASSES, *methods.LOCAL_CLASSES)}
+
+    def chosen(all_: Iterator[methods.Found]) -> dict[str, tuple[str, bool]]:
+        return {one.name: found.add(one) for one in all_ if one.function in wanted}
+
+    own = {name: chosen(methods.of_class(name, plain[name])) for name in CLASSES}
+    local = {name: chosen(methods.of_class(name, plain[name])) for name in methods.LOCAL_CLASSES}
+    module = chosen(methods.of_module(mpi))
+    made = found.compile()
+    for name, space in local.items():
+        put_into(plain[name], methods_of(made, space))
+    for name, (wrapper, _) in module.items():
+        setattr(mpi, name, made[wrapper])
+    if not any(own.values()):
+        return {}
+    return {name: subclass(name, plain[name], made, own[name], names) for name in CLASSES}
 
 
 def lasting(request: Any) -> Persistent:

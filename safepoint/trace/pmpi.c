@@ -94,6 +94,16 @@ void *found(const char *name)
     return wanted.address;
 }
 
+/* Whether this address, from which MPI is called, is in none of its own functions. */
+int of_program(const void *from)
+{
+    static const void *library;
+    Dl_info where;
+    if (!library && dladdr(found("PMPI_Finalize"), &where))
+        library = where.dli_fbase;
+    return !dladdr(from, &where) || where.dli_fbase != library;
+}
+
 /* Files. */
 
 int is_ours(const struct file *file)

@@ -4,7 +4,8 @@
  * kind of the function fill it in, marks it as entered (`go`), makes the call, and completes the note (`end`).
  *
  * (1) The last byte of a note is stored last, with release: a note that a reader sees is whole.
- * (2) One note a call: what MPI or a callback calls inside of a call is not noted (`self.inside`).
+ * (2) One note a call: what MPI or a callback calls inside of a call is not noted (`self.inside`). In check mode that of
+ *     attributes is: a library frees in it what it has kept (`calls_back`).
  * (3) Constants of MPI are translated by what the argument is: MPI_ANY_TAG and MPI_PROC_NULL may be one number.
  * (4) Nothing here ends the program, sends a message, or asks MPI about an argument that the call does not use.
  * (5) In check mode (`watch.h`) an argument may be wrong: MPI is asked about it after the call has found it right. After
@@ -40,6 +41,7 @@ enum { HIDE = 1, MARK = 2, ARGUMENTS = 4, BEFORE = 5, AFTER = 6, STACK_SIGNAL = 
 #define UNKNOWN UINT64_MAX
 #define QUIET UINT32_MAX   /* instead of a site: do not note */
 #define NO_ROOT (-1000000) /* instead of a root */
+enum { CALLS_BACK = 2 };   /* `self.inside`: of a call in which the program's callbacks of attributes run */
 
 struct note {
     uint64_t enter, leave;
@@ -103,6 +105,7 @@ struct trace {
     volatile int noting; /* after MPI_Init, until it ends or fails */
     int many;            /* MPI_THREAD_MULTIPLE: the tables are locked */
     int checking, finalized;
+    int sync_sends; /* check mode: MPI_Send is MPI_Ssend, and the like */
     uint64_t next, end; /* of the notes, in bytes */
     char *notes;
     uint64_t row_next, row_end; /* of the rows, in bytes */
@@ -118,8 +121,16 @@ struct trace {
     pthread_mutex_t lock; /* of the tables */
 };
 
+/* Where a thread is when it enters a call: inside of another, as a callback, or of none. */
+struct place {
+    int inside;
+    struct note *note;
+    const void *fortran;
+};
+
 struct call {
     struct note *note;
+    struct place outer; /* check mode */
     struct what sends, takes;
     struct request *one, **several; /* taken out of the table while MPI completes them */
     MPI_Status *status, mine;
@@ -164,6 +175,7 @@ int replace(const char *name, const char *text, size_t size);
 int new_thread(void);
 int64_t *new_row(struct call *c, int kind, int64_t count);
 unsigned new_site(const void *from);
+int of_program(const void *from);
 struct known *known_comm(MPI_Comm comm);
 struct known *known_win(MPI_Win win);
 struct known *known_file(MPI_File file);
@@ -257,8 +269,9 @@ OUTLINE int enter(struct call *c, unsigned function, const void *from)
     if (CHECKING) {
         c->unknown = 0;
         c->sends.comm = c->takes.comm = c->thing = NULL;
+        c->outer = (struct place){self.inside, self.note, self.fortran};
     }
-    if (!trace.noting || self.inside || site == QUIET)
+    if (!trace.noting || site == QUIET || (self.inside && !(CHECKING && self.inside == CALLS_BACK && of_program(from))))
         return 0;
     c->note = new_note(function, site ? site : site_of(from));
     if (!c->note)
@@ -278,6 +291,27 @@ static inline void go(struct call *c)
         self.note = c->note;
 }
 
+/* MPI may call the program's callbacks of attributes in this call, and they MPI: as if from nowhere else. */
+static inline void calls_back(void)
+{
+    if (CHECKING) {
+        self.inside = CALLS_BACK;
+        self.fortran = NULL;
+    }
+}
+
+/* It is over. */
+static inline void leaves(struct call *c)
+{
+    self.inside = c->open = 0;
+    self.note = NULL;
+    if (CHECKING) {
+        self.inside = c->outer.inside;
+        self.note = c->outer.note;
+        self.fortran = c->outer.fortran;
+    }
+}
+
 static inline void sized(struct call *c);
 
 OUTLINE void end(struct call *c, uint64_t leave, int code)
@@ -291,15 +325,14 @@ OUTLINE void end(struct call *c, uint64_t leave, int code)
     c->note->leave = leave;
     c->note->result = (uint8_t)(class < NO_RESULT ? class : NO_RESULT);
     __atomic_store_n(&c->note->state, code ? RAISED : RETURNED, __ATOMIC_RELEASE);
-    self.inside = c->open = 0;
+    leaves(c);
 }
 
 /* An exception of C++ that leaves the call, from a callback or an error handler. */
 OUTLINE void unwound(struct call *c)
 {
     if (c->open) {
-        self.inside = 0;
-        self.note = NULL;
+        leaves(c);
         c->note->leave = now();
         __atomic_store_n(&c->note->state, RAISED, __ATOMIC_RELEASE);
     }

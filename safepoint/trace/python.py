@@ -52,7 +52,8 @@ def begin(mpi: ModuleType, called: tuple[str, int] | None = None) -> None:
         return
     try:
         if os.environ.get(beside.WITH) == "both":
-            _replace(mpi, *beside.begin(mpi, _reducer(mpi)))
+            wanted = checking.watched(Path(where), mpi.COMM_WORLD.Get_rank())
+            _replace(mpi, *beside.begin(mpi, _reducer(mpi), wanted))
         else:
             _begin(mpi, elsewhere.place(Path(where)), called)
     except FileExistsError as error:

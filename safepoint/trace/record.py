@@ -7,6 +7,8 @@ the notes of a process that is killed are all there, up to the call it was in; a
 (2) Each segment of a file has its space before it is mapped: a full disk is an error of the tracer then, which stops
     noting. In a hole of a mapped file it would be a SIGBUS, which ends the program.
 (3) Nothing here raises into the program, sends a message or waits for another rank.
+(4) Several threads write, and none has a lock. A place for a row is taken by one line that calls nothing: there Python
+    does not go from one thread to another. What grows is the same whoever has let it.
 """
 
 from __future__ import annotations
@@ -129,14 +131,17 @@ class Mapped(Opened):
         self.map[: len(begin)] = begin
 
     def grow(self) -> None:
-        """Raises OSError if there is no space, and `Full`."""
-        allocate, descriptor = getattr(os, "posix_fallocate", None), self.ours()
+        """Two threads, or the handler of a signal, may do this at once: then it has grown once. Raises OSError if there
+        is no space, and `Full`."""
+        allocate, descriptor, end = getattr(os, "posix_fallocate", None), self.ours(), self.end
         if allocate is None:
-            os.pwrite(descriptor, bytes(SEGMENT), self.end)
+            if os.fstat(descriptor).st_size <= end:
+                os.pwrite(descriptor, bytes(SEGMENT), end)
         else:
-            allocate(descriptor, self.end, SEGMENT)
-        self.map = mmap.mmap(descriptor, self.end + SEGMENT)  # the old one lives as long as somebody has it
-        self.end += SEGMENT
+            allocate(descriptor, end, SEGMENT)
+        larger = mmap.mmap(descriptor, end + SEGMENT)
+        if self.end == end:
+            self.map, self.end = larger, end + SEGMENT  # the old one lives as long as somebody has it
 
     def close(self, size: int) -> None:
         """Cut it to what was written. Nobody may write any more."""
@@ -199,31 +204,30 @@ class Notes:
         beside.write_text(json.dumps(self._about), "utf-8")
         os.replace(beside, self._names.about)
 
-    def grow(self) -> None:
-        """Make space for the notes of another segment. Raises `Full`."""
-        if self.calls.end + self._more.end + SEGMENT > self.limit:
-            raise Full(f"the limit of {self.limit} bytes")
-        try:
-            self.calls.grow()
-        except OSError as error:
-            raise Full(os.strerror(error.errno or 0)) from error
-        self.map, self.end = self.calls.map, self.calls.end
+    def grow(self, at: int) -> None:
+        """Let there be space for a note at this place. Raises `Full`."""
+        self._reach(self.calls, at + NOTE)
+        if self.end:  # else nobody notes any more
+            self.map, self.end = self.calls.map, self.calls.end
 
     def room(self, end: int) -> None:
         """Let `.more` reach as far as this. Raises `Full`."""
-        while end > self._more.end:
+        self._reach(self._more, end)
+
+    def _reach(self, file: Mapped, end: int) -> None:
+        while end > file.end:
             if self.calls.end + self._more.end + SEGMENT > self.limit:
                 raise Full(f"the limit of {self.limit} bytes")
             try:
-                self._more.grow()
+                file.grow()
             except OSError as error:
                 raise Full(os.strerror(error.errno or 0)) from error
 
     def more(self, at: int, kind: int, values: Sequence[int]) -> int:
         """A row for the note at this place; the index that the note is to have. Raises `Full`."""
         row = (len(values), (at - HEADER) // NOTE, kind, *values)
-        begin = self._more_at
-        self._more_at = end = begin + 8 * len(row)  # no other thread of Python comes in between
+        size = 8 * len(row)
+        end = self._more_at = (begin := self._more_at) + size  # (4)
         self.room(end)
         struct.pack_into(f"<{len(row)}q", self._more.map, begin, *row)
         return begin // 8

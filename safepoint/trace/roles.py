@@ -236,12 +236,15 @@ def _table() -> dict[str, Role]:
 
 ROLES = _table()
 NUMBERS = {name: number for number, name in enumerate(ROLES, 16)}  # of functions; below 16 is our own
-HIDE, MARK = 1, 2
-OURS = {HIDE: "hide", MARK: "mark"}
+HIDE, MARK, RESTORE, FINISH = 1, 2, 3, 4
+OURS = {HIDE: "hide", MARK: "mark", RESTORE: "restore", FINISH: "finish"}
+VERBS = "hide", "restore", "finish"  # in which ranks wait for each other
 FIRST_OTHER = 1024  # numbers of functions that are not in the table begin here, in the order of each tracer
 _LOCALS = LOCALS.split()
 
 
+# Of each send that MPI may buffer: the one that ends only when its receive has begun.
+SYNCHRONOUS = {"Send": "Ssend", "Isend": "Issend", "Send_init": "Ssend_init"}
 WAITS = "wait", "waitall", "waitany", "waitsome", "test", "testall", "testany", "testsome"
 
 

@@ -23,8 +23,7 @@ class Rows:
     def one(self, at: int, kind: int, position: int, value: int) -> None:
         """A row with one handle or number."""
         notes = self._notes
-        begin = notes._more_at
-        notes._more_at = end = begin + 48
+        end = notes._more_at = (begin := notes._more_at) + 48  # (4) of `record`
         if end > notes._more.end:
             notes.room(end)
         ONE(notes._more.map, begin, 3, (at - HEADER) // NOTE, kind, position, 1, value & UNSIGNED)

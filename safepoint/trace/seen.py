@@ -286,10 +286,10 @@ class Seen:
         """File and line of a site, as a user reads it."""
         return self._lines[site - 1]
 
-    def grow(self) -> None:
+    def grow(self, at: int) -> None:
         if self.stopped:
             raise Full(self.stopped)
-        self.notes.grow()
+        self.notes.grow(at)
 
     def raised(self, at: int, error: BaseException) -> None:
         """The call has raised. What it has sent or received before, nobody knows."""
@@ -318,7 +318,7 @@ class Seen:
                 return
             at, now = self.notes.advance(), time.monotonic_ns()
             if at >= self.notes.end:
-                self.grow()
+                self.grow(at)
             number, thread = roles.NUMBERS["Request_free"], self.thread()
             LAYOUT.pack_into(
                 self.notes.map, at, now, now, 0, number, 0, *[NONE] * 4, 0, what[0], 0, 0, thread, 0, RETURNED

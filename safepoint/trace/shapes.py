@@ -26,7 +26,7 @@ def {name}({params}):
         flags = {flags}
         at = advance()
         if at >= notes.end:
-            seen.grow()
+            seen.grow(at)
 {rows}
         pack(notes.map, at, now(), 0, site, NUMBER, flags, {peer}, {tag}, {got_peer}, {got_tag}, {bytes}, {request},
              {comm}, 0, 0 if ident() == main else thread(), 255, 1)

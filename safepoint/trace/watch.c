@@ -88,7 +88,18 @@ static const char *ranks(const char *at, int *mine)
     return after(at, ']');
 }
 
-/* Whether this is a watch list: `{"functions": {NAME: null or [RANK, ...], ...}}`. */
+/* What may come after the functions. Returns what follows, or NULL. */
+static const char *sync_sends(const char *at)
+{
+    static const char name[] = "\"sync_sends\"";
+    at = strncmp(at, name, sizeof name - 1) ? NULL : after(at + sizeof name - 1, ':');
+    if (!at || strncmp(at, "true", 4))
+        return NULL;
+    trace.sync_sends = 1;
+    return blanks(at + 4);
+}
+
+/* Whether this is a watch list: `{"functions": {NAME: null or [RANK, ...], ...}}`, and perhaps `"sync_sends": true`. */
 static int understood(const char *at)
 {
     int mine;
@@ -104,7 +115,10 @@ static int understood(const char *at)
         if (at && *at == ',' && *(at = blanks(at + 1)) != '"')
             return 0;
     }
-    at = after(after(at, '}'), '}');
+    at = after(at, '}');
+    if (at && *at == ',')
+        at = sync_sends(blanks(at + 1));
+    at = after(at, '}');
     return at && !*at;
 }
 

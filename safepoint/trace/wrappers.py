@@ -6,9 +6,10 @@ A method that several classes inherit is made once, in the shape of its kind (`r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from safepoint.trace.methods import Found
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
 from safepoint.trace.seen import WRAPPERS
 from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
@@ -75,9 +76,14 @@ def _made(plain: type) -> Callable[..., Any]:
     return __new__
 
 
-def _of_handle(plain: Callable[..., Any], wrap: Callable[[Any], Any]) -> Any:
+def _of_handle(plain: Callable[..., Any], wrap: Callable[[Any], Any], known: Mapping[int, Any]) -> Any:
+    """`known`: of requests and messages what is known of them, by handle."""
+
     def made(cls: type, *args: Any, **words: Any) -> Any:
-        return wrap(plain(*args, **words))
+        new = wrap(plain(*args, **words))
+        if known and new.handle in known:
+            new._noted = known[new.handle]
+        return new
 
     made.__name__, made.__doc__ = plain.__name__, plain.__doc__
     return classmethod(made)
@@ -88,6 +94,7 @@ class Methods:
 
     def __init__(self, names: dict[str, Any], body: str) -> None:
         self._names, self._body = names, body  # the functions' globals, and what they do
+        self._instead: dict[Any, Any] = {}  # what is called in the place of a method
         self._shapes = shapes(False), shapes(True)
         self._made: dict[tuple[int, str], str] = {}
         self._sources: list[str] = []
@@ -113,6 +120,11 @@ class Methods:
             )
         return found
 
+    def add(self, found: Found) -> tuple[str, bool]:
+        """The same of one method, of a class or of the module."""
+        name = self.one(found.plain, found.name, found.function, found.pickled, found.of_class)
+        return name, found.of_class
+
     def one(self, plain: Any, method: str, function: str, pickled: bool, of_class: bool) -> str:
         """The name of the wrapper of a method."""
         key = id(plain), function
@@ -124,7 +136,7 @@ class Methods:
             for word, parameter in words.items():
                 if parameter.default is not parameter.empty:
                     self._names["defaults"][name, word] = parameter.default
-            self._names[f"plain_{name}"] = plain
+            self._names[f"plain_{name}"] = self._instead.get(plain, plain)
             rows = self._rows(plain, function, pickled, of_class)
             self._sources.append(source(name, plain, number, pickled, shape, self._body, rows))
             self._later.append((method, plain, of_class))
@@ -171,7 +183,8 @@ def subclass(
 ) -> type:
     """Of one of mpi4py's classes, with the wrappers of these methods."""
     space = methods_of(made, wanted)
-    space |= {at: _of_handle(getattr(plain, at), names["wrap"]) for at in OF_HANDLES if hasattr(plain, at)}
+    known = names.get("made_", {}) if name in ("Request", "Prequest", "Grequest", "Message") else {}
+    space |= {at: _of_handle(getattr(plain, at), names["wrap"], known) for at in OF_HANDLES if hasattr(plain, at)}
     # No slots: a class with these and one of the program's own could not be bases of one class.
     space |= {"__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain}
     space |= {"__qualname__": plain.__qualname__, "__new__": _made(plain), "__reduce__": names["reduce"](plain)}

@@ -321,7 +321,7 @@ def test_what_is_complete_leaves_no_open_rows() -> None:
 def test_a_template_that_needs_more_processes_than_there_are_says_so() -> None:
     matcher = Matcher(SENT, 1, members)
     assert matcher.feed(send(0, 0, 0)) == matcher.finish() == []
-    assert matcher.remarks == ["N=2, but the program has 1 processes"]
+    assert matcher.remarks == ["not looked for: it needs 2 processes, and the program has 1"]
 
 
 def test_situations_with_the_same_lines_are_one_place() -> None:

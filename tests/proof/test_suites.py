@@ -21,7 +21,8 @@ SUITES = suite_codes.directory()
 needs_suites = [
     pytest.mark.skipif(SUITES is None, reason="needs the public suites: SUITES=DIR names their directory"),
     pytest.mark.skipif(not MPICH.there, reason="needs mpicc.mpich"),
-    pytest.mark.timeout(1800 if ALL else 300),
+    pytest.mark.timeout(3600 if ALL else 300),
+    pytest.mark.xdist_group("suites"),  # they are run once
 ]
 
 

@@ -21,6 +21,9 @@ class Given:
     def value(self, name: int | str) -> Value | None:
         return self.values.get(str(name))
 
+    def lasts(self, name: int | str) -> bool:
+        return False
+
 
 def value(*tokens: object, **more: object) -> Value:
     """The same here and across."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from safepoint.check.arguments import OPENS
 from safepoint.check.call import Call
 from safepoint.check.named import Thing
 from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted
+from safepoint.check.shapes import OPENS
 from safepoint.check.translated import Translator
 from safepoint.trace import record, roles
 from safepoint.trace.signatures import signatures

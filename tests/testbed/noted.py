@@ -72,7 +72,7 @@ class Rank:
         enter = enter or self.trace.now
         leave = (leave or enter + 5) if state == RETURNED else 0
         if (at := self.notes.advance()) >= self.notes.end:
-            self.notes.grow()
+            self.notes.grow(at)
         more = 0
         if row or kind in ("waitall", "waitany", "waitsome", "testall", "testany", "testsome"):
             of_row = {"start": record.STARTED, "startall": record.STARTED, "imrecv": record.MESSAGE}

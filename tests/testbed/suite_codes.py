@@ -18,13 +18,14 @@ from testbed.paths import HOUSE
 
 CORRECT = "correct"
 MBI, CORRBENCH = "MBI", "CorrBench"
+DEADLOCK = "deadlock"
 COLLECTIVE = "collective-order", "collective-not-by-all"
-MESSAGE = "send-without-receive", "receive-without-send"
+MESSAGE = "send-without-receive", "receive-without-send", "send-to-itself-without-receive", DEADLOCK
 EPOCHS = (
     "rma-outside-epoch", "rma-not-completed", "epoch-not-closed", "epoch-not-closed-all", "epoch-not-completed",
     "exposure-not-ended", "fence-not-by-all",
 )  # fmt: skip
-TYPES = "collective-type-differs", "message-type-differs"
+TYPES = "collective-type-differs", "vector-type-differs", "message-type-differs"
 TAGS = "negative-tag", "negative-tag-received", "large-tag"
 
 # What fits a label of a suite, and what is to be reached. `error-returned` alone fits only what no template is for.
@@ -43,7 +44,7 @@ FITTING = {
         "OperatorLeak": ("op-not-freed",),
         "RequestLeak": ("persistent-not-freed", "request-not-completed"),
         "MissingStart": ("persistent-not-started",),
-        "MissingWait": ("request-not-completed", "request-reused"),
+        "MissingWait": ("request-not-completed", "request-reused", "active-request-freed"),
         "InvalidCommunicator": ("null-comm",),
         "InvalidTag": TAGS,
         "InvalidOperator": ("null-op",),
@@ -53,10 +54,11 @@ FITTING = {
         "InvalidDatatype": ("null-datatype", "type-not-committed"),
         "InvalidBuffer": ("error-returned",),
         "InvalidOtherArg": ("error-returned",),
-        "DoubleEpoch": ("lock-twice", "lock-all-twice", "lock-in-lock-all", "lock-all-in-lock", "fence-not-by-all"),
+        "DoubleEpoch": ("lock-twice", "lock-all-twice", "lock-in-lock-all", "lock-all-in-lock", "lock-between-fences",
+                        "fence-not-by-all"),
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
-        "BufferingHazard": ("both-send-first", *MESSAGE),
+        "BufferingHazard": ("both-send-first", "both-wait-first", *MESSAGE),
         "LocalConcurrency": (),
         "GlobalConcurrency": (),
     },
@@ -77,7 +79,7 @@ FITTING = {
         "ArgError other": ("error-returned",),
         "MissingCall": (*COLLECTIVE, *MESSAGE, "request-not-completed", "request-reused", "type-not-committed",
                         "not-finalized", *EPOCHS),
-        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "both-send-first", "type-not-committed", *EPOCHS),
+        "MisplacedCall": (*COLLECTIVE, *MESSAGE, "both-send-first", "both-wait-first", "type-not-committed", *EPOCHS),
         "threads": (*COLLECTIVE, *MESSAGE, "comm-not-freed", "not-finalized", "call-after-finalize"),
     },
 }  # fmt: skip

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from testbed.foreign import MPICH, environment
 from testbed.paths import HOUSE
-from testbed.suite_codes import CORRECT, FITTING, GOALS, Run, headers
+from testbed.suite_codes import CORRECT, DEADLOCK, FITTING, GOALS, Run, headers
 
 TEMPLATES = HOUSE / "safepoint" / "check" / "standard"
 TARGET = HOUSE / "docs" / "check-evidence.md"
@@ -87,15 +87,21 @@ def fits(run: Run, situation: Situation) -> bool:
 
 
 def situations(report: Mapping[str, Any]) -> tuple[Situation, ...]:
-    """Of what the command has printed: one for each place."""
+    """Of what the command has printed: one for each place, and the closed chain in which ranks wait for each other."""
     found = []
     for one in report["situations"]:
         for place in one["places"]:
+            made = [each["made"] for each in place["calls"] if "made" in each]
             calls = tuple(
-                Call(each["function"], each.get("line") or 0) for each in place["calls"] if "function" in each
-            )
+                Call(each["function"], each.get("line") or 0)
+                for each in (*place["calls"], *made) if "function" in each
+            )  # fmt: skip
             missing = frozenset(name for each in place["calls"] for name in each.get("not_called", ()))
             found.append(Situation(one["template"], one["kind"], calls, missing))
+    hang = report.get("hang") or {}
+    if hang.get("deadlock"):
+        calls = tuple(Call(each["function"], each["line"]) for each in hang["at"] if each["rank"] in hang["stuck"])
+        found.append(Situation(DEADLOCK, "error", calls, frozenset()))
     return tuple(found)
 
 
@@ -169,11 +175,9 @@ def checked(run: Run, suites: Path, into: Path, made: Callable[[Path, Run], list
 
 
 def last_object(said: str) -> dict[str, Any] | None:
-    """The report: what the program itself prints stands before it."""
+    """The report: what the program itself prints stands before it, its last line maybe without an end."""
     at = len(said)
     while (at := said.rfind("{", 0, at)) >= 0:
-        if at and said[at - 1] != "\n":
-            continue
         with suppress(ValueError):
             found = json.loads(said[at:])
             if isinstance(found, dict) and "situations" in found:
@@ -235,7 +239,8 @@ def page(outcomes: Sequence[Outcome], seconds: float) -> str:
         "hand where these templates were written; nothing was fitted to a single code. All templates that are shipped "
         f"take part, MPICH runs the codes, and what hangs is ended after {HANG} s.", "",
         "*Found* means: by a template that fits the label, at a line that the suite names (MBI), or in the function "
-        "that the name of the code says (CorrBench). The numbers may only get better: the test compares.", "",
+        "that the name of the code says (CorrBench). `deadlock` is no template, but the closed chain of ranks that "
+        "wait for each other in the report of a hang. The numbers may only get better: the test compares.", "",
         "| suite | label | goal | found | templates that fit |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for label, (found, of) in sorted(counts(outcomes).items()):

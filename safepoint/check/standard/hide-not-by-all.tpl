@@ -1,11 +1,11 @@
 # A process calls hide less often than another one. hide is collective if the session has a communicator. It is a
-# warning, as a note of hide does not say which one: a session may be of some processes only, or of each by itself.
+# warning, as a note of hide does not say which one: a session may be of some processes only.
 #
 # For example:
 #     if rank == 0:
 #         session.hide(step)
 #
-# It cannot see sessions without a communicator, where each process hides for itself.
+# It cannot see sessions of one process, which hides for itself.
 Name=hide is not called by all
 Kind=warning
 1block

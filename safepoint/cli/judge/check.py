@@ -17,9 +17,11 @@ import click
 from safepoint.cli import terminal
 from safepoint.errors import UsageError
 from safepoint.trace import launch
+from safepoint.trace.lines import header
 
 UNDECIDED = 2  # exit code: a template is wrong
 MOST = 4 << 30  # bytes of a rank's trace
+SYNC_SENDS = "sends were made synchronous (--sync-sends): each ended only when its receive had begun, as MPI may let it"
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -36,6 +38,10 @@ MOST = 4 << 30  # bytes of a rank's trace
 @click.option("--nodes", default="", metavar="A,B", help="Run on these nodes: mpiexec is told of them.")
 @click.option("--port", default="", metavar="N", help="Where the followers of other nodes are listened for; 0: any. "
               "Default: any, if the command or the scheduler names several nodes; else none.")  # fmt: skip
+@click.option("--sync-sends", is_flag=True, help="Let each MPI_Send be MPI_Ssend, and the like: a program that "
+              "works only because MPI buffers its messages hangs.")  # fmt: skip
+@click.option("--lines", is_flag=True, help="Print safepoint-lines.h, for mpicc -include safepoint-lines.h: "
+              "with it the lines of a program in C are known without -g.")  # fmt: skip
 @click.option("--list", "listing", is_flag=True, help="The templates that there are.")
 @click.option("--explain", default="", metavar="NAME", help="What a template means, and what it cannot see.")
 @click.option("--lint", default="", metavar="FILE|DIR", help="Is this a right template? All its faults are told.")
@@ -44,7 +50,8 @@ MOST = 4 << 30  # bytes of a rank's trace
 @click.pass_context
 def check(
     ctx: click.Context, names: tuple[str, ...], hang: str, keep: bool, everything: bool, output: str, tracer: str,
-    mpicc: str, nodes: str, port: str, listing: bool, explain: str, lint: str, as_json: bool, command: tuple[str, ...],
+    mpicc: str, nodes: str, port: str, sync_sends: bool, lines: bool, listing: bool, explain: str, lint: str,
+    as_json: bool, command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND, such as `mpiexec -n 4 ./solver`, and find what templates describe: mistakes of MPI, each with the
     lines of its calls; or look for them in a trace that is there: `safepoint check run.trace`.
@@ -53,6 +60,9 @@ def check(
     was found; 1: something was; 2: it cannot be told, or a template is wrong; else that of the program, if it failed.
     What to do here may be written into .safepoint-check once.
     """
+    if lines:
+        click.echo(header(), nl=False)
+        return
     if listing or explain or lint:
         _about(ctx, explain, lint)
         return
@@ -65,12 +75,12 @@ def check(
         if len(words) > 1 and Path(words[0]).is_dir():
             raise UsageError(f"{words[0]} is a directory: options come before the trace")
         if len(words) == 1 and Path(words[0]).is_dir():
-            if keep or output or mpicc or nodes or port or tracer != "auto":
-                raise UsageError("--keep, -o, --mpicc, --nodes, --port and --with are for a program that is run, not "
-                                 "for a trace")  # fmt: skip
+            if keep or output or mpicc or nodes or port or sync_sends or tracer != "auto":
+                which = "--keep, -o, --mpicc, --nodes, --port, --sync-sends and --with"
+                raise UsageError(f"{which} are for a program that is run, not for a trace")
             outcome = _of_trace(Path(words[0]), config)
         else:
-            outcome = _of_run(words, config, not command, keep, output, tracer)
+            outcome = _of_run(words, config, not command, keep, output, tracer, sync_sends)
     if as_json:
         terminal.put(outcome.as_json())
     else:
@@ -109,6 +119,7 @@ def _of_trace(path: Path, config: Any) -> Any:
     templates = _load(config.templates)
     follower, situations, missing = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations, incomplete=missing)
+    outcome.remarks += [SYNC_SENDS] * _module("watch").makes_synchronous(path)
     hung = path / _module("follow").HUNG
     if hung.exists():
         outcome.hang = _module("rollcall").Hang((), False, (), hung.read_text("utf-8").rstrip("\n"))
@@ -120,7 +131,9 @@ def _of_trace(path: Path, config: Any) -> Any:
     return outcome
 
 
-def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str) -> Any:
+def _of_run(
+    words: Sequence[str], config: Any, ours: bool, keep: bool, output: str, tracer: str, sync_sends: bool
+) -> Any:
     """`ours`: the command is that of `.safepoint-check`, which says how it is built too."""
     running, templates = _module("running"), _load(config.templates)
     if ours and config.build:
@@ -131,18 +144,20 @@ def _of_run(words: Sequence[str], config: Any, ours: bool, keep: bool, output: s
         else:
             where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="safepoint-check-",
                                                                          dir=config.directory or None)))  # fmt: skip
-        running.prepare(where, templates, config.hang)
+        running.prepare(where, templates, config.hang, sync_sends)
         server, hosts = None, _module("hosts")
         if hosts.several(config, words):
             server = _module("server").Server(where, max(config.port, 0))
             stack.callback(server.close)
         try:
             environment = launch.environment(where, words, tracer, config.mpicc, MOST, arguments=True)
-            environment = hosts.environment(environment, templates, config.hang, sys.executable, server)
+            environment |= hosts.environment(where, sys.executable, server)
             started = hosts.placed(words, config, environment) if server is not None else words
-            return running.Run(where, templates, config.hang, keep, _tell, server).run(started, environment)
+            outcome = running.Run(where, templates, config.hang, keep, _tell, server).run(started, environment)
         except OSError as error:
             raise UsageError(f"{words[0]}: {error.strerror}") from error
+        outcome.remarks += [SYNC_SENDS] * sync_sends
+        return outcome
 
 
 def _tell(text: str) -> None:
