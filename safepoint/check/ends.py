@@ -227,7 +227,8 @@ class Ends:
     def _all_threads(self, one: Followed) -> bool:
         """They are inside. One that is outside may still do something, also if it has not called MPI yet."""
         inside = one.standing.inside.values()
-        return all(inside) and not self._busy.more_than(one.pid, len(inside))
+        busy = self._busy.more_than(one.pid, len(inside)) or one.process.working > len(inside)
+        return all(inside) and not busy
 
     def roll(self, now: int, where: Mapping[int, Where]) -> Roll:
         graph = Graph({rank: one.standing for rank, one in self.followed.items()},

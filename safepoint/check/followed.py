@@ -22,6 +22,7 @@ class Process:
         self.pid, self.started = pid, process.started if process else -1
         self.status: int | None = None  # as `os.wait` gives it, if somebody has seen it
         self.ended_at = 0  # ns, as it was seen; 0: it was not
+        self.working = 0  # of this host `Ends` knows it by itself
         self.descriptor = -1
         with contextlib.suppress(OSError, AttributeError):
             if process:
@@ -60,6 +61,7 @@ class Elsewhere:
     def __init__(self) -> None:
         self.status: int | None = None
         self.ended_at = 0
+        self.working = 0  # threads that have worked in the last second or so (`busy`)
         self.gone = self.stopped = False
 
     def there(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from safepoint.check import files, stacks, wire
+from safepoint.check.busy import LEAD, Busy
 from safepoint.check.followed import Process
 from safepoint.check.processes import PATIENCE_S
 from safepoint.check.shipping import Shipment
@@ -47,10 +48,11 @@ class Rank:
         self.said: dict[str, Any] = {}
         self._marked, self._sent = False, directory / f"rank-{rank:05d}{SENT}"
 
-    def state(self) -> dict[str, Any]:
+    def state(self, busy: Busy) -> dict[str, Any]:
         """Of its process. Whoever is seen to be gone now has noted nothing since."""
         gone = self.process.gone or not self.process.pid
-        return {"gone": gone, "stopped": not gone and self.process.stopped, "status": self.process.status}
+        return {"gone": gone, "stopped": not gone and self.process.stopped, "status": self.process.status,
+                "working": busy.working(self.process.pid)}  # fmt: skip
 
     @property
     def ended(self) -> bool:
@@ -72,6 +74,7 @@ class Follower:
         self._directory, self._channel, self._shift = directory, channel, shift
         self._orders = queue.SimpleQueue[dict[str, Any] | BaseException]()
         self._ranks: dict[int, Rank] = {}
+        self._busy = Busy(2 * LEAD)
         self._kill_at, self._over = 0.0, 0  # when what is left is killed; how many ranks have ended, as it was said
         self._said, self._forgotten = time.monotonic(), False
 
@@ -120,10 +123,11 @@ class Follower:
         for number in files.ranks(self._directory):
             if number not in self._ranks:
                 self._ranks[number] = Rank(self._directory, number, self._shift)
+        self._busy.look([one.process.pid for one in self._ranks.values() if not one.ended], time.monotonic_ns())
         for number, one in self._ranks.items():
             if one.said.get("gone"):
                 continue
-            state = one.state()  # before its notes: what a process that is gone has noted is read now
+            state = one.state(self._busy)  # before its notes: what a process that is gone has noted is read now
             while self._ship(one):
                 moved = True
                 if not state["gone"]:
@@ -134,7 +138,7 @@ class Follower:
 
     def _only_states(self) -> bool:
         for number, one in self._ranks.items():
-            self._say_state(number, one, one.state())
+            self._say_state(number, one, one.state(self._busy))
         return False
 
     def _say_state(self, number: int, one: Rank, state: dict[str, Any]) -> None:

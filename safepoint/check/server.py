@@ -33,7 +33,7 @@ GREETING = 64  # callers at once that have not given proof yet
 SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
 NEVER_S = 1e9
 GRACE_S = 2.0  # between the end of a follower and that of the launcher: (4)
-FRAMES_MAX, TEXT_MAX = 64, 4096  # of a stack; characters of a name
+FRAMES_MAX, TEXT_MAX, THREADS_MAX = 64, 4096, 1 << 20  # of a stack; characters of a name; of a process
 
 
 class Node:
@@ -68,6 +68,7 @@ class Node:
             if one is not None:
                 status = None if words.get("status") is None else whole(words, "status", 0, 0xFFFF)
                 one.ended_at, one.status = whole(words, "at", -TIME_MAX, TIME_MAX), status
+                one.working = whole(words, "working", 0, THREADS_MAX)
                 one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
         elif do == "stacks":
             self.stacks = dict(_stacks(words.get("of"), self.landed))

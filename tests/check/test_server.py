@@ -213,6 +213,16 @@ def test_a_rank_that_dies_stops_or_is_ended_is_told_from_there(node: Node) -> No
     assert [process.wait() for process in ranks] == [-signal.SIGTERM, -signal.SIGKILL, -signal.SIGTERM]
 
 
+def test_how_many_threads_work_is_told_from_there(node: Node) -> None:
+    """Of a rank with more than are inside of calls, one computes: it is no hang."""
+    text = "import threading, zlib\ndef work():\n    while True:\n        zlib.crc32(bytes(1 << 24))\n"
+    busy = node.child(sys.executable, "-c", f"{text}threading.Thread(target=work).start()\nwork()\n")
+    Noted(node.directory, 2, {0: {"pid": busy.pid}, 1: {"pid": node.child().pid}})
+    node.follow()
+    node.until(lambda: node.has(0, 1) and node.server.nodes[0].processes[0].working == 2)
+    assert node.server.nodes[0].processes[1].working == 0
+
+
 # A node that is lost.
 
 
@@ -338,7 +348,7 @@ BEGIN = ("file", {"rank": 0, "name": "functions", "table": "functions-python.jso
         ([BEGIN, ("remove", {"rank": 0}, b"")], "it says 'remove', which is nothing"),
         ([BEGIN, ("stacks", {"of": {"1": []}}, b"")], "where a rank is that it has not"),
         ([BEGIN, ("stacks", {"of": {"0": [["f", "x", "g"]]}}, b"")], "what it says is no stack"),
-        ([BEGIN, ("state", {"rank": 0, "at": 0, "status": 1 << 40}, b"")], "it says status"),
+        ([BEGIN, ("state", {"rank": 0, "at": 0, "status": 1 << 40, "working": 0}, b"")], "it says status"),
     ],
 )  # fmt: skip
 def test_what_is_not_what_a_follower_says_loses_its_node(said: Any, why: str, node: Node) -> None:
