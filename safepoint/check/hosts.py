@@ -23,6 +23,7 @@ TOLD = {
     "-hosts", "--hosts", "-host", "--host", "-H", "-f", "-hostfile", "--hostfile", "-machinefile", "--machinefile",
     "-ppn", "-perhost", "-N", "--nodes", "-w", "--nodelist",
 }  # fmt: skip
+STARTERS = {"env", "nice", "numactl", "taskset", "stdbuf", "time", "timeout", "perf", "strace", "xvfb-run"}
 NUMBERS = "-n", "-np", "--np"  # before how many ranks
 PASSED = WHERE, LIMIT, WITH, elsewhere.NODES, SERVER, "PYTHONPATH", "LD_PRELOAD"
 HERE = str(Path(__file__).resolve().parents[2])
@@ -45,12 +46,14 @@ def several(config: Config, words: Sequence[str], environment: Mapping[str, str]
 
 
 def _of_launcher(words: Sequence[str]) -> Sequence[str]:
-    """The words before the program; none without a launcher."""
-    if not words or os.path.basename(words[0]) not in launch.LAUNCHERS:
+    """Its own words: those before the program, or before another one that starts it; none without a launcher."""
+    if not words or os.path.basename(words[0]) not in launch.LAUNCHERS - STARTERS:
         return ()
     program = launch.program(words)
-    end = next((at for at, word in enumerate(words) if at and program.endswith(word)), len(words))
-    return words[:end]
+    ends = (
+        at for at, word in enumerate(words) if at and (program.endswith(word) or os.path.basename(word) in STARTERS)
+    )
+    return words[: next(ends, len(words))]
 
 
 def option(launcher: str) -> str:

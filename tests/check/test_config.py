@@ -107,6 +107,8 @@ def test_mpiexec_is_told_of_nodes_in_its_own_words(launchers: Path) -> None:
         ("mpiexec -n 4 PROGRAM", {}, False),
         ("mpiexec -n 4 PROGRAM -hosts a,b", {}, False),  # the program's own
         ("mpiexec -hosts a,b -n 4 PROGRAM", {}, True),
+        ("mpiexec -n 4 numactl -N 0 PROGRAM", {}, False),
+        ("numactl -N 0 PROGRAM", {}, False),
         ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "2"}, True),
         ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "1"}, False),
         ("srun -N 2 -n 4 PROGRAM", {}, True),
