@@ -43,9 +43,13 @@ class Busy:
             self._threads = {pid: sum(each >= least for each in of) for pid, of in used.items()}
         self._begun, self._before = now, after
 
+    def working(self, pid: int) -> int:
+        """How many of its threads have worked, as it was seen last."""
+        return self._threads.get(pid, 0)
+
     def more_than(self, pid: int, inside: int) -> bool:
         """More of its threads have worked than are inside of calls."""
-        return self._threads.get(pid, 0) > inside
+        return self.working(pid) > inside
 
 
 def ticks(pid: int) -> dict[int, int]:

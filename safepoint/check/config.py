@@ -22,6 +22,8 @@ class Config:
 
     command: tuple[str, ...] = ()  # the program, with its launcher or, if `ranks` is given, without
     ranks: int = 0  # then `mpiexec -n RANKS` is put before the command
+    nodes: tuple[str, ...] = ()  # on which the ranks run: mpiexec is told of them
+    port: int = -1  # where followers of other nodes are listened for, 0: any; -1: only if there may be some
     build: str = ""  # a command of the shell, run if one of `sources` is newer than the program
     sources: tuple[str, ...] = ()  # patterns
     mpicc: str = ""  # the compiler of the MPI that the program is linked with
@@ -91,6 +93,10 @@ def _value(name: str, text: str, at: str) -> object:
         return int(text)
     if name == "hang":
         return seconds(text, at)
+    if name == "nodes":
+        return hosts(text, at)
+    if name == "port":
+        return port(text, at)
     return text
 
 
@@ -103,6 +109,22 @@ def seconds(text: str, at: str) -> float:
     if not 0 <= value < 1e9:
         raise UsageError(f"{at} hang takes seconds, or 0 for never")
     return value
+
+
+def hosts(text: str, at: str) -> tuple[str, ...]:
+    """Names, with blanks or commas between. Raises `UsageError`."""
+    found = tuple(text.replace(",", " ").split())
+    wrong = next((name for name in found if name.startswith("-") or not name.isprintable()), "")
+    if wrong or len(set(found)) < len(found) or not found:
+        raise UsageError(f"{at} nodes takes names of hosts, each once{f', and {wrong!r} is none' if wrong else ''}")
+    return found
+
+
+def port(text: str, at: str) -> int:
+    """Raises `UsageError`."""
+    if not text.isascii() or not text.isdecimal() or not int(text) < 1 << 16:
+        raise UsageError(f"{at} port takes a number up to 65535, or 0 for any")
+    return int(text)
 
 
 def program(config: Config) -> tuple[str, ...]:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import time
@@ -19,58 +18,43 @@ from typing import NamedTuple
 
 from safepoint.check import files, stacks
 from safepoint.check.busy import Busy
-from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of, status_of
-from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, STOPPED, Hang, Roll, Where, named, place, said
+from safepoint.check.followed import Followed
+from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of
+from safepoint.check.rollcall import (
+    COMPUTES,
+    DIED,
+    ENDED,
+    INSIDE,
+    LOST,
+    STOPPED,
+    Hang,
+    Roll,
+    Where,
+    named,
+    place,
+    said,
+)
+from safepoint.check.server import Server
 from safepoint.check.standing import Standing
-from safepoint.check.tail import PART, Noted, Tail
+from safepoint.check.tail import PART, Noted
 from safepoint.check.waiting import Graph
-from safepoint.run import proc
 from safepoint.trace.roles import VERBS
 
 
 class Event(NamedTuple):
     """Something that is told once."""
 
-    kind: str  # "ended", "died", "computes", "stopped", "deadlock" of some, "hang", "goes on"
+    kind: str  # "ended", "died", "computes", "stopped", "deadlock" of some, "hang", "goes on", "lost"
     ranks: tuple[int, ...]
     text: str
     hang: Hang | None = None
 
 
-class Followed:
-    """One rank."""
-
-    def __init__(self, directory: Path, rank: int, boot: str, now: int) -> None:
-        """Raises `TraceError`."""
-        self.tail = Tail(directory, rank)
-        self.standing = Standing(rank, self.tail.named)
-        self.pid = self.tail.about["pid"] if boot and self.tail.about["boot"] == boot else 0  # 0: on another host
-        process = proc.process_of(self.pid) if self.pid else None
-        self.started = process.started if process else -1
-        self.moved = now  # when it was last seen to enter or leave a call; ns of our clock
-        self.ended = ""  # how: "" it runs; "exit", "exception ValueError", "died"
-        self.status: int | None = None  # as `os.wait` gives it, if somebody has seen it
-        self.descriptor = -1
-        with contextlib.suppress(OSError, AttributeError):
-            if process:
-                self.descriptor = os.pidfd_open(self.pid)
-
-    def process(self) -> proc.Process | None:
-        """If it is still there, and the same."""
-        found = proc.process_of(self.pid) if self.pid else None
-        return found if found is not None and found.started == self.started and proc.is_alive(self.pid) else None
-
-    def forget(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-
 class Ends:
-    """Of all ranks of a run that is under way."""
+    """Of all ranks of a run that is under way. `server`: of those on other nodes."""
 
-    def __init__(self, directory: Path, hang_s: float) -> None:
-        self._directory, self._hang = directory, int(hang_s * 1e9)
+    def __init__(self, directory: Path, hang_s: float, server: Server | None = None) -> None:
+        self._directory, self._hang, self._server = directory, int(hang_s * 1e9), server
         self._boot = boot()
         self.followed: dict[int, Followed] = {}
         self.size = 0  # of the world; 0: no rank has begun
@@ -87,11 +71,13 @@ class Ends:
     def poll(self) -> list[tuple[int, Noted]]:
         """Notes that have come, with their ranks: those of a rank in order, and of each a part, so that none is heard
         far ahead of the others. Empty: there are no more for now. Raises `TraceError`."""
+        if self._server is not None:
+            self._server.turn()
         found, now = list[tuple[int, Noted]](), time.monotonic_ns()
         if not self.size or len(self.followed) < self.size:
             self._begun(now)
         for rank, one in self.followed.items():
-            notes = one.tail.read(PART)
+            notes = self._read(one)
             for note in notes:
                 one.standing.feed(note)
                 found.append((rank, note))
@@ -99,27 +85,34 @@ class Ends:
                 one.moved = self._moved = now
         return found
 
+    def _read(self, one: Followed) -> list[Noted]:
+        if self._server is None:
+            return one.tail.read(PART)
+        with self._server.writing:
+            return one.tail.read(PART)
+
     def _begun(self, now: int) -> None:
         for rank in files.ranks(self._directory):
             if rank not in self.followed:
-                self.followed[rank] = Followed(self._directory, rank, self._boot, now)
+                elsewhere = self._server.process(rank) if self._server is not None else None
+                self.followed[rank] = Followed(self._directory, rank, self._boot, now, elsewhere)
                 self.size, self._moved = self.followed[rank].tail.about["size"], now
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not over the death of a rank: who dies first is known by that."""
         poll = select.poll()
-        there = {one.descriptor: rank for rank, one in self.followed.items() if one.descriptor >= 0}
+        there = {one.process.descriptor: rank for rank, one in self.followed.items() if one.process.descriptor >= 0}
         for descriptor in there:
             poll.register(descriptor, select.POLLIN)
         for descriptor, _ in poll.poll(seconds * 1000):
             rank = there[descriptor]
             if rank not in self._gone:
                 self._gone[rank] = None
-                self.followed[rank].status = status_of(self.followed[rank].pid)
+                self.followed[rank].process.seen()
 
     def look(self) -> list[Event]:
         """What is to be told now. To be called after each `poll`. Raises `TraceError`."""
-        now, events = time.monotonic_ns(), list[Event]()
+        now, events = time.monotonic_ns(), self.losses()
         for rank in [*self._gone, *self.followed.keys() - self._gone.keys()]:
             one = self.followed[rank]
             if not one.ended and (how := self._ended(one)):
@@ -140,16 +133,26 @@ class Ends:
             events += self._quiet(now)
         return events
 
+    def losses(self) -> list[Event]:
+        """Ranks of nodes that are followed no more, each told once."""
+        events = list[Event]()
+        for ranks, why in self._server.losses() if self._server is not None else ():
+            left = tuple(rank for rank in ranks if rank in self.followed and not self.followed[rank].ended)
+            for rank in left:
+                self.followed[rank].lost = why
+            events.append(Event(LOST, left, why))
+        return events
+
     def _went_on(self) -> bool:
         return self._moved > self._since and any(one.moved == self._moved for one in self.followed.values())
 
     def _ended(self, one: Followed) -> str:
         """How; empty: it runs."""
-        if one.tail.closed or not one.pid or one.process() is None:
+        if one.tail.closed or not one.pid or one.process.gone:
             one.tail.look()
             if one.tail.about["ended"]:
                 return str(one.tail.about["ended"])
-            if one.pid and one.process() is None:
+            if one.process.gone:
                 one.tail.look()  # it may have ended in between
                 return str(one.tail.about["ended"] or DIED)
         return ""
@@ -157,7 +160,7 @@ class Ends:
     def _end(self, rank: int, how: str) -> Event:
         one = self.followed[rank]
         one.ended = how
-        one.forget()
+        one.process.forget()
         if how == DIED:
             self.deaths.append(rank)
             return Event(DIED, (rank,), self.death(rank))
@@ -169,8 +172,8 @@ class Ends:
         calls, of_mpich = inside(one.standing), "MPICH" in one.tail.about["mpi"]
         # A program that MPI has ended has the number of an error, which would be taken for that of a signal.
         by = "" if code is None or (calls and of_mpich) else signal_of(code, of_mpich)
-        if one.status is not None:
-            by = signal_of(os.waitstatus_to_exitcode(one.status)) or f"exit code {one.status >> 8}"
+        if (status := one.process.status) is not None:
+            by = signal_of(os.waitstatus_to_exitcode(status)) or f"exit code {status >> 8}"
         if one.standing.aborted:
             by = "MPI_Abort"
         call = calls[0] if calls else one.standing.last
@@ -184,7 +187,7 @@ class Ends:
         """The launcher has ended: so has each rank. Raises `TraceError`."""
         events = list[Event]()
         for rank, one in self.followed.items():
-            if not one.ended:
+            if not one.ended and not one.lost:
                 one.tail.look()
                 events.append(self._end(rank, str(one.tail.about["ended"] or DIED)))
         return [event._replace(text=self.death(event.ranks[0], code)) if event.kind == DIED else event
@@ -200,13 +203,14 @@ class Ends:
             if one is None:
                 found[rank] = Where(COMPUTES, (), self._moved, "has not called MPI")
                 continue
-            calls, same = inside(one.standing), one.tail.about["boot"] == self._boot
-            since = one.moved
-            if same:
+            calls, since = inside(one.standing), one.moved
+            if one.timed:
                 since = calls[0].enter if calls else one.standing.left or one.tail.about["begin"][0]
             if one.ended:
                 found[rank] = Where(DIED if one.ended == DIED else ENDED, calls, since, one.ended)
-            elif one.pid and (process := one.process()) is not None and not proc.moves(process):
+            elif one.lost:
+                found[rank] = Where(LOST, calls, since)
+            elif one.process.stopped:
                 found[rank] = Where(STOPPED, calls, since)
             elif calls and all(self._waits(one.standing, call) for call in calls) and self._all_threads(one):
                 found[rank] = Where(INSIDE, calls, since)
@@ -223,7 +227,8 @@ class Ends:
     def _all_threads(self, one: Followed) -> bool:
         """They are inside. One that is outside may still do something, also if it has not called MPI yet."""
         inside = one.standing.inside.values()
-        return all(inside) and not self._busy.more_than(one.pid, len(inside))
+        busy = self._busy.more_than(one.pid, len(inside)) or one.process.working > len(inside)
+        return all(inside) and not busy
 
     def roll(self, now: int, where: Mapping[int, Where]) -> Roll:
         graph = Graph({rank: one.standing for rank, one in self.followed.items()},
@@ -238,7 +243,7 @@ class Ends:
         where = self.where(now)
         if self._stores(where):
             return
-        others = {rank: one for rank, one in where.items() if one.state in (COMPUTES, STOPPED)}
+        others = {rank: one for rank, one in where.items() if one.state in (COMPUTES, STOPPED, LOST)}
         if not others:
             if any(one.state == INSIDE for one in where.values()):
                 self._over, self._since = self._hang_of(now, where), self._moved
@@ -247,7 +252,7 @@ class Ends:
         if len(others) == len(where) and not any(one.state == STOPPED for one in others.values()):
             return  # all compute
         for rank, one in others.items():
-            if (one.state, (rank,)) not in self._told:
+            if one.state != LOST and (one.state, (rank,)) not in self._told:
                 self._told.add((one.state, (rank,)))
                 yield Event(one.state, (rank,), self._of_other(rank, one, now))
         yield from self._some(now)
@@ -283,7 +288,9 @@ class Ends:
         if self._over is not None or not self.followed:
             return
         long_ago = [
-            rank for rank, one in self.followed.items() if now - one.moved >= 1.5 * self._hang and not one.ended
+            rank
+            for rank, one in self.followed.items()
+            if now - one.moved >= 1.5 * self._hang and not (one.ended or one.lost)
         ]
         if not long_ago:
             return
@@ -296,24 +303,40 @@ class Ends:
 
     def _hang_of(self, now: int, where: dict[int, Where]) -> Hang:
         mine = {rank: self.followed[rank].pid for rank, one in where.items()
-                if one.state == INSIDE and self.followed[rank].process() is not None}  # fmt: skip
-        for rank, frames in stacks.ask(self._directory, mine).items():
+                if one.state == INSIDE and self.followed[rank].process.there() is not None}  # fmt: skip
+        if self._server is not None:  # they look for theirs meanwhile
+            self._server.ask_stacks([rank for rank, one in where.items() if one.state == INSIDE])
+        found = stacks.ask(self._directory, mine)
+        if self._server is not None:
+            found |= self._server.stacks()
+        for rank, frames in found.items():
             where[rank] = where[rank]._replace(stack=stacks.rendered(frames, self.cwd))
         return self.roll(now, where).hang((now - self._moved) / 1e9)
 
     # The end.
 
+    def strangers(self) -> dict[str, list[int]]:
+        """Ranks that note here on another host, by its name: their processes cannot be seen."""
+        found = dict[str, list[int]]()
+        for rank, one in sorted(self.followed.items()):
+            if not one.timed and one.tail.about["boot"]:
+                found.setdefault(str(one.tail.about["host"]), []).append(rank)
+        return found
+
     def pids(self) -> list[int]:
         """Of the ranks of this host that are still there."""
-        return [one.pid for one in self.followed.values() if one.process() is not None]
+        return [one.pid for one in self.followed.values() if one.process.there() is not None]
 
     def end(self, process: Launcher, patience_s: float = PATIENCE_S) -> int:
-        """End the program, with all its processes on this host. Returns the launcher's code."""
-        return end(process, patience_s, self.pids)
+        """End the program, with all its processes that are followed. Returns the launcher's code."""
+        code = end(process, patience_s, self.pids)
+        if self._server is not None:
+            self._server.end_ranks()
+        return code
 
     def close(self) -> None:
         for one in self.followed.values():
-            one.forget()
+            one.process.forget()
             one.tail.close()
 
 

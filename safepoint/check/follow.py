@@ -26,6 +26,7 @@ from safepoint.check.template import Template
 from safepoint.check.translated import Translator
 from safepoint.matching.symbols import Site
 from safepoint.trace import record
+from safepoint.trace.known import ranges
 
 # Of a trace that has no constants: numbers that its notes have instead.
 PLAIN = {
@@ -96,22 +97,31 @@ class Follower:
                 found += stream.stuck(of_rank.rank, now - STUCK) if of_rank.inside else ()
         return found
 
-    def ended(self, rank: int, died: bool) -> list[Situation]:
-        """This process makes no more calls: all of it is judged. `died`: inside of the calls that it was in."""
+    def ended(self, rank: int, died: bool, alone: bool = False) -> list[Situation]:
+        """This process makes no more calls: all of it is judged. `died`: inside of the calls that it was in. `alone`:
+        not with those of others."""
         of_rank = self.ranks.get(rank)
         if of_rank is None or of_rank.ended:
             return []
         found = []
         for call in of_rank.end(died):
             found += self._offer(call)
-        return [*found, *(one for stream in self.streams for one in stream.ended(rank))]
+        streams = [one for one in self.streams if one.template.local or not alone]
+        return [*found, *(one for stream in streams for one in stream.ended(rank))]
 
-    def finish(self, hung: bool) -> list[Situation]:
-        """The final pass, over all that was fed. `hung`: ranks wait where they are inside; else they died there."""
+    def finish(self, hung: bool, lost: frozenset[int] = frozenset()) -> list[Situation]:
+        """The final pass, over all that was fed. `hung`: ranks wait where they are inside; else they died there.
+        `lost`: of these ranks not all was fed. What they have not done is not known: each other rank is judged by
+        itself alone."""
         found = []
         for rank in range(self.size):
-            found += self.ended(rank, died=not hung)
-        return [*found, *(one for stream in self.streams for one in stream.finish())]
+            if rank not in lost:
+                found += self.ended(rank, died=not hung, alone=bool(lost))
+        return found if lost else [*found, *(one for stream in self.streams for one in stream.finish())]
+
+    def unheard(self) -> list[int]:
+        """Ranks of the world of which nothing was fed."""
+        return [rank for rank in range(self.size) if rank not in self.ranks]
 
     def remarks(self) -> list[str]:
         """What was not looked at."""
@@ -136,13 +146,27 @@ class Follower:
         return next((str(of_rank.tail.about["cwd"]) for of_rank in self.ranks.values()), "")
 
 
-def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation]]:
-    """All of a trace that is there. Raises `TraceError`."""
+def never_heard(some: Sequence[int]) -> str:
+    """Why there may be nothing of these ranks."""
+    who = f"rank{'s' * (len(some) > 1)} {ranges(list(some))}"
+    return (
+        f"nothing has come of {who}: no call of theirs was noted, or their node has no space for a trace, or could not "
+        "reach this one"
+    )
+
+
+def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower, list[Situation], list[str]]:
+    """All of a trace that is there; and what is missing of it. Raises `TraceError`."""
     follower, found = Follower(templates), list[Situation]()
     with seldom_collected():
-        for tail, notes in _in_turns([Tail(directory, rank) for rank in ranks(directory)]):
+        tails = [Tail(directory, rank) for rank in ranks(directory)]
+        for tail, notes in _in_turns(tails):
             found += follower.feed(tail, notes)
-        return follower, [*found, *follower.finish(hung=(directory / HUNG).exists())]
+        lost = {tail.rank: str(why) for tail in tails if (why := tail.about.get("incomplete"))}
+        unheard = follower.unheard()
+        missing = [*dict.fromkeys(lost.values()), *([never_heard(unheard)] if unheard else ())]
+        hung = (directory / HUNG).exists()
+        return follower, [*found, *follower.finish(hung, frozenset(lost) | frozenset(unheard))], missing
 
 
 @contextmanager

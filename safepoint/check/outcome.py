@@ -17,6 +17,11 @@ NOTHING = (
     "nothing was seen: the program has not called MPI, or it did not start, or this tracer sees none of its calls "
     "(see --with)"
 )
+NO_MISTAKE = "no mistake was found"
+PARTLY = (
+    "so it is not known what these ranks have not done: what belongs to several ranks is not judged to the end. With "
+    "their files put beside the others, safepoint check DIR does it"
+)
 FOUND, UNDECIDED = 1, 2  # exit codes
 
 
@@ -35,6 +40,7 @@ class Outcome:
     hang: Hang | None = None
     deaths: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    incomplete: list[str] = field(default_factory=list)  # ranks that were not followed to their ends, and why
     code_of_program: int = 0
     ended_by_us: bool = False
 
@@ -64,7 +70,7 @@ class Outcome:
             return FOUND
         if self.follower.size and any(report.judged(one, self.count(one)) for one in self.templates):
             return FOUND
-        if not self.follower.size:
+        if not self.follower.size or self.incomplete:
             return self.code_of_program or UNDECIDED
         return self.code_of_program
 
@@ -78,6 +84,9 @@ class Outcome:
         if self.hang is not None:
             yield self.hang.text
         yield from self.deaths
+        if self.incomplete:
+            yield from self.incomplete
+            yield PARTLY
         yield from (*self.remarks, *self.follower.remarks())
         if self.code_of_program and not self.ended_by_us:
             yield f"the program has ended with code {self.code_of_program}"
@@ -96,7 +105,8 @@ class Outcome:
             kinds.append(f"{missed} of what was expected did not occur so")
         seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')} noted"
         with_ = words.count(len(self.templates), "template")
-        found = ", ".join(kinds) or ("no mistake was found" if self.hang is None else "")
+        nothing = "" if self.hang else "no mistake was found in what has come" if self.incomplete else NO_MISTAKE
+        found = ", ".join(kinds) or nothing
         return f"{seen}, {with_}: {', '.join(filter(None, (found, 'it hangs' if self.hang else '')))}"
 
     def as_json(self) -> dict[str, Any]:
@@ -111,6 +121,7 @@ class Outcome:
                 "at": [one._asdict() for one in hang.at],
             },
             "deaths": self.deaths,
+            "incomplete": self.incomplete,
             "remarks": [*self.remarks, *self.follower.remarks()],
             "ranks": self.follower.size,
             "calls": self.follower.calls,

@@ -17,7 +17,7 @@ from safepoint.trace.known import ranges
 
 LISTED, CYCLE, MISSED = 6, 8, 6  # ranks in a list; ranks of a chain; messages that are missed
 SPECIAL = {record.PROC_NULL: "PROC_NULL", record.ROOT: "ROOT"}
-INSIDE, COMPUTES, STOPPED, ENDED, DIED = "inside", "computes", "stopped", "ended", "died"
+INSIDE, COMPUTES, STOPPED, ENDED, DIED, LOST = "inside", "computes", "stopped", "ended", "died", "lost"
 
 
 class Where(NamedTuple):
@@ -149,7 +149,8 @@ class Roll:
         at = one.stack or (self.place(rank, call) if call else "")
         if one.state == INSIDE and call is not None:
             return said(standing, call), at
-        what = {COMPUTES: "computes, after", STOPPED: "is stopped, after", ENDED: "has ended", DIED: "died"}[one.state]
+        what = {COMPUTES: "computes, after", STOPPED: "is stopped, after", ENDED: "has ended", DIED: "died",
+                LOST: "is followed no more"}[one.state]  # fmt: skip
         if one.state == DIED and one.calls and call is not None:
             return f"died in {said(standing, call)}", at
         return (f"{what} {standing.name(call)}" if one.state in (COMPUTES, STOPPED) and call else what), at

@@ -16,12 +16,14 @@ from itertools import groupby
 from pathlib import Path
 
 from safepoint.check import watch
-from safepoint.check.ends import Ends
-from safepoint.check.follow import HUNG, Follower, seldom_collected
+from safepoint.check.ends import Ends, Event
+from safepoint.check.follow import HUNG, Follower, never_heard, seldom_collected
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
-from safepoint.check.rollcall import DIED
+from safepoint.check.rollcall import DIED, named
+from safepoint.check.server import Server
 from safepoint.check.situations import Situation
+from safepoint.check.tail import TIME_MAX
 from safepoint.check.template import Template
 from safepoint.trace import record
 
@@ -39,11 +41,16 @@ def prepare(directory: Path, templates: Sequence[Template], hang_s: float, sync_
 class Run:
     """One program. `tell` is given a line when something happens."""
 
-    def __init__(self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell) -> None:
-        self._directory, self._keep, self._tell = directory, keep, tell
+    def __init__(
+        self, directory: Path, templates: Sequence[Template], hang_s: float, keep: bool, tell: Tell,
+        server: Server | None = None,
+    ) -> None:  # fmt: skip
+        """`server`: of a run over several nodes; whoever has made it closes it."""
+        self._directory, self._keep, self._tell, self._server = directory, keep, tell, server
         self.follower = Follower(templates)
-        self.ends = Ends(directory, hang_s or NEVER_S)
+        self.ends = Ends(directory, hang_s or NEVER_S, server)
         self.outcome = Outcome(templates, self.follower)
+        self._deaths: list[Event] = []
         self._shown = set[tuple[str, tuple[str, ...]]]()
         self._expected = {one.id for one in templates if one.expect != "none"}
 
@@ -58,14 +65,19 @@ class Run:
                 except BaseException:
                     self.ends.end(process)
                     raise
+            if self._server is not None:
+                self._server.settle(code)
+                self.outcome.remarks += self._server.remarks
             self._drain()
-            for event in self.ends.finish(code):
+            for event in (*self.ends.losses(), *self.ends.finish(code)):
                 if event.kind == DIED and not self.outcome.ended_by_us:
-                    self.outcome.deaths.append(event.text)
+                    self._deaths.append(event)
+            self.outcome.deaths = [event.text for event in sorted(self._deaths, key=self._died_at)]
+        self.outcome.remarks += self._strangers()
         hang = self.outcome.hang
         if hang is not None:
             (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
-        self._found(self.follower.finish(hung=hang is not None))
+        self._found(self.follower.finish(hang is not None, self._lost()))
         self.outcome.code_of_program = 128 - code if code < 0 else code
         self.ends.close()
         return self.outcome
@@ -83,13 +95,35 @@ class Run:
                     self.outcome.hang = event.hang
                     if not self._keep:
                         self.outcome.ended_by_us = True
+                        if self._server is not None:
+                            self._server.forget()
                         return self.ends.end(process)
                 if event.kind == DIED:
-                    self.outcome.deaths.append(event.text)
+                    self._deaths.append(event)
                 if event.kind not in ("ended",):
                     self._tell(event.text)
             self.ends.wait(0 if behind else PAUSE_S)
         return process.wait()
+
+    def _strangers(self) -> list[str]:
+        return [
+            f"{named(some)} ran on {host}: where their processes were, and what ended them, was not to be seen from "
+            "here. With --port 0 they are followed there"
+            for host, some in self.ends.strangers().items()
+        ]
+
+    def _died_at(self, event: Event) -> int:
+        """What happens on another node is heard later. Those of which it is not known come last, as they were heard."""
+        return self.ends.followed[event.ranks[0]].process.ended_at or TIME_MAX
+
+    def _lost(self) -> frozenset[int]:
+        """Ranks that were not followed to their ends. Why is said with the outcome."""
+        lost = {rank: one.lost for rank, one in self.ends.followed.items() if one.lost}
+        self.outcome.incomplete += [*dict.fromkeys(lost.values())]
+        if unheard := self.follower.unheard():
+            where = f" ({self._server.where.text_of_addresses()})" if self._server is not None else ""
+            self.outcome.incomplete.append(f"{never_heard(unheard)}{where}")
+        return frozenset(lost) | frozenset(unheard)
 
     def _drain(self, seconds: float = NEVER_S) -> bool:
         """Read what has come, for so long; whether there is more."""

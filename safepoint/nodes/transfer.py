@@ -150,6 +150,11 @@ class Channel:
         """For each word, and each frame, that is awaited."""
         self._socket.settimeout(seconds)
 
+    def bear(self, seconds: float) -> None:
+        """The other side may take no byte for so long, if it is there: it may be stopped, or have much to do."""
+        if sys.platform == "linux":
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
     def __enter__(self) -> Channel:
         return self
 

@@ -21,7 +21,7 @@ HOOK = Path(__file__).parent / "hook"
 TRACERS = ("auto", "python", "c", "both")
 LAUNCHERS = {
     "mpiexec", "mpiexec.hydra", "mpiexec.mpich", "mpiexec.openmpi", "mpirun", "mpirun.mpich", "mpirun.openmpi",
-    "orterun", "prun", "prterun", "srun", "aprun", "jsrun", "flux", "ibrun",
+    "orterun", "prun", "prterun", "srun", "aprun", "jsrun", "flux", "ibrun", "ssh", "rsh",
     "env", "nice", "numactl", "taskset", "stdbuf", "time", "timeout", "perf", "strace", "xvfb-run",
 }  # fmt: skip
 

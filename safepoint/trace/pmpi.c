@@ -798,6 +798,12 @@ void begin(void)
     if (!directory || !*directory || here.program)
         return;
     here.program = getpid();
+#ifdef SAFEPOINT_CHECK
+    if ((failed = place_of_node(&directory))) {
+        dprintf(2, "safepoint trace: not traced: %s: %s\n", directory, strerror(failed));
+        return;
+    }
+#endif
     mkdir(directory, 0777); /* another node may have a disk of its own */
     if (!realpath(directory, here.directory)) {
         dprintf(2, "safepoint trace: not traced: %s: %s\n", directory, strerror(errno));
@@ -863,6 +869,9 @@ void finish(const char *ended)
         (ftruncate(here.calls.descriptor, (off_t)end) || ftruncate(here.more.descriptor, (off_t)rows)))
         return;
     say(ended);
+#ifdef SAFEPOINT_CHECK
+    wait_for_follower();
+#endif
 }
 
 /* What others ask. */

@@ -33,7 +33,7 @@ from safepoint.trace.mpi_h import prototypes as prototypes
 
 SOURCES = Path(__file__).resolve().parent
 FLAGS = ("-O1", "-fPIC", "-shared", "-fexceptions", "-fvisibility=hidden", "-w")
-PARTS, CHECKED = ("pmpi.h", "pmpi.c"), ("watch.h", "watch.c")  # the second two in check mode
+PARTS, CHECKED = ("pmpi.h", "pmpi.c"), ("watch.h", "watch.c", "elsewhere.c")  # the second in check mode
 BINDINGS = "libmpi*.so", "libpmpi*.so"
 
 

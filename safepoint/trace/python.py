@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from safepoint.trace import beside, checking, record, roles
+from safepoint.trace import beside, checking, elsewhere, record, roles
 from safepoint.trace.checking import Checking
 from safepoint.trace.known import Begun, Persistent
 from safepoint.trace.methods import LOCAL_CLASSES
@@ -55,7 +55,7 @@ def begin(mpi: ModuleType, called: tuple[str, int] | None = None) -> None:
             wanted = checking.watched(Path(where), mpi.COMM_WORLD.Get_rank())
             _replace(mpi, *beside.begin(mpi, _reducer(mpi), wanted))
         else:
-            _begin(mpi, Path(where), called)
+            _begin(mpi, elsewhere.place(Path(where)), called)
     except FileExistsError as error:
         record.say(f"not traced: {error.filename} is there already: another process notes as this rank, or an older "
                    "trace lies there")  # fmt: skip
@@ -88,7 +88,7 @@ def _begin(mpi: Any, where: Path, called: tuple[str, int] | None) -> None:
     Ours(seen).listen(watched)
     if watched is not None:
         check.initialised(called)
-    atexit.register(end, None if watched is None else check)
+    atexit.register(end, None if watched is None else check, where)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forked)
 
@@ -174,8 +174,8 @@ def _forked() -> None:
         seen.notes.map, seen.notes.end = None, 0
 
 
-def end(check: Checking | None = None) -> None:
-    """At the end of the program: how it ended, and no more notes."""
+def end(check: Checking | None, where: Path) -> None:
+    """At the end of the program: how it ended, and no more notes. `where`: its trace."""
     if seen is None or seen.notes.map is None:
         return
     if check is not None:
@@ -184,4 +184,5 @@ def end(check: Checking | None = None) -> None:
     error = getattr(sys, "last_type", None)
     with contextlib.suppress(OSError):
         seen.notes.close("exit" if error is None else f"exception {error.__name__}")
+        elsewhere.ended(where, seen.rank)
     seen.stopped = seen.stopped or "the program has ended"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from safepoint.check import config
+from safepoint.check import config, hosts
 from safepoint.errors import UsageError
 
 
@@ -19,10 +19,12 @@ def test_every_line_may_be_left_out(tmp_path: Path) -> None:
 def test_what_it_says(tmp_path: Path) -> None:
     text = (
         b"command = ./solver 'an argument'\nranks = 4\nhang = 2.5\ntemplates = standard my.tpl\nmpicc = mpicc.mpich\n"
+        b"nodes = a b,c\nport = 0\n"
     )
     found = config.parse(text)
     assert config.program(found) == ("mpiexec", "-n", "4", "./solver", "an argument")
     assert (found.hang, found.templates, found.mpicc) == (2.5, ("standard", "my.tpl"), "mpicc.mpich")
+    assert (found.nodes, found.port, config.Config().port) == (("a", "b", "c"), 0, -1)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,10 @@ def test_what_it_says(tmp_path: Path) -> None:
         ("command", ":1: a line is `name = value`, and this is 'command'"),
         ("command = a\ncommand = b", ":2: command is said in line 1 already"),
         ("hang =", ":1: hang has no value"),
+        ("nodes = a a", ":1: nodes takes names of hosts, each once"),
+        ("nodes = a -x", ":1: nodes takes names of hosts, each once, and '-x' is none"),
+        ("port = -1", ":1: port takes a number up to 65535, or 0 for any"),
+        ("port = 65536", ":1: port takes a number up to 65535"),
         ("hang = soon", ":1: hang takes seconds"),
         ("ranks = 0\ncommand = a", ":1: ranks takes a whole number from 1"),
         ("ranks = 2", ":1: ranks needs command too"),
@@ -62,3 +68,62 @@ def test_a_build_is_needed_if_a_source_is_newer(tmp_path: Path) -> None:
     assert config.outdated(found, "solver", tmp_path) == ""
     os.utime(tmp_path / "solver", (500, 500))
     assert "a.c is newer than solver" in config.outdated(found, "solver", tmp_path)
+
+
+# Nodes.
+
+
+@pytest.fixture
+def launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs that say what they are."""
+    for name, says in (("mpiexec", "HYDRA build details:"), ("mpirun", "mpirun (Open MPI) 5.0"), ("srun", "slurm")):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says}'\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NODEFILE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_mpiexec_is_told_of_nodes_in_its_own_words(launchers: Path) -> None:
+    """Open MPI takes a host for one rank, and passes no environment on, if it is not told otherwise."""
+    two = config.Config(nodes=("a", "b"))
+    assert hosts.placed(("mpiexec", "-n", "4", "./solver"), two, {}) == (
+        "mpiexec", "-hosts", "a,b", "-n", "4", "./solver",
+    )  # fmt: skip
+    passed = {"SAFEPOINT_TRACE": "/t", "LD_PRELOAD": "x.so", "HOME": "/"}
+    assert hosts.placed(("mpirun", "-np", "5", "./solver"), two, passed) == (
+        "mpirun", "--host", "a:3,b:3", "-x", "SAFEPOINT_TRACE", "-x", "LD_PRELOAD", "-np", "5", "./solver",
+    )  # fmt: skip
+    assert hosts.placed(("mpiexec", "-hosts", "a,b", "./solver"), config.Config(port=0), passed)[1] == "-hosts"
+    assert hosts.placed(("srun", "./solver"), config.Config(port=0), passed) == ("srun", "./solver")
+    with pytest.raises(UsageError, match="srun is not told of nodes here: name them in the command"):
+        hosts.placed(("srun", "./solver"), two, {})
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "expected"),
+    [
+        ("mpiexec -n 4 PROGRAM", {}, False),
+        ("mpiexec -n 4 PROGRAM -hosts a,b", {}, False),  # the program's own
+        ("mpiexec -hosts a,b -n 4 PROGRAM", {}, True),
+        ("mpiexec -n 4 numactl -N 0 PROGRAM", {}, False),
+        ("numactl -N 0 PROGRAM", {}, False),
+        ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "2"}, True),
+        ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "1"}, False),
+        ("srun -N 2 -n 4 PROGRAM", {}, True),
+        ("mpiexec PROGRAM", {"PBS_NODEFILE": "TOP/two"}, True),
+        ("mpiexec PROGRAM", {"PBS_NODEFILE": "TOP/one"}, False),
+    ],
+)
+def test_it_is_listened_for_other_nodes_only_if_there_may_be_some(
+    words: str, environment: dict[str, str], expected: bool, launchers: Path
+) -> None:
+    (launchers / "two").write_text("a\na\nb\n")
+    (launchers / "one").write_text("a\na\n")
+    (launchers / "solver").write_text("#!/bin/sh\n")
+    (launchers / "solver").chmod(0o755)
+    told = [word.replace("PROGRAM", str(launchers / "solver")) for word in words.split()]
+    given = {name: value.replace("TOP", str(launchers)) for name, value in environment.items()}
+    assert hosts.several(config.Config(), told, given) is expected
+    assert hosts.several(config.Config(port=7), told, given) and hosts.several(config.Config(nodes=("a",)), told, given)

@@ -320,7 +320,7 @@ def test_a_process_that_has_the_number_of_a_rank_later_is_not_taken_for_it(tmp_p
     watched = Ends(trace.directory, 60)
     watched.poll()
     assert watched.pids() == [os.getpid()]
-    watched.followed[0].started -= 1
+    watched.followed[0].process.started -= 1
     assert watched.pids() == []
     other = Noted(tmp_path / "u", 1, {0: {"boot": "of another host", "pid": os.getpid()}})
     of_other = Ends(other.directory, 60)

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ SYNC_SENDS = "sends were made synchronous (--sync-sends): each ended only when i
 @click.option("--with", "tracer", type=click.Choice(["auto", "python", "c", "both"]), default="auto",
               help="Which calls are seen: as safepoint trace has it.")  # fmt: skip
 @click.option("--mpicc", default="", metavar="CC", help="The compiler of the MPI that the program is linked with.")
+@click.option("--nodes", default="", metavar="A,B", help="Run on these nodes: mpiexec is told of them.")
+@click.option("--port", default="", metavar="N", help="Where the followers of other nodes are listened for; 0: any. "
+              "Default: any, if the command or the scheduler names several nodes; else none.")  # fmt: skip
 @click.option("--sync-sends", is_flag=True, help="Let each MPI_Send be MPI_Ssend, and the like: a program that "
               "works only because MPI buffers its messages hangs.")  # fmt: skip
 @click.option("--lines", is_flag=True, help="Print safepoint-lines.h, for mpicc -include safepoint-lines.h: "
@@ -46,8 +50,8 @@ SYNC_SENDS = "sends were made synchronous (--sync-sends): each ended only when i
 @click.pass_context
 def check(
     ctx: click.Context, names: tuple[str, ...], hang: str, keep: bool, everything: bool, output: str, tracer: str,
-    mpicc: str, sync_sends: bool, lines: bool, listing: bool, explain: str, lint: str, as_json: bool,
-    command: tuple[str, ...],
+    mpicc: str, nodes: str, port: str, sync_sends: bool, lines: bool, listing: bool, explain: str, lint: str,
+    as_json: bool, command: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run COMMAND, such as `mpiexec -n 4 ./solver`, and find what templates describe: mistakes of MPI, each with the
     lines of its calls; or look for them in a trace that is there: `safepoint check run.trace`.
@@ -63,7 +67,7 @@ def check(
         _about(ctx, explain, lint)
         return
     gc.set_threshold(200_000, 20, 100)  # calls come and go by the million, and make no cycles
-    config = _settings(names, hang, mpicc)
+    config = _settings(names, hang, mpicc, nodes, port)
     words = command or tuple(_module("config").program(config))
     if not words:
         raise UsageError("what is to be checked? safepoint check -- mpiexec -n 4 ./solver, or a trace")
@@ -71,8 +75,8 @@ def check(
         if len(words) > 1 and Path(words[0]).is_dir():
             raise UsageError(f"{words[0]} is a directory: options come before the trace")
         if len(words) == 1 and Path(words[0]).is_dir():
-            if keep or output or mpicc or sync_sends or tracer != "auto":
-                which = "--keep, -o, --mpicc, --sync-sends and --with"
+            if keep or output or mpicc or nodes or port or sync_sends or tracer != "auto":
+                which = "--keep, -o, --mpicc, --nodes, --port, --sync-sends and --with"
                 raise UsageError(f"{which} are for a program that is run, not for a trace")
             outcome = _of_trace(Path(words[0]), config)
         else:
@@ -85,7 +89,7 @@ def check(
     ctx.exit(outcome.code)
 
 
-def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
+def _settings(names: tuple[str, ...], hang: str, mpicc: str, nodes: str, port: str) -> Any:
     """What `.safepoint-check` says; the command line wins."""
     of = _module("config")
     config = of.read(Path())
@@ -93,6 +97,10 @@ def _settings(names: tuple[str, ...], hang: str, mpicc: str) -> Any:
     config.mpicc = mpicc or config.mpicc
     if hang:
         config.hang = of.seconds(hang, "--hang:")
+    if nodes:
+        config.nodes = of.hosts(nodes, "--nodes:")
+    if port:
+        config.port = of.port(port, "--port:")
     return config
 
 
@@ -109,8 +117,8 @@ def _load(names: tuple[str, ...]) -> list[Any]:
 
 def _of_trace(path: Path, config: Any) -> Any:
     templates = _load(config.templates)
-    follower, situations = _module("follow").afterwards(path, templates)
-    outcome = _module("outcome").Outcome(templates, follower, situations)
+    follower, situations, missing = _module("follow").afterwards(path, templates)
+    outcome = _module("outcome").Outcome(templates, follower, situations, incomplete=missing)
     outcome.remarks += [SYNC_SENDS] * _module("watch").makes_synchronous(path)
     hung = path / _module("follow").HUNG
     if hung.exists():
@@ -138,9 +146,15 @@ def _of_run(
             where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="safepoint-check-",
                                                                          dir=config.directory or None)))  # fmt: skip
         running.prepare(where, templates, config.hang, sync_sends)
+        server, hosts = None, _module("hosts")
+        if hosts.several(config, words):
+            server = _module("server").Server(where, max(config.port, 0))
+            stack.callback(server.close)
         try:
             environment = launch.environment(where, words, tracer, config.mpicc, MOST, arguments=True)
-            outcome = running.Run(where, templates, config.hang, keep, _tell).run(words, environment)
+            environment |= hosts.environment(where, sys.executable, server)
+            started = hosts.placed(words, config, environment) if server is not None else words
+            outcome = running.Run(where, templates, config.hang, keep, _tell, server).run(started, environment)
         except OSError as error:
             raise UsageError(f"{words[0]}: {error.strerror}") from error
         outcome.remarks += [SYNC_SENDS] * sync_sends

@@ -1,0 +1,280 @@
+"""The follower of a node, which the first rank there starts with the name of a directory (`hosts.FOLLOWER`).
+
+(1) It reads what the ranks of its node note in that directory, and tells the server at the launcher: no rank waits.
+(2) It does what the server asks: it asks ranks for their stacks, and ends them, each by its id and only while it is the
+    same process.
+(3) It ends with the connection. Without one it leaves all there: the ranks note into their files by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import queue
+import select
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from safepoint.check import files, stacks, wire
+from safepoint.check.busy import LEAD, Busy
+from safepoint.check.followed import Process
+from safepoint.check.processes import PATIENCE_S
+from safepoint.check.shipping import Shipment
+from safepoint.check.tail import Tail
+from safepoint.errors import UsageError
+from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
+from safepoint.trace.elsewhere import FOLLOWING, SENT
+
+PAUSE_S, HERE_S, CONNECT_S = 0.02, 60.0, 3.0  # between two looks; between two signs of life; for an address
+SHARE = 4  # of the time of a look, after which is the next: many ranks cost no more than a part of a core
+RANK_MAX = 10**9
+
+
+class Rank:
+    """One of this node."""
+
+    def __init__(self, directory: Path, rank: int, shift: int) -> None:
+        """Raises `TraceError`."""
+        self.tail = Tail(directory, rank)
+        self.shipment = Shipment(directory, self.tail, shift)
+        self.process = Process(self.tail.about["pid"])
+        self.said: dict[str, Any] = {}
+        self._marked, self._sent = False, directory / f"rank-{rank:05d}{SENT}"
+
+    def state(self, busy: Busy) -> dict[str, Any]:
+        """Of its process. Whoever is seen to be gone now has noted nothing since."""
+        gone = self.process.gone or not self.process.pid
+        return {"gone": gone, "stopped": not gone and self.process.stopped, "status": self.process.status,
+                "working": busy.working(self.process.pid)}  # fmt: skip
+
+    @property
+    def ended(self) -> bool:
+        """No more comes of it, and all that has come was said."""
+        return bool(self.said.get("gone")) or self.shipment.complete
+
+    def mark_sent(self) -> None:
+        """It may be waiting for that at its end (`trace.elsewhere`)."""
+        if not self._marked:
+            self._marked = True
+            with contextlib.suppress(OSError):
+                self._sent.touch()
+
+
+class Follower:
+    """Of the ranks in this directory. `shift`: ns that the clock of this host is behind that of the server."""
+
+    def __init__(self, directory: Path, channel: Channel, shift: int) -> None:
+        self._directory, self._channel, self._shift = directory, channel, shift
+        self._orders = queue.SimpleQueue[dict[str, Any] | BaseException]()
+        self._ranks: dict[int, Rank] = {}
+        self._busy = Busy(2 * LEAD)
+        self._kill_at, self._over = 0.0, 0  # when what is left is killed; how many ranks have ended, as it was said
+        self._said, self._forgotten = time.monotonic(), False
+
+    def run(self) -> bool:
+        """Until all has come to the server, or it lets go, or is lost. Whether all has come. Raises OSError, `Refused`,
+        `UsageError`."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            while not self._orders.empty():
+                order = self._orders.get()
+                if isinstance(order, BaseException):
+                    raise order
+                if order.get("do") == "bye":
+                    return False
+                if order.get("do") == "whole" and order.get("ranks") == len(files.ranks(self._directory)):
+                    return True
+                self._obey(order)
+            begun = time.monotonic()
+            if not self._turn():
+                self._wait(max(PAUSE_S, SHARE * (time.monotonic() - begun)))
+            if self._kill_at and time.monotonic() > self._kill_at:
+                self._kill_at, self._over = (
+                    0.0,
+                    0,
+                )  # when what is left is killed; how many ranks have ended, as it was said
+                self._signal(signal.SIGKILL)
+            if time.monotonic() - self._said > HERE_S:
+                self._put("here")
+                self._said = time.monotonic()
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._orders.put(wire.take(self._channel)[0])
+        except (OSError, Refused) as error:
+            self._orders.put(error)
+
+    def _put(self, do: str, blob: bytes = b"", **words: Any) -> None:
+        wire.put(self._channel, do, blob, **words)
+
+    def _turn(self) -> bool:
+        """Tell what is new; whether anything is."""
+        if self._forgotten:
+            return self._only_states()
+        moved = False
+        for number in files.ranks(self._directory):
+            if number not in self._ranks:
+                self._ranks[number] = Rank(self._directory, number, self._shift)
+        self._busy.look([one.process.pid for one in self._ranks.values() if not one.ended], time.monotonic_ns())
+        for number, one in self._ranks.items():
+            if one.said.get("gone"):
+                continue
+            state = one.state(self._busy)  # before its notes: what a process that is gone has noted is read now
+            while self._ship(one):
+                moved = True
+                if not state["gone"]:
+                    break
+            self._say_state(number, one, state)
+        self._end()
+        return moved
+
+    def _only_states(self) -> bool:
+        for number, one in self._ranks.items():
+            self._say_state(number, one, one.state(self._busy))
+        return False
+
+    def _say_state(self, number: int, one: Rank, state: dict[str, Any]) -> None:
+        if state != one.said and (one.shipment.begun or state["gone"]):
+            self._put("state", rank=number, at=one.process.ended_at + self._shift, **state)
+            one.said = state
+
+    def _end(self) -> None:
+        """Of ranks that have ended: they may go on, if others are still here; else the server is asked whether it has
+        all. The whole node may go with the last rank."""
+        ended = [one for one in self._ranks.values() if one.ended]
+        if len(ended) < len(self._ranks):
+            for one in ended:
+                one.mark_sent()
+        elif self._over != len(ended):
+            self._put("over", ranks=len(ended))
+            self._over = len(ended)
+
+    def _ship(self, one: Rank) -> bool:
+        moved = False
+        for do, words, blob in one.shipment.more():
+            self._put(do, blob, **words)
+            moved = True
+        return moved
+
+    def _wait(self, seconds: float) -> None:
+        """So long; not over the end of a rank: its status is there only until its parent has waited for it."""
+        poll, there = select.poll(), dict[int, Rank]()
+        for one in self._ranks.values():
+            if one.process.descriptor >= 0 and not one.said.get("gone"):
+                there[one.process.descriptor] = one
+                poll.register(one.process.descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(seconds * 1000):
+            there[descriptor].process.seen()
+            there[descriptor].process.forget()
+
+    # What the server asks.
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order.get("do") == "stacks":
+            asked = [rank for rank in order.get("ranks") or () if rank in self._ranks]
+            pids = {rank: one.process.pid for rank, one in self._ranks.items()
+                    if rank in asked and one.process.there() is not None}  # fmt: skip
+            found = stacks.ask(self._directory, pids)
+            self._put("stacks", of={rank: [tuple(site)[:3] for site in sites[: stacks.FRAMES + 1]]
+                                    for rank, sites in found.items()})  # fmt: skip
+        elif order.get("do") == "forget":
+            self._forgotten = True
+            shutil.rmtree(self._directory, ignore_errors=True)
+        elif order.get("do") == "end":
+            self._signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + PATIENCE_S
+
+    def _signal(self, number: int) -> None:
+        """To each of its ranks that is still there."""
+        for one in self._ranks.values():
+            if one.process.there() is not None:
+                with contextlib.suppress(OSError):
+                    os.kill(one.process.pid, number)
+
+
+def connected(where: wire.Where) -> Channel:
+    """With the server, by the first of its addresses that leads to it. Raises OSError: none does."""
+    failed = list[str]()
+    for address in where.addresses:
+        try:
+            channel = Channel(socket.create_connection((address, where.port), CONNECT_S))
+            channel.greet(where.peer)
+            return channel
+        except (OSError, Refused) as error:
+            failed.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise OSError(f"no connection to port {where.port} of the launcher's host ({'; '.join(failed)})")
+
+
+def greeted(channel: Channel, directory: Path) -> int:
+    """Say who this is. The ns by which this clock is behind that of the server. Raises OSError, `Refused`."""
+    begun = time.monotonic_ns()
+    wire.put(channel, "hello", host=platform.node(), directory=str(directory), version=wire.VERSION)
+    words, _ = wire.take(channel)
+    if words.get("do") != "clock":
+        raise Refused(f"{words.get('why')!s:.500}")
+    return whole(words, "ns", 0, 1 << 62) - (begun + time.monotonic_ns()) // 2
+
+
+def follow(directory: Path, where: wire.Where) -> None:
+    """All of it. Raises OSError, `Refused`: there is no connection. What went wrong later is known to the server."""
+    try:
+        (directory / FOLLOWING).write_text(str(os.getpid()), "ascii")
+        with connected(where) as channel:
+            shift = greeted(channel, directory)
+            channel.bear(PATIENCE)
+            _quiet(2)  # whoever started the program waits until nobody has its channels any more
+            everything = _followed(Follower(directory, channel, shift), channel)
+    finally:
+        with contextlib.suppress(OSError):
+            (directory / FOLLOWING).unlink()
+    if everything:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _followed(follower: Follower, channel: Channel) -> bool:
+    """Whether all has come to the server."""
+    with contextlib.suppress(OSError, Refused):
+        try:
+            return follower.run()
+        except UsageError as error:
+            wire.put(channel, "trouble", why=str(error))
+            channel.leave()
+    return False
+
+
+def _quiet(*descriptors: int) -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def _apart() -> None:
+    """From the rank that has started this: its channels, its signals and its cores."""
+    os.closerange(3, 1 << 20)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # it ends with the connection
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError, AttributeError):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        os.nice(5)
+
+
+def main() -> int:
+    """Its exit code, which nobody asks for."""
+    directory = Path(sys.argv[1])
+    _apart()
+    try:
+        follow(directory, wire.where(os.environ[wire.SERVER]))
+    except (OSError, Refused, ValueError, KeyError) as error:
+        print(f"safepoint check: {platform.node()} is not followed: {error}. What its ranks note stays in {directory}",
+              file=sys.stderr, flush=True)  # fmt: skip
+        return 1
+    return 0
