@@ -37,6 +37,7 @@ ELSEWHERE = (
     "compare",
     "trace",
     "places",
+    "check",
     "drain",
     "fetch",
 )  # commands with pages of their own
@@ -266,8 +267,8 @@ def codes() -> dict[int, tuple[str, str]]:
         REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
         HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
         0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
-        1: ("", "`diff`: something differs; `places`: no legal place; packages of the command line are missing"),
-        2: ("", "the command was called wrongly: click's usage error; `places`: it cannot be told"),
+        1: ("", "`diff`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages of the command line are missing"),
+        2: ("", "the command was called wrongly: click's usage error; `places`, `check`: it cannot be told"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }
     for name, kind in vars(errors).items():
