@@ -154,8 +154,12 @@ class Ends:
                 return str(one.tail.about["ended"])
             if one.process.gone:
                 one.tail.look()  # it may have ended in between
-                return str(one.tail.about["ended"] or DIED)
+                return self._how(one)
         return ""
+
+    def _how(self, one: Followed) -> str:
+        """A process whose end the tracer has not seen. After Finalize it may leave as it likes."""
+        return str(one.tail.about["ended"] or ("exit" if one.standing.over and not one.process.status else DIED))
 
     def _end(self, rank: int, how: str) -> Event:
         one = self.followed[rank]
@@ -189,7 +193,7 @@ class Ends:
         for rank, one in self.followed.items():
             if not one.ended and not one.lost:
                 one.tail.look()
-                events.append(self._end(rank, str(one.tail.about["ended"] or DIED)))
+                events.append(self._end(rank, self._how(one)))
         return [event._replace(text=self.death(event.ranks[0], code)) if event.kind == DIED else event
                 for event in events]  # fmt: skip
 

@@ -35,6 +35,7 @@ PLAIN = {
 }  # fmt: skip
 HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
 OBJECTS = 100_000  # new ones, before the cyclic garbage is collected
+DIED, HANGS = "died", "hangs"
 STUCK = 500_000_000  # ns inside of a call, after which it is judged with what is known
 
 
@@ -133,6 +134,10 @@ class Follower:
                 found.append(f"{stream.template.id}: {what} judged before it was known what came")
         return found
 
+    def fates(self) -> dict[int, str]:
+        """Of ranks that have not come to their ends."""
+        return {rank: one.fate for rank, one in self.ranks.items() if one.fate}
+
     def site(self, call: Call) -> Site:
         return self.ranks[call.rank].tail.named.site(call.site)
 
@@ -207,7 +212,8 @@ class OfRank:
         self._known = 0
         self._nested = Nested()
         self.inside: dict[int, Noted] = {}  # calls that have not returned
-        self.ended = False
+        self.ended, self.fate = False, ""  # fate: DIED, HANGS; it has come to its end
+        self._last = ""  # function
 
     def calls(self, notes: Iterable[Note]) -> Iterator[Call]:
         """Those that these notes are."""
@@ -227,6 +233,7 @@ class OfRank:
                 inside[number] = noted
             elif inside:
                 inside.pop(number, None)
+            self._last = noted.function
             for one in self._nested.ordered(noted):
                 yield from self._translator.calls(one, things)
 
@@ -243,6 +250,10 @@ class OfRank:
         """There will be no more."""
         self.ended = True
         self.tail.look()
+        if self.inside:
+            self.fate = DIED if died else HANGS
+        elif not self.tail.about["ended"] and self._last != "Finalize":
+            self.fate = DIED
         broken = str(self.tail.about["ended"] or "").startswith("exception")
         held = list(self._translated(self._nested.rest()))
         return [*held, *(self._translator.end(died, broken) if self._translator is not None else ())]

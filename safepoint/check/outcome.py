@@ -78,7 +78,7 @@ class Outcome:
         """For people. `everything`: each situation in full."""
         for template, found in self.by_template():
             if found:
-                yield from report.lines(template, found, self.follower.site, self.follower.cwd, everything)
+                yield from report.lines(template, found, self.follower, everything)
             if why := self._missed(template):
                 yield f"[{template.id}] {template.name}: {why}"
         if self.hang is not None:
@@ -113,7 +113,7 @@ class Outcome:
         hang = self.hang
         return {
             "situations": [
-                report.as_json(template, found, self.follower.site) for template, found in self.by_template() if found
+                report.as_json(template, found, self.follower) for template, found in self.by_template() if found
             ],
             "expected": {one.id: why for one in self.templates if (why := self._missed(one))},
             "hang": None if hang is None else {

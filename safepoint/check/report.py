@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from safepoint import words
 from safepoint.check.arguments import Given, described
@@ -17,6 +17,17 @@ from safepoint.matching.symbols import Site
 from safepoint.trace.known import ranges
 
 Sited = Callable[[Call], Site]
+
+
+class Known(Protocol):
+    """What is known of a run besides its situations (`follow.Follower`)."""
+
+    def site(self, call: Call) -> Site: ...
+    def fates(self) -> dict[int, str]: ...
+    @property
+    def cwd(self) -> str: ...
+
+
 STARTS = "Start", "Startall"
 
 
@@ -50,12 +61,15 @@ def label(cell: Cell) -> str:
     return "Fi" if cell.function == EVERY else f"F{cell.function}"
 
 
-def rows(situation: Situation, sited: Sited, cwd: str) -> Iterator[tuple[str, str, str, str]]:
+def rows(situation: Situation, known: Known) -> Iterator[tuple[str, str, str, str]]:
     """For each column: its name, whose it is, where, and what."""
+    sited, cwd, fates = known.site, known.cwd, known.fates()
     for cell in situation.cells:
         who = f"rank{'s' if len(cell.ranks) > 1 else ''} {ranges(list(cell.ranks))}"
         if cell.call is None:
-            yield label(cell), "", "", f"not called: {cell.text}{f' ({who})' if cell.ranks else ''}"
+            how = sorted({fates[rank] for rank in cell.ranks if rank in fates})
+            fate = f", which {' or '.join(how)}" if how else ""
+            yield label(cell), "", "", f"not called: {cell.text}{f' ({who}{fate})' if cell.ranks else ''}"
         else:
             text = text_of(cell.call)
             if (init := made(cell.call)) is not None:
@@ -63,7 +77,7 @@ def rows(situation: Situation, sited: Sited, cwd: str) -> Iterator[tuple[str, st
             yield label(cell), who, place_of(sited(cell.call), cwd), text
 
 
-def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, everything: bool) -> Iterator[str]:
+def lines(template: Template, places: Sequence[Place], known: Known, everything: bool) -> Iterator[str]:
     """All of one template. `everything`: each situation in full, not only the first of a place."""
     total = sum(len(place.situations) for place in places)
     head = f"[{template.id}] {template.name}"
@@ -75,7 +89,7 @@ def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, e
         number += 1
         shown = place.situations if everything else [place.first]
         for turn, one in enumerate(shown):
-            yield from _situation(number + turn, one, sited, cwd)
+            yield from _situation(number + turn, one, known)
         if others := place.situations[len(shown) :]:
             also = sorted({rank for one in others for rank in one.ranks})
             last = f" to #{number + len(others)}" if len(others) > 1 else ""
@@ -83,8 +97,8 @@ def lines(template: Template, places: Sequence[Place], sited: Sited, cwd: str, e
         number += len(place.situations) - 1
 
 
-def _situation(number: int, situation: Situation, sited: Sited, cwd: str) -> Iterator[str]:
-    found = list(rows(situation, sited, cwd))
+def _situation(number: int, situation: Situation, known: Known) -> Iterator[str]:
+    found = list(rows(situation, known))
     widths = [max(len(row[at]) for row in found) for at in range(3)]
     for turn, row in enumerate(found):
         mark = f"#{number}" if turn == 0 else ""
@@ -95,23 +109,25 @@ def _situation(number: int, situation: Situation, sited: Sited, cwd: str) -> Ite
         yield f" {mark:<4}{cells}  {row[3]}"
 
 
-def as_json(template: Template, places: Sequence[Place], sited: Sited) -> dict[str, Any]:
+def as_json(template: Template, places: Sequence[Place], known: Known) -> dict[str, Any]:
     return {
         "template": template.id,
         "name": template.name,
         "kind": template.kind,
         "count": sum(len(place.situations) for place in places),
         "places": [
-            {"calls": [_call(cell, sited) for cell in place.first.cells], "ranks": place.ranks,
+            {"calls": [_call(cell, known) for cell in place.first.cells], "ranks": place.ranks,
              "count": len(place.situations)}
             for place in places
         ],
     }  # fmt: skip
 
 
-def _call(cell: Cell, sited: Sited) -> dict[str, Any]:
+def _call(cell: Cell, known: Known) -> dict[str, Any]:
+    sited = known.site
     if cell.call is None:
-        return {"column": label(cell), "not_called": cell.text.split(", "), "ranks": list(cell.ranks)}
+        fates = {str(rank): fate for rank, fate in known.fates().items() if rank in cell.ranks}
+        return {"column": label(cell), "not_called": cell.text.split(", "), "ranks": list(cell.ranks), "fates": fates}
     found = {"column": label(cell), "rank": cell.call.rank, **_one(cell.call, sited)}
     if (init := made(cell.call)) is not None:
         found["made"] = _one(init, sited)

@@ -75,7 +75,7 @@ class Standing:
         self.last: Noted | None = None  # the newest note
         self.left = 0  # ns: when the rank was last seen to leave a call
         self.hide: Noted | None = None  # the last that was entered
-        self.final = self.aborted = False
+        self.final = self.over = self.aborted = False  # it has come to Finalize, and returned from it; to Abort
         self._next = 0
         self._entered: dict[int, Post] = {}  # of each call that is not over
         self._lasting: dict[int, Post] = {}
@@ -151,6 +151,7 @@ class Standing:
             self._keep_handle(note, note.request)
         if kind in ("recv", "sendrecv", "mprobe") or (kind == "improbe" and note.flags & record.FOUND):
             self._receive(note.comm, note.got_peer, note.got_tag)
+        self.over = self.over or kind == "finalize"
         self._complete(note, kind)
 
     def _keep_handle(self, note: Noted, number: int) -> None:

@@ -117,6 +117,21 @@ def test_a_program_that_stands_still_is_told_rank_by_rank_and_ended(templates: A
     assert ("receive-without-send" in done.stdout) == (not templates)
 
 
+def test_of_a_rank_that_died_it_is_said_that_it_died(tmp_path: Path) -> None:
+    program = BEGIN + (
+        "import os\nif rank == 1:\n    comm.Recv(data, source=0, tag=6)\n    os.kill(os.getpid(), 9)\n"
+        "comm.Send(data, dest=1, tag=6)\ncomm.Send(data, dest=1, tag=5)\ncomm.Recv(data, source=1)\n"
+    )
+    done = of_program(tmp_path, program)
+    assert "F2  not called: message_received (rank 1, which died)" in done.stdout, done.stdout
+    assert "rank 1 died" in done.stdout and done.returncode == 1
+
+
+def test_what_a_process_does_after_finalize_is_its_own_affair(tmp_path: Path) -> None:
+    done = of_program(tmp_path, BEGIN + "import os\ncomm.Barrier()\nMPI.Finalize()\nos._exit(0)\n")
+    assert "died" not in done.stdout and done.returncode == 0, done.stdout
+
+
 def test_a_rank_that_does_not_come_to_hide_is_told_with_its_last_one(tmp_path: Path) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
     program = (
@@ -176,7 +191,7 @@ def test_a_program_of_mpi_that_fails_is_told_what_tells_why(tmp_path: Path) -> N
     assert done.returncode == 3 and "safepoint check -- " in done.stderr, done.stderr
     done = subprocess.run([sys.executable, "-m", "safepoint", "crash-test", "--", *command], cwd=tmp_path,
                           capture_output=True, text=True, timeout=60)  # fmt: skip
-    assert done.returncode and "safepoint check -- " in done.stdout + done.stderr, done.stdout + done.stderr
+    assert done.returncode and "safepoint check -- " in " ".join(f"{done.stdout} {done.stderr} ".split()), done
 
 
 def test_each_of_several_that_are_left_is_told(tmp_path: Path) -> None:
