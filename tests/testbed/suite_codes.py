@@ -19,6 +19,7 @@ from testbed.paths import HOUSE
 CORRECT = "correct"
 MBI, CORRBENCH = "MBI", "CorrBench"
 DEADLOCK = "deadlock"
+BUFFERS, SYNCHRONOUS = "BufferingHazard", "BufferingHazard with --sync-sends"
 COLLECTIVE = "collective-order", "collective-not-by-all"
 MESSAGE = "send-without-receive", "receive-without-send", "send-to-itself-without-receive", DEADLOCK
 EPOCHS = (
@@ -59,6 +60,7 @@ FITTING = {
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
         "BufferingHazard": ("both-send-first", "both-wait-first", *MESSAGE),
+        SYNCHRONOUS: (DEADLOCK,),
         "LocalConcurrency": (),
         "GlobalConcurrency": (),
     },
@@ -120,10 +122,11 @@ class Run(NamedTuple):
     arguments: tuple[str, ...] = ()
     lines: frozenset[int] = frozenset()  # where the mistake is; empty: the suite does not say
     functions: frozenset[str] = frozenset()  # which one it is in; empty: the suite does not say
+    options: tuple[str, ...] = ()  # of the command
 
     @property
     def name(self) -> str:
-        return " ".join((self.path.stem, *self.arguments))
+        return " ".join((self.path.stem, *self.arguments, *self.options))
 
     @property
     def fitting(self) -> tuple[str, ...]:
@@ -156,6 +159,8 @@ def of_mbi(path: Path) -> list[Run]:
         label = CORRECT if outcome == "OK" else outcome.removeprefix("ERROR:").strip()
         where = frozenset(marked & calls) if label != CORRECT else frozenset[int]()
         runs.append(Run(MBI, path, label, int(ranks), tuple(arguments.split()), where))
+        if label == BUFFERS:
+            runs.append(runs[-1]._replace(label=SYNCHRONOUS, options=("--sync-sends",)))
     return list(dict.fromkeys(runs))
 
 
