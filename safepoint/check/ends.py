@@ -20,20 +20,7 @@ from safepoint.check import files, stacks
 from safepoint.check.busy import Busy
 from safepoint.check.followed import Followed
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of
-from safepoint.check.rollcall import (
-    COMPUTES,
-    DIED,
-    ENDED,
-    INSIDE,
-    LOST,
-    STOPPED,
-    Hang,
-    Roll,
-    Where,
-    named,
-    place,
-    said,
-)
+from safepoint.check.rollcall import COMPUTES, DIED, ENDED, INSIDE, LOST, STOPPED, Hang, Roll, Where, named, place, said
 from safepoint.check.server import Server
 from safepoint.check.standing import Standing
 from safepoint.check.tail import PART, Noted

@@ -44,11 +44,7 @@ class Node:
         self.host, self.directory = host, directory
         self.landed: dict[int, Landed] = {}
         self.processes: dict[int, Elsewhere] = {}
-        self.over, self.closed, self.forgotten = (
-            False,
-            False,
-            False,
-        )  # all has come; its follower has gone; see `forget`
+        self.over = self.closed = self.forgotten = False  # all has come; its follower has gone; see `forget`
         self.closed_at, self.why = 0.0, ""  # when, and why
         self.lost = ""  # what is said of a node that was not followed to its end
         self.trouble = ""  # what its follower cannot read
