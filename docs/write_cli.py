@@ -267,7 +267,11 @@ def codes() -> dict[int, tuple[str, str]]:
         REQUEUE: ("", "`run`, and `stop()`: stopped before its end, by a time limit or a signal; start it again"),
         HALTED: ("", "`run`, and `stop()`: stopped by `safepoint halt`"),
         0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
-        1: ("", "`diff`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages of the command line are missing"),
+        1: (
+            "",
+            "`diff`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages of the "
+            "command line are missing",
+        ),
         2: ("", "the command was called wrongly: click's usage error; `places`, `check`: it cannot be told"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }
