@@ -69,6 +69,49 @@ def test_a_communicator_that_is_freed_gives_its_handle_to_another() -> None:
     assert not same(before, "comm", rank.one("Barrier", comm=0x900), "comm")
 
 
+def test_two_that_are_made_of_the_same_members_are_two() -> None:
+    first, second = Rank(0), Rank(1)
+    for rank in (first, second):
+        for handle in (0x900, 0x910):
+            rank.call("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": handle}, members="0-3")
+    assert same(first.one("Barrier", comm=0x900), "comm", second.one("Barrier", comm=0x900), "comm")
+    assert not same(first.one("Barrier", comm=0x900), "comm", second.one("Barrier", comm=0x910), "comm")
+
+
+def test_what_was_freed_is_nothing_that_is_known() -> None:
+    rank = Rank()
+    rank.call("Type_contiguous", count=3, oldtype="MPI_INT", after={"newtype": 0x960})
+    sent = rank.one("Send", datatype=0x960, dest=1, comm="MPI_COMM_WORLD")
+    rank.call("Type_free", before={"datatype": 0x960}, after={"datatype": "MPI_DATATYPE_NULL"})
+    assert not same(sent, "datatype", rank.one("Send", datatype=0x960, dest=1, comm="MPI_COMM_WORLD"), "datatype")
+
+
+def test_a_group_that_is_asked_for_twice_may_be_one_handle_that_is_freed_twice() -> None:
+    rank = Rank()
+    made = [rank.one("Comm_group", comm="MPI_COMM_WORLD", after={"group": 0x500}) for _ in range(2)]
+    for one in made:
+        freed = rank.one("Group_free", before={"group": 0x500}, after={"group": "MPI_GROUP_NULL"})
+        assert same(one, "new", freed, "group")
+
+
+def test_what_is_made_as_null_is_nothing_new() -> None:
+    assert Rank().one("Comm_split", comm="MPI_COMM_WORLD", after={"newcomm": "MPI_COMM_NULL"}).value("new") is None
+
+
+def test_the_rank_that_is_farthest_out_is_the_peer() -> None:
+    assert value(Rank().one("Sendrecv", dest=1, source=-7, comm="MPI_COMM_WORLD"), "peer").number == -7
+    assert value(Rank().one("Sendrecv", dest=9, source=-3, comm="MPI_COMM_WORLD"), "peer").number == 9
+
+
+def test_between_groups_a_rank_is_one_of_the_other_group() -> None:
+    rank = Rank(0)
+    rank.call(
+        "Intercomm_create", local_comm="MPI_COMM_WORLD", after={"newintercomm": 0x900}, members="0-1", remote="3,2"
+    )
+    send = rank.one("Send", dest=0, comm=0x900)
+    assert value(send, "dest").across == {3}
+
+
 def test_a_rank_that_is_in_none_of_those_that_are_made_need_not_count_them() -> None:
     first, second, third = Rank(0), Rank(1), Rank(2)
     for rank in (first, second):
@@ -181,6 +224,11 @@ def test_a_send_that_mpi_refuses_is_no_message() -> None:
     assert message.dropped and not send.dropped
 
 
+def test_a_message_that_is_too_long_has_come() -> None:
+    _, message = Rank().call("Recv", source=1, comm="MPI_COMM_WORLD", Result=14, State=record.RAISED)
+    assert message.function == RECEIVED and not message.dropped
+
+
 def test_with_proc_null_there_is_no_message() -> None:
     rank = Rank()
     assert len(rank.call("Send", dest="MPI_PROC_NULL", comm="MPI_COMM_WORLD")) == 1
@@ -211,6 +259,7 @@ def test_an_array_is_equal_if_one_of_it_is() -> None:
     wait = rank.one("Waitsome", incount=3, before={"array_of_requests": [9, 9, 9]}, Rows=rows)
     assert [same(one, "request", wait, "array_of_requests") for one in made] == [True, False, True]
     assert same(made[0], "request", wait, "request")  # so that macros have one name
+    assert [one.here for one in value(wait, "request").each] == [{("request", 1)}, {("request", 3)}]
 
 
 def test_a_persistent_request_is_made_started_and_completed() -> None:
@@ -225,10 +274,21 @@ def test_a_persistent_request_is_made_started_and_completed() -> None:
     assert same(made, "request", freed, "request") and not same(wait, "request", freed, "request")
 
 
+def test_of_requests_that_are_started_together_each_is_its_own() -> None:
+    rank = Rank()
+    made = [rank.one("Send_init", dest=1, comm="MPI_COMM_WORLD", after={"request": handle}) for handle in (7, 8)]
+    start = rank.one("Startall", count=2, before={"array_of_requests": [7, 8]}, Rows={record.STARTED: [1, 3, 2, 4]})
+    each = value(start, "request").each
+    assert [[one.equals(value(init, "request"), True) for init in made] for one in each] == [
+        [True, False],
+        [False, True],
+    ]
+
+
 def test_a_test_that_found_nothing_has_no_arguments() -> None:
     rank = Rank()
     rank.one("Isend", dest=1, comm="MPI_COMM_WORLD", after={"request": 0x70})
-    assert rank.one("Test", before={"request": 0x70}, after={"flag": 0}).value(1) is None
+    assert rank.one("Test", before={"request": 0x70}, after={"flag": 0}, Request=1).value(1) is None
     found = rank.one("Test", before={"request": 0x70}, after={"flag": 1}, Request=1, Flags=record.FOUND)
     assert value(found, 1).here == {("request", 1)}
 
@@ -265,6 +325,18 @@ def test_what_mpi_does_not_look_at_is_absent(function: str, arguments: dict[str,
         value(call, name)
 
 
+def test_beside_in_place_or_not_two_calls_are_not_alike() -> None:
+    rank, types = Rank(), {"sendtype": "MPI_INT", "recvtype": "MPI_INT"}
+    for place, there in ((0, True), ("MPI_IN_PLACE", False), (0, True)):
+        call = rank.one("Allgather", comm="MPI_COMM_WORLD", sendbuf=place, **types)
+        assert (call.value("sendtype") is not None) == there
+
+
+def test_of_a_communicator_that_nobody_knows_nobody_knows_the_root() -> None:
+    call = Rank().one("Gather", comm=0x999, root=0, sendtype="MPI_INT", recvtype="MPI_INT")
+    assert call.value("recvtype") is None and call.value("sendtype") is not None
+
+
 def test_between_groups_the_root_says_root_and_its_fellows_proc_null() -> None:
     """An intercommunicator of (0, 1) and (2, 3), as ranks 0, 1 and 2 have it."""
     for rank, root, absent, there in (
@@ -294,6 +366,11 @@ def test_collective_calls_are_counted_on_each_communicator() -> None:
     one, other = first.one("Bcast", comm=0x900), second.one("Reduce", comm=0x900)
     assert same(one, "match", other, "match") and value(one, "function").differs(value(other, "function"), False)
     assert not same(one, "match", first.one("Barrier", comm=0x900), "match")
+
+
+def test_a_hide_of_a_process_for_itself_has_no_counterpart() -> None:
+    assert Rank().one("hide", Rows={record.ARGUMENTS: [5, 1]}).value("match") is None
+    assert Rank().one("hide", Rows={record.ARGUMENTS: [5, 2]}).value("match") is not None
 
 
 def test_hides_are_counted_and_have_their_step() -> None:

@@ -50,7 +50,8 @@ class Rank:
         `before={…}` handles that it was given the address of; `members`: those of what it makes."""
         self._number += 1
         if members:
-            kind = {"comm": "comm", "win": "win", "file": "file"}[function.partition("_")[0].lower()]
+            family = function.partition("_")[0].lower()
+            kind = "comm" if family == "intercomm" else family
             thing = Thing(kind, "", 1, self._number, spans(members), spans(remote), False)
             self.things[self._number] = len(self.things) + 3, thing
         return self.translator.calls(self._noted(self._number, function, arguments, record.RETURNED), self.things)
@@ -88,7 +89,7 @@ class Rank:
                 if row and (kind == BEFORE or state == record.RETURNED):
                     rows[kind] = row
         elif function == "hide":
-            rows[record.ARGUMENTS] = [arguments.get("step", ABSENT)]
+            rows.setdefault(record.ARGUMENTS, [arguments.get("step", ABSENT)])
         opens = roles.kind(function) in OPENS
         if opens and "request" not in fields and state == record.RETURNED:
             self._request += 1
