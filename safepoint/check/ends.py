@@ -197,7 +197,10 @@ class Ends:
             calls, since = inside(one.standing), one.moved
             if one.timed:
                 since = calls[0].enter if calls else one.standing.left or one.tail.about["begin"][0]
-            if one.ended:
+            one.tail.look()
+            if one.tail.stopped and not one.ended:
+                found[rank] = Where(COMPUTES, (), since, "notes nothing more")
+            elif one.ended:
                 found[rank] = Where(DIED if one.ended == DIED else ENDED, calls, since, one.ended)
             elif one.lost:
                 found[rank] = Where(LOST, calls, since)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safepoint import words
 from safepoint.check.call import Call, Token, Value
-from safepoint.check.files import ranks
+from safepoint.check.files import TraceError, ranks
 from safepoint.check.named import Thing
 from safepoint.check.nested import Nested
 from safepoint.check.noted import Noted
@@ -56,7 +56,7 @@ class Follower:
         of_rank = self.ranks.get(tail.rank)
         if of_rank is None:
             of_rank = self.ranks[tail.rank] = OfRank(tail, self._members)
-            self._begin(int(tail.about["size"]))
+            self._begin(tail)
         found = []
         for call in of_rank.calls(notes):
             self.calls += 1
@@ -65,7 +65,10 @@ class Follower:
             found += stream.settled(tail.rank)
         return found
 
-    def _begin(self, size: int) -> None:
+    def _begin(self, tail: Tail) -> None:
+        size = int(tail.about["size"])
+        if self.size and size != self.size:
+            raise TraceError(f"{tail.name}: the trace is of {self.size} ranks, and this one says {size}")
         if not self.size:
             self.size = size
             self.streams = [Stream(one, Matcher(one, size, self._of_comm)) for one in self._templates]
@@ -167,7 +170,7 @@ def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower
         tails = [Tail(directory, rank) for rank in ranks(directory)]
         for tail, notes in _in_turns(tails):
             found += follower.feed(tail, notes)
-        lost = {tail.rank: str(why) for tail in tails if (why := tail.about.get("incomplete"))}
+        lost = {tail.rank: why for tail in tails if (why := str(tail.about.get("incomplete") or tail.stopped))}
         unheard = follower.unheard()
         missing = [*dict.fromkeys(lost.values()), *([never_heard(unheard)] if unheard else ())]
         hung = (directory / HUNG).exists()

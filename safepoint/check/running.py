@@ -118,7 +118,7 @@ class Run:
 
     def _lost(self) -> frozenset[int]:
         """Ranks that were not followed to their ends. Why is said with the outcome."""
-        lost = {rank: one.lost for rank, one in self.ends.followed.items() if one.lost}
+        lost = {rank: why for rank, one in self.ends.followed.items() if (why := one.lost or one.tail.stopped)}
         self.outcome.incomplete += [*dict.fromkeys(lost.values())]
         if unheard := self.follower.unheard():
             where = f" ({self._server.where.text_of_addresses()})" if self._server is not None else ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safepoint import words
 from safepoint.check.files import File, Held, TraceError, of_rank, read_json
 from safepoint.check.named import Named
 from safepoint.trace import record
@@ -24,6 +25,7 @@ BYTES = 1 << 20, 1 << 13  # of rows, at most and at first
 AHEAD = 1 << 6  # rows of notes that were not given yet
 OPEN = 1 << 12  # calls that have not returned; those before them are not looked at again
 TIME_MAX = 1 << 62  # ns
+RANKS_MAX = 1 << 24  # more than there are anywhere: a number above is none
 FIRST_ROW = record.HEAD.size // 8
 AT_ENTRY = ARGUMENTS, BEFORE
 THREAD = 1 + record.FIELDS.index("thread")  # in a note with its number
@@ -96,7 +98,7 @@ class Tail:
         begin = about.get("begin")
         right = (
             about.get("format") == record.FORMAT and about.get("rank") == self.rank and type(about.get("size")) is int
-            and self.rank < about["size"] and type(about["pid"]) is int
+            and self.rank < about["size"] <= RANKS_MAX and type(about["pid"]) is int
             and all(isinstance(about[name], str) for name in ("boot", "host", "stopped", "cwd", "mpi"))
             and isinstance(about["ended"], (str, type(None))) and isinstance(begin, list) and len(begin) == 2
             and all(type(at) is int and 0 <= at < TIME_MAX for at in begin)
@@ -105,6 +107,17 @@ class Tail:
             raise TraceError(f"{self._path} is not what a trace says of rank {self.rank}")
         self.about, self._stat = about, (found.st_mtime_ns, found.st_ino)
         return True
+
+    @property
+    def name(self) -> str:
+        """Of what is said of this rank."""
+        return str(self._path)
+
+    @property
+    def stopped(self) -> str:
+        """Why it has noted nothing more from some call on; "": it has not."""
+        why = self.about["stopped"]
+        return f"rank {self.rank} has noted nothing more after {words.count(self.given, 'call')}: {why}" if why else ""
 
     def read(self, most: int = MOST) -> list[Noted]:
         """The notes that have come, at most so many; none: there is nothing new for now. Raises `TraceError`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import struct
@@ -83,4 +84,7 @@ def number(value: Any) -> int:
     """ABSENT if only the program's own code could tell. mpi4py takes 1.5 for 1."""
     if isinstance(value, int) or (type(value) is float and math.isfinite(value)):
         return int(value)
-    return operator.index(value) if type(value).__module__ == "numpy" and hasattr(type(value), "__index__") else ABSENT
+    if type(value).__module__ == "numpy" and hasattr(type(value), "__index__"):
+        with contextlib.suppress(Exception):  # an array of no dimension may be anything
+            return operator.index(value)
+    return ABSENT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -125,6 +126,34 @@ def test_of_a_rank_that_died_it_is_said_that_it_died(tmp_path: Path) -> None:
     done = of_program(tmp_path, program)
     assert "F2  not called: message_received (rank 1, which died)" in done.stdout, done.stdout
     assert "rank 1 died" in done.stdout and done.returncode == 1
+
+
+MANY = (
+    BEGIN
+    + """import resource
+if rank == 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # its trace ends there
+one = bytearray(1)
+for step in range(16_000):
+    if rank == 0:
+        comm.Send(one, dest=1, tag=6)
+    else:
+        comm.Recv(one, source=0, tag=6)
+"""
+)
+
+
+def test_a_rank_whose_trace_ends_early_is_no_rank_that_calls_nothing(tmp_path: Path) -> None:
+    done = of_program(tmp_path, MANY, "-o", "run.trace")
+    assert done.returncode == 2 and "[send-without-receive]" not in done.stdout, done.stdout
+    assert re.search(r"rank 1 has noted nothing more after \d+ calls: .*File too large", done.stdout), done.stdout
+    assert "no mistake was found in what has come" in done.stdout
+    later = check(tmp_path, "run.trace")
+    assert later.returncode == 2 and "rank 1 has noted nothing more" in later.stdout
+    about = tmp_path / "run.trace/rank-00000.json"
+    about.write_text(about.read_text().replace('"size": 2', '"size": 3'))
+    later = check(tmp_path, "run.trace")
+    assert later.returncode not in (0, 1, 2) and "the trace is of 3 ranks, and this one says 2" in later.stderr, later
 
 
 def test_what_a_process_does_after_finalize_is_its_own_affair(tmp_path: Path) -> None:

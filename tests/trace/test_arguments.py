@@ -13,7 +13,7 @@ import pytest
 from testbed import traced, watched
 from testbed.traced import libraries
 
-from safepoint.trace import record, roles
+from safepoint.trace import record, roles, rows
 from safepoint.trace.record import ABSENT, ENTERED, RAISED, RETURNED
 from safepoint.trace.signatures import signatures
 
@@ -283,3 +283,14 @@ def test_constants_have_the_names_of_the_standard(tmp_path: Path) -> None:
         GROUP_EMPTY OP_NULL SUM MAX MAXLOC DATATYPE_NULL INT BYTE 2INT LONG_LONG_INT DOUBLE_INT WIN_NULL FILE_NULL
         MESSAGE_NULL MESSAGE_NO_PROC INFO_NULL ERRHANDLER_NULL SUCCESS ERR_TAG ERR_TRUNCATE THREAD_MULTIPLE"""
     assert {f"MPI_{name}" for name in wanted.split()} <= set(of)
+
+
+def test_a_number_that_only_the_programs_own_code_could_tell_is_absent() -> None:
+    class Odd:
+        def __index__(self) -> int:
+            raise AssertionError("never asked")
+
+    np = pytest.importorskip("numpy")
+    odd = np.array(1.0), np.array([1, 2]), np.array("a"), Odd(), "1", None, float("nan")
+    assert [rows.number(value) for value in odd] == [ABSENT] * len(odd)
+    assert [rows.number(value) for value in (1.5, np.int64(3), np.array(4), True)] == [1, 3, 4, 1]
