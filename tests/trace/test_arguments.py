@@ -13,8 +13,9 @@ import pytest
 from testbed import traced, watched
 from testbed.traced import libraries
 
-from safepoint.trace import record, roles, rows
+from safepoint.trace import record, roles
 from safepoint.trace.record import ABSENT, ENTERED, RAISED, RETURNED
+from safepoint.trace.rows import number
 from safepoint.trace.signatures import signatures
 
 TESTBED = Path(__file__).parents[1] / "testbed"
@@ -292,5 +293,5 @@ def test_a_number_that_only_the_programs_own_code_could_tell_is_absent() -> None
 
     np = pytest.importorskip("numpy")
     odd = np.array(1.0), np.array([1, 2]), np.array("a"), Odd(), "1", None, float("nan")
-    assert [rows.number(value) for value in odd] == [ABSENT] * len(odd)
-    assert [rows.number(value) for value in (1.5, np.int64(3), np.array(4), True)] == [1, 3, 4, 1]
+    assert [number(value) for value in odd] == [ABSENT] * len(odd)
+    assert [number(value) for value in (1.5, np.int64(3), np.array(4), True)] == [1, 3, 4, 1]
