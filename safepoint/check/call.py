@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -9,6 +10,12 @@ if TYPE_CHECKING:
     from safepoint.check.shapes import Shape
 
 Token = object  # hashable
+
+
+def digest(*parts: object) -> str:
+    """A token of these, as short as any: what is made of what was made of … would be as deep as there are makers. Their
+    texts must be the same in all ranks."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 class Value(NamedTuple):

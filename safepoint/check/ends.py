@@ -243,7 +243,7 @@ class Ends:
                 self._over, self._since = self._hang_of(now, where), self._moved
                 yield Event("hang", self._over.ranks, self._over.text, self._over)
             return
-        if len(others) == len(where) and not any(one.state == STOPPED for one in others.values()):
+        if len(others) == len(where) and not any(one.state == STOPPED or one.calls for one in others.values()):
             return  # all compute
         for rank, one in others.items():
             if one.state != LOST and (one.state, (rank,)) not in self._told:
@@ -261,7 +261,8 @@ class Ends:
         if one.state == STOPPED:
             return f"rank {rank} is stopped (SIGSTOP, or a debugger), {at}".rstrip(", ")
         if one.calls and call is not None:
-            return f"rank {rank} is in {said(standing, call)} since {seconds} s, {at}".rstrip(", ")
+            text = f"rank {rank} is in {said(standing, call)} since {seconds} s, {at}".rstrip(", ")
+            return f"{text}; another thread of it is at work, or is outside of MPI"
         return (
             f"rank {rank} computes since {seconds} s, after {at}" if at else f"rank {rank} computes since {seconds} s"
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from safepoint import words
 from safepoint.check.call import Call, Token, Value
-from safepoint.check.files import TraceError, ranks
+from safepoint.check.files import TraceError, ranks, read_json
 from safepoint.check.named import Thing
 from safepoint.check.nested import Nested
 from safepoint.check.noted import Noted
@@ -33,6 +33,7 @@ PLAIN = {
     "MPI_ANY_SOURCE": record.ANY_SOURCE, "MPI_PROC_NULL": record.PROC_NULL, "MPI_ROOT": record.ROOT,
     "MPI_ANY_TAG": record.ANY_TAG, "MPI_COMM_WORLD": record.WORLD, "MPI_COMM_SELF": record.SELF,
 }  # fmt: skip
+ENDED = "ended.json"  # in the directory of the trace: how the program ended, and which ranks died
 HUNG = "hang"  # in the directory of the trace: what was said of a program that stood still
 OBJECTS = 100_000  # new ones, before the cyclic garbage is collected
 DIED, HANGS = "died", "hangs"
@@ -43,7 +44,8 @@ class Follower:
     """All ranks of a run."""
 
     def __init__(self, templates: Sequence[Template]) -> None:
-        self._templates = templates
+        self._templates, self._of = templates, {one.id: one for one in templates}
+        self.cut_short = 0  # situations that are none, as far as anybody knows
         self.ranks: dict[int, OfRank] = {}
         self.size = 0  # of MPI_COMM_WORLD; 0: nobody has begun
         self.streams: list[Stream] = []
@@ -121,7 +123,20 @@ class Follower:
         for rank in range(self.size):
             if rank not in lost:
                 found += self.ended(rank, died=not hung, alone=bool(lost))
-        return found if lost else [*found, *(one for stream in self.streams for one in stream.finish())]
+        found += [] if lost else [one for stream in self.streams for one in stream.finish()]
+        kept = [one for one in found if not self._cut_short(one)]
+        self.cut_short += len(found) - len(kept)
+        return kept
+
+    def _cut_short(self, one: Situation) -> bool:
+        """What is not called in it would have had to be called by ranks that have died before their ends. What these
+        would still have done nobody knows: the program was ended, or something else is wrong with it."""
+        fates, template = self.fates(), self._of[one.template]
+        return any(
+            cell.call is None and cell.ranks and all(fates.get(rank) == DIED for rank in cell.ranks)
+            and template.open_end(cell.function, cell.process)
+            for cell in one.cells
+        )  # fmt: skip
 
     def unheard(self) -> list[int]:
         """Ranks of the world of which nothing was fed."""
@@ -130,6 +145,13 @@ class Follower:
     def remarks(self) -> list[str]:
         """What was not looked at."""
         found = []
+        if self.cut_short:
+            died = sorted(rank for rank, fate in self.fates().items() if fate == DIED)
+            what = words.count(self.cut_short, "situation")
+            found.append(
+                f"{what} not told, of what rank{'s' * (len(died) > 1)} {ranges(died)} had not called before death: "
+                "nobody knows what would still have come"
+            )
         for stream in self.streams:
             found += [f"{stream.template.id}: {text}" for text in stream.matcher.remarks]
             if stream.forced:
@@ -175,6 +197,19 @@ def afterwards(directory: Path, templates: Sequence[Template]) -> tuple[Follower
         missing = [*dict.fromkeys(lost.values()), *([never_heard(unheard)] if unheard else ())]
         hung = (directory / HUNG).exists()
         return follower, [*found, *follower.finish(hung, frozenset(lost) | frozenset(unheard))], missing
+
+
+def how_it_ended(directory: Path) -> tuple[int, list[str], bool]:
+    """Of a run that was checked: the program's code, what was said of ranks that died, and whether it was ended because
+    it stood still. Of another trace 0, none, no. Raises `TraceError`."""
+    path = directory / ENDED
+    if not path.exists():
+        return 0, [], False
+    found = read_json(path)
+    code, deaths = found.get("code"), found.get("deaths")
+    if type(code) is not int or not isinstance(deaths, list) or not all(isinstance(one, str) for one in deaths):
+        raise TraceError(f"{path} is not what is said of a program that has ended")
+    return code, deaths, found.get("by_us") is True
 
 
 @contextmanager
@@ -255,8 +290,10 @@ class OfRank:
         self.tail.look()
         if self.inside:
             self.fate = DIED if died else HANGS
-        elif not self.tail.about["ended"] and self._last != "Finalize":
+        elif self._last == "Abort" or (not self.tail.about["ended"] and self._last != "Finalize"):
             self.fate = DIED
+        if str(self.tail.about["ended"] or "").startswith("exception"):
+            self.fate = DIED  # of an exception; MPI_Finalize may have come after it
         broken = str(self.tail.about["ended"] or "").startswith("exception")
         held = list(self._translated(self._nested.rest()))
         return [*held, *(self._translator.end(died, broken) if self._translator is not None else ())]

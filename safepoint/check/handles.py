@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from safepoint.check.call import Token
+from safepoint.check.call import Token, digest
 from safepoint.check.named import Thing
 
 NULLS = {
@@ -77,7 +77,7 @@ class Instance:
     size: int = UNDEFINED_SIZE  # of a type, in bytes
     number: int = 0  # in reports
     made: int = 0  # ns: when the call that made it returned; 0: it has always been there
-    before: Instance | None = None  # what the handle was before, if it was not seen to be freed
+    before: Instance | None = None  # what the handle was before, if it was not seen to be freed yet
     owners: int = 1  # a library may give one handle for a group that is asked for twice; each is to be freed
 
     @property
@@ -126,7 +126,7 @@ class Handles:
         """What this handle was at this time (ns): a thread may have got it anew while another one was about to free it.
         If nobody has seen it made, something that is equal to itself alone."""
         found = self._of.get((kind, raw))
-        if found is not None and found.made > enter and found.before is not None:
+        while found is not None and found.made > enter and found.before is not None:
             found = found.before
         if found is None:
             key = kind, raw
@@ -142,29 +142,37 @@ class Handles:
     def free(self, kind: str, raw: int, held: Instance) -> None:
         """What this handle was when the call was entered: another thread may have got it for something new since. One
         that is a constant stays."""
-        now = self._of.get((kind, raw), held)
-        if now is not held:
-            now.before = None
-            return
         if (kind, raw) in self._names:
             return
-        known = self._of.get((kind, raw))
-        if known is not None and known.owners > 1:
-            known.owners -= 1
+        if held.owners > 1:
+            held.owners -= 1
             return
-        self._of.pop((kind, raw), None)
         self._strange.pop((kind, raw), None)
+        newest = self._of.get((kind, raw))
+        if newest is held and held.before is None:
+            del self._of[kind, raw]
+        elif newest is held and held.before is not None:
+            self._of[kind, raw] = held.before
+        while newest is not None:
+            if newest.before is held:
+                newest.before = held.before
+            newest = newest.before
 
     def _next(self, kind: str) -> int:
         self._counts[kind] += 1
         return self._counts[kind]
 
     def _put(self, kind: str, raw: int, across: frozenset[Token], leave: int) -> Instance:
-        number, before = self._next(kind), self._of.get((kind, raw))
-        made = Instance(kind, frozenset({(kind, self.rank, number)}), across, number=number, made=leave, before=before)
-        if before is not None:
-            before.before = None
-        self._of[kind, raw] = made
+        number, key = self._next(kind), (kind, raw)
+        made = Instance(kind, frozenset({(kind, self.rank, number)}), across, number=number, made=leave)
+        newer, known = None, self._of.get(key)
+        while known is not None and known.made > leave:  # threads return in another order than they have called
+            newer, known = known, known.before
+        made.before = known
+        if newer is None:
+            self._of[key] = made
+        else:
+            newer.before = made
         return made
 
     def new_type(self, raw: int, size: int, leave: int) -> Instance:
@@ -181,7 +189,8 @@ class Handles:
         if thing is not None and not thing.outside and (parent is None or parent.across):
             over = parent.across if parent is not None else frozenset()
             sides = frozenset((thing.members, thing.remote))  # the other group has them the other way round
-            across = frozenset({(kind, over, self._turn(kind, over, sides), sides)})
+            names = sorted(map(repr, over)), self._turn(kind, over, sides), sorted(map(repr, sides))
+            across = frozenset({(kind, digest(*names))})
         made = self._put(kind, raw, across, leave)
         own = [rank for span in (thing.members if thing else ()) for rank in span]
         remote = [rank for span in (thing.remote if thing else ()) for rank in span]

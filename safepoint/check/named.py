@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from safepoint.check.call import digest
 from safepoint.check.files import Lines, TraceError, read_json
 from safepoint.matching import symbols
 from safepoint.matching.symbols import Site
@@ -147,7 +148,7 @@ class Named:
             return "self", self._about["rank"]
         sides = frozenset((thing.members, thing.remote))  # an intercommunicator has them the other way round there
         by = self.key(thing.parent) if thing.parent < number and not thing.remote else None
-        made = thing.kind, by, sides
+        made = thing.kind, digest(by, sorted(map(repr, sides)))
         self._made[made] = self._made.get(made, 0) + 1
         return (*made, self._made[made])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from safepoint.check import watch
 from safepoint.check.ends import Ends, Event
-from safepoint.check.follow import HUNG, Follower, never_heard, seldom_collected
+from safepoint.check.follow import ENDED, HUNG, Follower, never_heard, seldom_collected
 from safepoint.check.outcome import Outcome
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED, named
@@ -77,8 +77,10 @@ class Run:
         hang = self.outcome.hang
         if hang is not None:
             (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
-        self._found(self.follower.finish(hang is not None, self._lost()))
         self.outcome.code_of_program = 128 - code if code < 0 else code
+        ended = {"code": self.outcome.code_of_program, "deaths": self.outcome.deaths, "by_us": self.outcome.ended_by_us}
+        (self._directory / ENDED).write_text(json.dumps(ended), "utf-8")
+        self._found(self.follower.finish(hang is not None, self._lost()))
         self.ends.close()
         return self.outcome
 

@@ -72,6 +72,15 @@ class Template:
     path: Path = Path()
     lines: dict[int, int] = field(default_factory=dict)  # where each function is
 
+    def open_end(self, number: int, process: int) -> bool:
+        """Nothing of its process that is called comes after this function: that it is not called is only known when the
+        process has ended."""
+        return not any(
+            item.process == process and not item.absent
+            for later, rows in self.functions.items() if later > number and number != EVERY
+            for row in rows for item in row
+        )  # fmt: skip
+
     @property
     def local(self) -> bool:
         """All its functions are of one process: the notes of one rank are enough."""

@@ -134,6 +134,19 @@ def test_a_handle_that_one_thread_frees_may_be_anothers_at_once() -> None:
     assert same(made, "new", later, "comm")
 
 
+def test_a_handle_may_go_from_one_thread_to_the_next_before_a_free_is_read() -> None:
+    """Three communicators have one handle after each other: each was freed before the next was made, and its note comes
+    later, as that one was entered before."""
+    rank, made = Rank(), []
+    for leave in (1_000, 20_000, 10_000):
+        made.append(rank.one("Comm_dup", comm="MPI_COMM_WORLD", after={"newcomm": 0x900}, members="0-3", Leave=leave))
+    for at, enter in ((0, 5_000), (2, 15_000)):
+        freed = rank.one("Comm_free", before={"comm": 0x900}, after={"comm": "MPI_COMM_NULL"}, Enter=enter)
+        assert [same(one, "new", freed, "comm") for one in made] == [other == at for other in range(3)]
+    used = rank.one("Barrier", comm=0x900, Enter=30_000)
+    assert same(made[1], "new", used, "comm") and not same(made[2], "new", used, "comm")
+
+
 def test_world_and_self_are_what_they_are_in_each_process() -> None:
     first, second = Rank(0).one("Barrier", comm="MPI_COMM_SELF"), Rank(1).one("Barrier", comm="MPI_COMM_SELF")
     assert not same(first, "comm", second, "comm")

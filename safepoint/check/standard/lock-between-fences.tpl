@@ -16,10 +16,14 @@ Kind=warning
 N=1
 2block
 F1=p1:Win_fence
-F2=p1:Win_lock || Win_lock_all
-F3=p1:Win_fence
+F2=p1:Win_fence!
+F3=p1:Win_lock || Win_lock_all
+F4=p1:Win_fence!
+F5=p1:Win_fence
 3block
 F1(win)=F2(win)
-F2(win)=F3(win)
+F1(win)=F3(win)
+F1(win)=F4(win)
+F1(win)=F5(win)
 F1(assert)=0
-F3(assert)=0
+F5(assert)=0

@@ -123,6 +123,7 @@ def _of_trace(path: Path, config: Any) -> Any:
     hung = path / _module("follow").HUNG
     if hung.exists():
         outcome.hang = _module("rollcall").Hang((), False, (), hung.read_text("utf-8").rstrip("\n"))
+    outcome.code_of_program, outcome.deaths, outcome.ended_by_us = _module("follow").how_it_ended(path)
     if follower.plain:
         outcome.remarks.append(
             f"{path} was written by safepoint trace, which notes no types, counts and objects: what templates ask of "
