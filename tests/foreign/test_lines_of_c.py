@@ -50,7 +50,7 @@ def test_a_stripped_program_has_lines_with_it_and_addresses_without(
     running.prepare(trace, templates, 30)
     status, _, said = ran(tmp_path, *mpi.started(1, tmp_path / "leaks"), more=environment(mpi, trace))
     assert status == 0, said
-    follower, (found,) = follow.afterwards(trace, templates)
+    follower, (found,), _ = follow.afterwards(trace, templates)
     places = [report.place_of(follower.site(cell.call), follower.cwd) for cell in found.cells if cell.call is not None]
     if with_header:
         assert places == ["leaks.c:6", "leaks.c:8"]

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -263,6 +264,12 @@ MOST_ATTRIBUTES, MOST_OPERATIONS = 20, 22
 
 def physical(module: str) -> int:
     return len((PACKAGE / f"{module}.py").read_text("utf-8").splitlines())
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Without packages pytest knows them by that name."""
+    names = Counter(path.name for path in (HOUSE / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_file_can_be_held_in_mind() -> None:

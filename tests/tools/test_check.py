@@ -123,10 +123,10 @@ def test_what_a_rank_has_not_called_before_it_died_is_no_mistake(tmp_path: Path)
         "import os\nif rank == 1:\n    comm.Recv(data, source=0, tag=6)\n    os.kill(os.getpid(), 9)\n"
         "comm.Send(data, dest=1, tag=6)\ncomm.Send(data, dest=1, tag=5)\ncomm.Recv(data, source=1)\n"
     )
-    done = of_program(tmp_path, program, "-o", "run.trace")
+    done = of_program(tmp_path, program, "-t", "send-without-receive", "-o", "run.trace")
     assert "1 situation not told, of what ranks 0-1 had not called before death" in done.stdout, done.stdout
     assert "rank 1 died" in done.stdout and done.returncode not in (0, 1), done.stdout
-    later = check(tmp_path, "run.trace")
+    later = check(tmp_path, "-t", "send-without-receive", "run.trace")
     assert later.returncode == done.returncode and done.stdout.endswith(later.stdout) and "died" in later.stdout
 
 
@@ -136,7 +136,7 @@ MANY = (
 if rank == 1:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # its trace ends there
 one = bytearray(1)
-for step in range(24_000):
+for step in range(34_000):
     if rank == 0:
         comm.Send(one, dest=1, tag=6)
     else:

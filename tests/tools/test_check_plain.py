@@ -92,7 +92,7 @@ def traced(work: Path, *command: object) -> list[tuple[str, str]]:
     assert done.returncode == 0 and "2 ranks" in done.stdout, done.stdout + done.stderr
     templates = language.load(tuple(language.shipped()))
     kinds = {one.id: one.kind for one in templates}
-    follower, found = follow.afterwards(work / "run.trace", templates)
+    follower, found, _ = follow.afterwards(work / "run.trace", templates)
     assert follower.plain and follower.calls >= 8
     return [(one.template, kinds[one.template]) for one in found]
 

@@ -81,7 +81,7 @@ def test_what_is_made_of_a_handle_is_the_same_instance_and_no_mistake(tmp_path: 
     running.prepare(trace, templates, 30)
     done = traced.run(2, str(tmp_path / "anew.py"), trace=trace)
     assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
-    _, situations = follow.afterwards(trace, templates)
+    _, situations, _ = follow.afterwards(trace, templates)
     assert [one.template for one in situations] == []
     noted = [one for one in watched.read(trace, 0) if kind(one.function) in {*WAITS, "cancel"}]
     known = [one.note["request"] for one in noted if kind(one.function) in ("wait", "cancel")]

@@ -47,7 +47,7 @@ def found(work: Path, *command: object) -> set[tuple[str, str]]:
 
 def afterwards(trace: Path, *templates: str) -> list[str]:
     """The template and the place of the first call of each situation."""
-    follower, situations = follow.afterwards(trace, language.load(templates))
+    follower, situations, _ = follow.afterwards(trace, language.load(templates))
     calls = [(one.template, one.cells[0].call) for one in situations]
     sites = [(name, follower.site(call)) for name, call in calls if call is not None]
     return [f"{name} {Path(site.file).name}:{site.line}" for name, site in sites]
