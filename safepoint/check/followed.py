@@ -63,6 +63,7 @@ class Elsewhere:
         self.ended_at = 0
         self.working = 0  # threads that have worked in the last second or so (`busy`)
         self.gone = self.stopped = False
+        self.lives = True  # else it is gone, but not yet all that it has noted may have come
 
     def there(self) -> None:
         return None
