@@ -9,6 +9,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import ipaddress
+import os
 import socket
 import threading
 import time
@@ -77,7 +80,15 @@ class Callers:
 
 
 def _listening(port: int) -> socket.socket:
-    """Raises OSError."""
+    """At SAFEPOINT_ADDRESS alone, if that is a number of this host; else at all addresses. Raises OSError."""
+    told = os.environ.get("SAFEPOINT_ADDRESS", "")
+    with contextlib.suppress(ValueError):  # a name may lead elsewhere on other hosts than here
+        family = socket.AF_INET6 if ipaddress.ip_address(told).version == 6 else socket.AF_INET
+        try:
+            return socket.create_server((told, port), family=family, backlog=WAITING)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # that of a gateway
+                raise
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=WAITING)

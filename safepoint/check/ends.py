@@ -58,8 +58,6 @@ class Ends:
     def poll(self) -> list[tuple[int, Noted]]:
         """Notes that have come, with their ranks: those of a rank in order, and of each a part, so that none is heard
         far ahead of the others. Empty: there are no more for now. Raises `TraceError`."""
-        if self._server is not None:
-            self._server.turn()
         found, now = list[tuple[int, Noted]](), time.monotonic_ns()
         if not self.size or len(self.followed) < self.size:
             self._begun(now)

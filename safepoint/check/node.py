@@ -57,6 +57,8 @@ class Rank:
     def state(self, busy: Busy) -> dict[str, Any]:
         """Of its process. Whoever is seen to be gone now has noted nothing since."""
         gone = self.process.gone or not self.process.pid
+        if gone and not self.process.ended_at:  # it has ended since it was last waited for
+            self.process.seen()
         return {"gone": gone, "lives": not gone, "stopped": not gone and self.process.stopped,
                 "status": self.process.status, "working": busy.working(self.process.pid)}  # fmt: skip
 

@@ -53,7 +53,6 @@ class Node:
         self.over = self.closed = self.forgotten = False  # all has come; its follower has gone; see `forget`
         self.closed_at, self.why, self.refused = 0.0, "", False  # when, and why; it was this side that has closed it
         self.lost = ""  # what is said of a node that was not followed to its end
-        self.trouble = ""  # what its follower cannot read
         self.heard = time.monotonic()
         self.stacks: dict[int, list[Site]] | None = None
         self._saying.start()
@@ -95,7 +94,7 @@ class Node:
         elif do == "stacks":
             self.stacks = dict(_stacks(blob, self.landed))
         elif do == "trouble":
-            self.trouble = f"{self.host}: {words.get('why')!s:.1000}"
+            raise Refused(f"{words.get('why')!s:.1000}")  # it cannot read what its ranks have noted
         elif do == "over":
             self.over = True
             self.order("whole", ranks=words.get("ranks"))
@@ -181,12 +180,6 @@ class Server:
                 node.close(getattr(error, "strerror", None) or str(error), refused=True)
 
     # Of the thread that follows the ranks.
-
-    def turn(self) -> None:
-        """Raises `UsageError`: a follower cannot read what its ranks have noted."""
-        for node in self.nodes:
-            if node.trouble:
-                raise UsageError(node.trouble)
 
     def _lose(self, node: Node, why: str) -> None:
         node.closed = True
@@ -284,7 +277,6 @@ class Server:
         """Of each node that is still followed."""
         end, left = time.monotonic() + seconds, True
         while left and time.monotonic() < end:
-            self.turn()
             with self.writing:
                 left = not all(node.closed or holds(node) for node in self.nodes)
             if left:

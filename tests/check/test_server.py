@@ -77,7 +77,6 @@ class Node:
         end = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < end, (self.server.nodes and self.server.nodes[0].why, self.said())
-            self.server.turn()
             time.sleep(0.01)
 
     def close(self) -> None:
@@ -267,13 +266,25 @@ def test_without_a_server_a_follower_says_so_and_leaves_all_there(node: Node) ->
     assert not (node.directory / elsewhere.FOLLOWING).exists() and (node.directory / "rank-00001.calls").exists()
 
 
-def test_what_a_follower_cannot_read_is_told_here(node: Node) -> None:
-    """As the trace of a rank of this host would be."""
+def test_a_node_whose_follower_cannot_read_a_file_is_lost_and_the_program_goes_on(node: Node) -> None:
+    """What else was found is told."""
     trace = some(node.directory)
     trace[1].notes.map[HEADER + NOTE - 1] = 77
     node.follow()
-    with pytest.raises(UsageError, match=r"rank-00001.calls: note 0: its last byte is none that is written"):
-        node.until(lambda: False)
+    found = Run(node.launcher, [], 0, False, print, node.server).run(["sleep", "1.5"], os.environ)
+    why = found.incomplete[0]
+    assert "rank-00001.calls: note 0: its last byte is none that is written. The rest is in" in why
+    assert (found.code, found.code_of_program) == (2, 0) and list(node.directory.glob("rank-00001.calls"))
+
+
+def test_it_is_listened_at_the_address_that_was_said_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is one of this host."""
+    assert node.server._callers._socket.getsockname()[0] == "127.0.0.1"
+    for other in ("192.0.2.1", "a-name"):
+        monkeypatch.setenv("SAFEPOINT_ADDRESS", other)
+        found = callers.Callers(0)
+        assert found._socket.getsockname()[0] in ("::", "0.0.0.0")
+        found.close()
 
 
 # A launcher that ends before its ranks.
