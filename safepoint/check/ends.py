@@ -58,8 +58,6 @@ class Ends:
     def poll(self) -> list[tuple[int, Noted]]:
         """Notes that have come, with their ranks: those of a rank in order, and of each a part, so that none is heard
         far ahead of the others. Empty: there are no more for now. Raises `TraceError`."""
-        if self._server is not None:
-            self._server.turn()
         found, now = list[tuple[int, Noted]](), time.monotonic_ns()
         if not self.size or len(self.followed) < self.size:
             self._begun(now)
@@ -140,6 +138,9 @@ class Ends:
             if one.tail.about["ended"]:
                 return str(one.tail.about["ended"])
             if one.process.gone:
+                if not one.gone:  # its last notes may have come since they were read
+                    one.gone = True
+                    return ""
                 one.tail.look()  # it may have ended in between
                 return self._how(one)
         return ""

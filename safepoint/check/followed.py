@@ -63,6 +63,7 @@ class Elsewhere:
         self.ended_at = 0
         self.working = 0  # threads that have worked in the last second or so (`busy`)
         self.gone = self.stopped = False
+        self.lives = True  # else it is gone, but not yet all that it has noted may have come
 
     def there(self) -> None:
         return None
@@ -86,6 +87,7 @@ class Followed:
         self.timed = same or elsewhere is not None  # its times are by our clock
         self.process: Process | Elsewhere = elsewhere or Process(self.tail.about["pid"] if same else 0)
         self.moved = now  # when it was last seen to enter or leave a call; ns of our clock
+        self.gone = False  # it was seen that its process is
         self.ended = ""  # how: "" it runs; "exit", "exception ValueError", "died"
         self.lost = ""  # why it is followed no more, though it may run
 

@@ -32,11 +32,11 @@ class Landed:
     def __init__(self, directory: Path, rank: int) -> None:
         """Raises OSError; FileExistsError if this rank notes here by itself."""
         self._names, self.rank = record.names(directory, rank), rank
-        names, flags = self._names, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._files = {name: os.open(getattr(names, name), flags, 0o666) for name in ("calls", "more", "sites",
-                                                                                     "objects")}  # fmt: skip
-        os.pwrite(self._files["calls"], record.HEAD.pack(record.MAGIC, NOTE, -1).ljust(HEADER, b"\0"), 0)
-        os.pwrite(self._files["more"], record.HEAD.pack(record.MAGIC, 8, -1), 0)
+        names, flags = self._names, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        for name in ("calls", "more", "sites", "objects"):
+            os.close(os.open(getattr(names, name), flags, 0o666))
+        self._write("calls", record.HEAD.pack(record.MAGIC, NOTE, -1).ljust(HEADER, b"\0"), 0)
+        self._write("more", record.HEAD.pack(record.MAGIC, 8, -1), 0)
         self._sizes = {"sites": 0, "objects": 0}
         self._word, self._notes = record.HEAD.size // 8, 0
         self._about: dict[str, Any] = {}
@@ -65,7 +65,7 @@ class Landed:
         """Lines, which follow those that are there. Raises OSError, `Refused`."""
         if self._sizes.get(name) != at or at + len(data) > LINES_MAX:
             raise Refused(f"it has left out lines of rank {self.rank}, or has too many")
-        _write(self._files[name], data, at)
+        self._write(name, data, at)
         self._sizes[name] += len(data)
 
     def put_notes(self, at: int, rows: int, runs: Sequence[Sequence[int]], data: bytes) -> None:
@@ -74,13 +74,13 @@ class Landed:
         size = 8 * rows + NOTE * sum(count for _, count in runs)
         if at != self._word or size != len(data) or 8 * (at + rows) > BYTES_MAX:
             raise Refused(f"it has left out rows of rank {self.rank}, or has too many")
-        _write(self._files["more"], data[: 8 * rows], 8 * at)
+        self._write("more", data[: 8 * rows], 8 * at)
         self._word += rows
         begin = 8 * rows
         for first, count in runs:
             if HEADER + NOTE * (first + count) > BYTES_MAX:
                 raise Refused(f"it has too many notes of rank {self.rank}")
-            _write(self._files["calls"], data[begin : begin + NOTE * count], HEADER + NOTE * first)
+            self._write("calls", data[begin : begin + NOTE * count], HEADER + NOTE * first)
             self._notes = max(self._notes, first + count)
             begin += NOTE * count
 
@@ -89,19 +89,25 @@ class Landed:
         if rows != self._word or HEADER + NOTE * count > BYTES_MAX:
             raise Refused(f"it has left out what rank {self.rank} has noted at its end")
         self._closed = True
-        os.truncate(self._files["calls"], HEADER + NOTE * max(self._notes, min(count, self._notes + HOLE)))
-        os.pwrite(self._files["more"], record.HEAD.pack(record.MAGIC, 8, rows - record.HEAD.size // 8), 0)
-        os.pwrite(self._files["calls"], record.HEAD.pack(record.MAGIC, NOTE, count), 0)
+        os.truncate(self._names.calls, HEADER + NOTE * max(self._notes, min(count, self._notes + HOLE)))
+        self._write("more", record.HEAD.pack(record.MAGIC, 8, rows - record.HEAD.size // 8), 0)
+        self._write("calls", record.HEAD.pack(record.MAGIC, NOTE, count), 0)
 
     def mark(self, why: str) -> None:
         """No more of it will come, though there may be more. Raises OSError."""
         if self._about:
             _replace(self._names.about, json.dumps({**self._about, "incomplete": why}).encode())
 
-    def forget(self) -> None:
-        for descriptor in self._files.values():
+    def _write(self, name: str, data: bytes | memoryview, at: int) -> None:
+        """Into one of its files; none is kept open, as ranks may be many and descriptors few. Raises OSError."""
+        left = memoryview(data)
+        descriptor = os.open(getattr(self._names, name), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            while left:
+                done = os.pwrite(descriptor, left, at)
+                left, at = left[done:], at + done
+        finally:
             os.close(descriptor)
-        self._files.clear()
 
 
 class Landing:
@@ -141,7 +147,7 @@ class Landing:
         if table not in TABLES or not found:
             raise Refused("it has no table of functions")
         if rank in self._all:
-            raise Refused(f"another node has rank {rank}")
+            raise Refused(f"another node has rank {rank}, or it is of a second program in this command: one is checked")
         path = self._directory / table
         if not path.exists():
             _replace(path, blob)
@@ -166,10 +172,3 @@ def _replace(path: Path, data: bytes) -> None:
     beside = path.with_name(f"{path.name}.new")
     beside.write_bytes(data)
     os.replace(beside, path)
-
-
-def _write(descriptor: int, data: bytes | memoryview, at: int) -> None:
-    left = memoryview(data)
-    while left:
-        done = os.pwrite(descriptor, left, at)
-        left, at = left[done:], at + done

@@ -9,9 +9,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
 import platform
 import queue
+import random
 import select
 import shutil
 import signal
@@ -19,6 +22,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +34,13 @@ from safepoint.check.shipping import Shipment
 from safepoint.check.tail import Tail
 from safepoint.errors import UsageError
 from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
+from safepoint.trace import record
 from safepoint.trace.elsewhere import FOLLOWING, SENT
 
 PAUSE_S, HERE_S, CONNECT_S = 0.02, 60.0, 3.0  # between two looks; between two signs of life; for an address
 SHARE = 4  # of the time of a look, after which is the next: many ranks cost no more than a part of a core
-RANK_MAX = 10**9
+TRIES_S, FIRST_S, LONGEST_S = 60.0, 0.2, 5.0  # for a server that has no time; between two tries, at first and at last
+NAME = 512  # characters of a file or function in a stack: those of C++ may have thousands
 
 
 class Rank:
@@ -51,8 +57,10 @@ class Rank:
     def state(self, busy: Busy) -> dict[str, Any]:
         """Of its process. Whoever is seen to be gone now has noted nothing since."""
         gone = self.process.gone or not self.process.pid
-        return {"gone": gone, "stopped": not gone and self.process.stopped, "status": self.process.status,
-                "working": busy.working(self.process.pid)}  # fmt: skip
+        if gone and not self.process.ended_at:  # it has ended since it was last waited for
+            self.process.seen()
+        return {"gone": gone, "lives": not gone, "stopped": not gone and self.process.stopped,
+                "status": self.process.status, "working": busy.working(self.process.pid)}  # fmt: skip
 
     @property
     def ended(self) -> bool:
@@ -96,10 +104,8 @@ class Follower:
             if not self._turn():
                 self._wait(max(PAUSE_S, SHARE * (time.monotonic() - begun)))
             if self._kill_at and time.monotonic() > self._kill_at:
-                self._kill_at, self._over = (
-                    0.0,
-                    0,
-                )  # when what is left is killed; how many ranks have ended, as it was said
+                self._kill_at = 0.0
+                self._over = 0  # it is said again how many have ended
                 self._signal(signal.SIGKILL)
             if time.monotonic() - self._said > HERE_S:
                 self._put("here")
@@ -128,11 +134,10 @@ class Follower:
             if one.said.get("gone"):
                 continue
             state = one.state(self._busy)  # before its notes: what a process that is gone has noted is read now
-            while self._ship(one):
-                moved = True
-                if not state["gone"]:
-                    break
-            self._say_state(number, one, state)
+            gone = state["gone"]
+            shipped = self._ship(one) or (gone and self._ship(one))  # a note that waits for its row is given then
+            moved = moved or shipped
+            self._say_state(number, one, {**state, "gone": gone and not shipped})
         self._end()
         return moved
 
@@ -183,8 +188,9 @@ class Follower:
             pids = {rank: one.process.pid for rank, one in self._ranks.items()
                     if rank in asked and one.process.there() is not None}  # fmt: skip
             found = stacks.ask(self._directory, pids)
-            self._put("stacks", of={rank: [tuple(site)[:3] for site in sites[: stacks.FRAMES + 1]]
-                                    for rank, sites in found.items()})  # fmt: skip
+            told = {rank: [(site.file[-NAME:], site.line, site.function[:NAME])
+                           for site in sites[: stacks.FRAMES + 1]] for rank, sites in found.items()}  # fmt: skip
+            self._put("stacks", json.dumps(told).encode())
         elif order.get("do") == "forget":
             self._forgotten = True
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -200,17 +206,48 @@ class Follower:
                     os.kill(one.process.pid, number)
 
 
-def connected(where: wire.Where) -> Channel:
-    """With the server, by the first of its addresses that leads to it. Raises OSError: none does."""
-    failed = list[str]()
-    for address in where.addresses:
-        try:
-            channel = Channel(socket.create_connection((address, where.port), CONNECT_S))
-            channel.greet(where.peer)
-            return channel
-        except (OSError, Refused) as error:
-            failed.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise OSError(f"no connection to port {where.port} of the launcher's host ({'; '.join(failed)})")
+def connected(where: wire.Where, awaited: Callable[[], bool] = lambda: True) -> Channel:
+    """With the server, by the first of its addresses that leads to it. Raises OSError: none does. Where somebody is
+    that has no time now it is tried again, for a while and as long as it is `awaited`: many nodes come at once."""
+    end, pause_s = time.monotonic() + TRIES_S, FIRST_S
+    while True:
+        failed, busy = list[str](), False
+        for address in where.addresses:
+            try:
+                return _greeting(address, where)
+            except (OSError, Refused) as error:
+                failed.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+                busy = busy or _is_busy(error)
+        if not busy or time.monotonic() > end or not awaited():
+            raise OSError(f"no connection to port {where.port} of the launcher's host ({'; '.join(failed)})")
+        time.sleep(pause_s * random.uniform(0.5, 1))  # else all of them would come at once again
+        pause_s = min(2 * pause_s, LONGEST_S)
+
+
+def _greeting(address: str, where: wire.Where) -> Channel:
+    """Raises OSError, `Refused`."""
+    channel = Channel(socket.create_connection((address, where.port), CONNECT_S))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(channel)
+        channel.greet(where.peer)
+        stack.pop_all()  # it is kept
+        return channel
+
+
+def _is_busy(error: Exception) -> bool:
+    """Somebody may be there, and take a connection later."""
+    return isinstance(error, (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, TimeoutError)) or (
+        isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
+    )
+
+
+def _runs(directory: Path) -> bool:
+    """Whether a rank that is to be followed runs still, or none has begun yet."""
+    try:
+        pids = [files.read_json(record.names(directory, rank).about).get("pid") for rank in files.ranks(directory)]
+    except UsageError:
+        return True  # it is told when it is read
+    return not pids or any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
 def greeted(channel: Channel, directory: Path) -> int:
@@ -227,7 +264,7 @@ def follow(directory: Path, where: wire.Where) -> None:
     """All of it. Raises OSError, `Refused`: there is no connection. What went wrong later is known to the server."""
     try:
         (directory / FOLLOWING).write_text(str(os.getpid()), "ascii")
-        with connected(where) as channel:
+        with connected(where, lambda: _runs(directory)) as channel:
             shift = greeted(channel, directory)
             channel.bear(PATIENCE)
             _quiet(2)  # whoever started the program waits until nobody has its channels any more

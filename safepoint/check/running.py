@@ -29,6 +29,7 @@ from safepoint.trace import record
 
 PAUSE_S, BEHIND_S = 0.05, 1.0  # how long nothing is looked at, and how long only notes are read
 NEVER_S = 1e9
+FILES_MAX = 1 << 17  # open at once, if the system allows it
 Tell = Callable[[str], None]
 
 
@@ -56,8 +57,28 @@ class Run:
 
     def run(self, command: Sequence[str], environment: Mapping[str, str]) -> Outcome:
         """Raises OSError: it cannot be started; `TraceError`."""
-        with _left_alone() as heed:
-            with subprocess.Popen(command, env=environment, restore_signals=True, preexec_fn=heed) as process:
+        with _many_files() as begin:
+            code = self._ran(command, environment, begin)
+            self._drain()
+            for event in (*self.ends.losses(), *self.ends.finish(code)):
+                if event.kind == DIED and not self.outcome.ended_by_us:
+                    self._deaths.append(event)
+            self.outcome.deaths = [event.text for event in sorted(self._deaths, key=self._died_at)]
+            self.outcome.remarks += self._strangers()
+            hang = self.outcome.hang
+            if hang is not None:
+                (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
+            self._found(self.follower.finish(hang is not None, self._lost()))
+        self.outcome.code_of_program = 128 - code if code < 0 else code
+        ended = {"code": self.outcome.code_of_program, "deaths": self.outcome.deaths, "by_us": self.outcome.ended_by_us}
+        (self._directory / ENDED).write_text(json.dumps(ended), "utf-8")
+        self.ends.close()
+        return self.outcome
+
+    def _ran(self, command: Sequence[str], environment: Mapping[str, str], begin: Callable[[], None] | None) -> int:
+        """The code of the launcher, when it has ended and all has come that other nodes have noted."""
+        with _left_alone():
+            with subprocess.Popen(command, env=environment, preexec_fn=begin) as process:
                 _pass_on(process)
                 try:
                     with seldom_collected():
@@ -66,23 +87,10 @@ class Run:
                     self.ends.end(process)
                     raise
             if self._server is not None:
+                _hurries(self._server)
                 self._server.settle(code)
                 self.outcome.remarks += self._server.remarks
-            self._drain()
-            for event in (*self.ends.losses(), *self.ends.finish(code)):
-                if event.kind == DIED and not self.outcome.ended_by_us:
-                    self._deaths.append(event)
-            self.outcome.deaths = [event.text for event in sorted(self._deaths, key=self._died_at)]
-        self.outcome.remarks += self._strangers()
-        hang = self.outcome.hang
-        if hang is not None:
-            (self._directory / HUNG).write_text(hang.text + "\n", "utf-8")
-        self.outcome.code_of_program = 128 - code if code < 0 else code
-        ended = {"code": self.outcome.code_of_program, "deaths": self.outcome.deaths, "by_us": self.outcome.ended_by_us}
-        (self._directory / ENDED).write_text(json.dumps(ended), "utf-8")
-        self._found(self.follower.finish(hang is not None, self._lost()))
-        self.ends.close()
-        return self.outcome
+            return code
 
     def _follow(self, process: subprocess.Popen[bytes]) -> int:
         """The code of the launcher, when it has ended."""
@@ -121,7 +129,8 @@ class Run:
     def _lost(self) -> frozenset[int]:
         """Ranks that were not followed to their ends. Why is said with the outcome."""
         lost = {rank: why for rank, one in self.ends.followed.items() if (why := one.lost or one.tail.stopped)}
-        self.outcome.incomplete += [*dict.fromkeys(lost.values())]
+        of_nodes = self._server.lost() if self._server is not None else ()
+        self.outcome.incomplete += [*dict.fromkeys((*lost.values(), *of_nodes))]
         if unheard := self.follower.unheard():
             where = f" ({self._server.where.text_of_addresses()})" if self._server is not None else ""
             self.outcome.incomplete.append(f"{never_heard(unheard)}{where}")
@@ -153,19 +162,49 @@ class Run:
 
 
 @contextmanager
-def _left_alone() -> Iterator[Callable[[], None] | None]:
+def _left_alone() -> Iterator[None]:
     """Ctrl-C is for the program, which has it from the terminal. What is given is for the program to do first."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.getsignal(signal.SIGTERM)
     try:
-        yield _heed if os.name == "posix" else None
+        yield
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])
 
 
-def _heed() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def _many_files() -> Iterator[Callable[[], None] | None]:
+    """Of each rank four files are read: so many may be open as the system allows. What is given is for the program to
+    do first: it has the signals and the limit that it would have without us."""
+    if os.name != "posix":
+        yield None
+        return
+    import resource
+
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def begin() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    if soft != resource.RLIM_INFINITY:
+        most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    try:
+        yield begin
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
+
+
+def _hurries(server: Server) -> None:
+    """Whoever asks for the end now does not mean the launcher, which has ended, but what is left of the program."""
+
+    def hurry(number: int, frame: object) -> None:
+        server.hurried = True
+
+    signal.signal(signal.SIGINT, hurry)
+    signal.signal(signal.SIGTERM, hurry)

@@ -2,15 +2,18 @@
 
 (1) Who calls has to prove first that it has the secret of this run, within seconds, and few may try at once.
 (2) What is heard is written down at once, by a thread for each node: the files may be far ahead of who reads them.
-    Nobody reads a rank's notes in the middle of that (`writing`).
+    Nobody reads a rank's notes in the middle of that (`writing`), and nobody waits in there for what a node does.
 (3) A node that is lost stays lost: its ranks may run on, and nothing is said of their ends.
 (4) Where a scheduler ends all processes of a program that has failed, the followers are among them. So a follower that
-    has gone a moment before such a program, or after it, has gone with its ranks: these have died.
+    has gone a moment before such a program, or after it, has gone with its ranks: these have died. One that was
+    refused here has not gone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import queue
 import secrets
 import socket
 import threading
@@ -19,6 +22,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from safepoint.check.callers import Callers
+from safepoint.check.files import JSON_MAX
 from safepoint.check.followed import Elsewhere
 from safepoint.check.landing import RANKS_MAX, Landed, Landing
 from safepoint.check.processes import PATIENCE_S
@@ -29,9 +34,9 @@ from safepoint.matching.symbols import Site
 from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
 from safepoint.trace.known import ranges
 
-GREETING = 64  # callers at once that have not given proof yet
 SETTLES_S, ANSWERS_S, STEP_S = 10.0, 3.0, 0.01  # without a word at the end; for stacks; between two looks
 NEVER_S = 1e9
+ORDERS, LEAVES_S = 64, 3.0  # that a follower may have left unread; in which all of them are to take what is said last
 GRACE_S = 2.0  # between the end of a follower and that of the launcher: (4)
 FRAMES_MAX, TEXT_MAX, THREADS_MAX = 64, 4096, 1 << 20  # of a stack; characters of a name; of a process
 
@@ -40,21 +45,40 @@ class Node:
     """Another node, as its follower tells."""
 
     def __init__(self, channel: Channel, host: str, directory: str) -> None:
-        self._channel, self._saying = channel, threading.Lock()
+        self._channel, self._orders = channel, queue.Queue[dict[str, Any] | None](ORDERS)
+        self._saying = threading.Thread(target=self._say, daemon=True)
         self.host, self.directory = host, directory
         self.landed: dict[int, Landed] = {}
         self.processes: dict[int, Elsewhere] = {}
         self.over = self.closed = self.forgotten = False  # all has come; its follower has gone; see `forget`
-        self.closed_at, self.why = 0.0, ""  # when, and why
+        self.closed_at, self.why, self.refused = 0.0, "", False  # when, and why; it was this side that has closed it
         self.lost = ""  # what is said of a node that was not followed to its end
-        self.trouble = ""  # what its follower cannot read
         self.heard = time.monotonic()
         self.stacks: dict[int, list[Site]] | None = None
+        self._saying.start()
 
     def order(self, do: str, **words: Any) -> None:
-        """Have its follower do this; that it cannot be told is noticed when it is heard."""
-        with contextlib.suppress(OSError), self._saying:
-            put(self._channel, do, **words)
+        """Have its follower do this, which nobody waits for. That it has gone is noticed when it is heard. Raises
+        `Refused`: it has not taken what was said before."""
+        try:
+            self._orders.put_nowait({"do": do, **words})
+        except queue.Full as error:
+            raise Refused("it does not take what is said to it") from error
+
+    def _say(self) -> None:
+        """What was ordered, until there is no more."""
+        with contextlib.suppress(OSError):
+            while (words := self._orders.get()) is not None:
+                put(self._channel, **words)
+
+    def leave(self) -> None:
+        """Nothing more is ordered."""
+        with contextlib.suppress(queue.Full):
+            self._orders.put_nowait(None)
+
+    def left_by(self, end: float) -> None:
+        """Wait until it has all that was ordered, until this moment at most."""
+        self._saying.join(max(0.0, end - time.monotonic()))
 
     def heed(self, words: dict[str, Any], blob: bytes, landing: Landing) -> None:
         """What it says. Raises OSError, `Refused`."""
@@ -66,10 +90,11 @@ class Node:
                 one.ended_at, one.status = whole(words, "at", -TIME_MAX, TIME_MAX), status
                 one.working = whole(words, "working", 0, THREADS_MAX)
                 one.gone, one.stopped = words.get("gone") is True, words.get("stopped") is True
+                one.lives = words.get("lives") is True
         elif do == "stacks":
-            self.stacks = dict(_stacks(words.get("of"), self.landed))
+            self.stacks = dict(_stacks(blob, self.landed))
         elif do == "trouble":
-            self.trouble = f"{self.host}: {words.get('why')!s:.1000}"
+            raise Refused(f"{words.get('why')!s:.1000}")  # it cannot read what its ranks have noted
         elif do == "over":
             self.over = True
             self.order("whole", ranks=words.get("ranks"))
@@ -79,14 +104,19 @@ class Node:
             self.over = self.forgotten
             self.processes.setdefault(landing.apply(self.landed, words, blob), Elsewhere())
 
-    def close(self, why: str) -> None:
-        """Its follower has gone: with its ranks, if all of these have ended."""
-        self.closed, self.closed_at, self.why = True, time.monotonic(), why
+    def close(self, why: str, refused: bool = False) -> None:
+        """Its follower has gone: with its ranks, if all of these have ended. Or what it says was refused here."""
+        self.closed, self.closed_at, self.why, self.refused = True, time.monotonic(), why, refused
         self.over = self.over or bool(self.landed and not self.left())
 
     def left(self) -> list[int]:
         """Ranks that have not come to their ends yet."""
         return [rank for rank, one in sorted(self.landed.items()) if not (one.complete or self.processes[rank].gone)]
+
+    @property
+    def lives(self) -> bool:
+        """Whether one of its ranks runs still. If none does, what comes is what they have noted before."""
+        return any(self.processes[rank].lives for rank in self.left())
 
     @property
     def place(self) -> str:
@@ -104,61 +134,52 @@ class Server:
     def __init__(self, directory: Path, port: int = 0) -> None:
         """Raises `UsageError`: this port cannot be had."""
         try:
-            self._socket = _listening(port)
+            self._callers = Callers(port)
         except OSError as error:
             raise UsageError(f"port {port}: {error.strerror}: other nodes could not reach this one") from error
-        self.where = Where(self._socket.getsockname()[1], secrets.token_bytes(SECRET), addresses())
+        self.where = Where(self._callers.port, secrets.token_bytes(SECRET), addresses())
         self._landing, self.writing = Landing(directory), threading.RLock()
         self.nodes: list[Node] = []  # they come, and none goes
         self._told = set[int]()
         self.remarks: list[str] = []
-        self._greeting = threading.Semaphore(GREETING)
-        threading.Thread(target=self._accept, name="safepoint check: server", daemon=True).start()
+        self.hurried = False  # by a signal: see `settle`
+        self._callers.listen(self._serve)
 
     # Threads.
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:  # closed
-                return
-            if self._greeting.acquire(blocking=False):
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-            else:
-                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with Channel(connection) as channel:
             try:
                 channel.welcome(self.where.peer)
                 node = _greeted(channel)
-            except (OSError, Refused):  # a stranger, or one of another run: nothing of it is of interest
+            except (OSError, Refused, RuntimeError):  # a stranger, or one of another run; or there are too many threads
                 return
             finally:
-                self._greeting.release()
+                self._callers.known(connection)
             with self.writing:
                 self.nodes.append(node)
             self._listen(node, channel)
+            node.leave()
+            with contextlib.suppress(OSError):  # it has gone
+                connection.shutdown(socket.SHUT_RDWR)  # who says something there is to come to an end
 
     def _listen(self, node: Node, channel: Channel) -> None:
-        """Until it is gone."""
+        """Until it is gone, or what it says is refused."""
         try:
             while True:
-                words, blob = take(channel)
+                try:
+                    words, blob = take(channel)
+                except OSError as error:
+                    with self.writing:
+                        node.close(error.strerror or str(error))
+                    return
                 with self.writing:
                     node.heed(words, blob, self._landing)
         except Exception as error:  # whatever it is: a thread that ended would be taken for a node that is quiet
             with self.writing:
-                node.close(getattr(error, "strerror", None) or str(error))
+                node.close(getattr(error, "strerror", None) or str(error), refused=True)
 
     # Of the thread that follows the ranks.
-
-    def turn(self) -> None:
-        """Raises `UsageError`: a follower cannot read what its ranks have noted."""
-        for node in self.nodes:
-            if node.trouble:
-                raise UsageError(node.trouble)
 
     def _lose(self, node: Node, why: str) -> None:
         node.closed = True
@@ -190,7 +211,7 @@ class Server:
         for node in self.nodes:
             node.stacks = None
             if mine := sorted(wanted & node.processes.keys()):
-                node.order("stacks", ranks=mine)
+                _order(node, "stacks", ranks=mine)
             else:
                 node.stacks = {}
 
@@ -203,29 +224,48 @@ class Server:
         """Nothing more is wanted of what ranks note: the followers remove it."""
         for node in self.nodes:
             node.over = node.forgotten = True
-            node.order("forget")
+            _order(node, "forget")
 
     def end_ranks(self) -> None:
         """Have the followers end what is left of their ranks, and wait for that."""
         for node in self.nodes:
-            node.order("end")
+            _order(node, "end")
         self._until(lambda node: not node.left(), PATIENCE_S + ANSWERS_S)
 
     def settle(self, code: int) -> None:
-        """The launcher has ended, with this code: wait for what the ranks have noted at last. A node from which nothing
-        comes for a while is lost. (4)"""
+        """The launcher has ended, with this code: wait for what the ranks have noted at last. A node whose ranks do not
+        end, or from which nothing comes for a while, is lost. `hurried`: what still runs is ended first. (4)"""
         begun = time.monotonic()
-        self._until(lambda node: node.over or time.monotonic() - max(node.heard, begun) > SETTLES_S)
+
+        def is_settled(node: Node) -> bool:
+            since = begun if node.lives else max(node.heard, begun)
+            return node.over or self.hurried or time.monotonic() - since > SETTLES_S
+
+        self._until(is_settled)
+        if self.hurried:
+            self.end_ranks()
         with self.writing:
             for node in self.nodes:
                 if node.over or node.lost:
                     continue
                 if not node.closed:
-                    self._lose(node, f"its ranks have not ended {SETTLES_S:.0f} s after the launcher")
-                elif code:
+                    self._lose(node, self._late(node))
+                elif code and not node.refused:
                     self._fall(node)
                 else:
                     self._lose(node, node.why)
+
+    def _late(self, node: Node) -> str:
+        """Why it is not waited for any longer."""
+        if self.hurried:
+            return "its ranks have not ended though they were told to"
+        if node.lives:
+            return f"its ranks have not ended {SETTLES_S:.0f} s after the launcher"
+        return f"nothing has come of it for {SETTLES_S:.0f} s"
+
+    def lost(self) -> list[str]:
+        """Of each node that was not followed to its end: since when, and why."""
+        return [node.lost for node in self.nodes if node.lost]
 
     def _fall(self, node: Node) -> None:
         self.remarks.append(f"of {node.text} the last moment may be missing: all processes there were ended at once, "
@@ -237,7 +277,6 @@ class Server:
         """Of each node that is still followed."""
         end, left = time.monotonic() + seconds, True
         while left and time.monotonic() < end:
-            self.turn()
             with self.writing:
                 left = not all(node.closed or holds(node) for node in self.nodes)
             if left:
@@ -245,23 +284,22 @@ class Server:
 
     def close(self) -> None:
         """Let go of the followers that are still there: what they have stays on their nodes."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # it wakes the thread that accepts
-        self._socket.close()
+        self._callers.close()
         with self.writing:
-            for node in self.nodes:
-                if not node.over:
-                    node.order("bye")
-                for one in node.landed.values():
-                    one.forget()
+            nodes = [*self.nodes]
+        for node in nodes:
+            if not node.over:
+                _order(node, "bye")
+            node.leave()
+        end = time.monotonic() + LEAVES_S
+        for node in nodes:
+            node.left_by(end)
 
 
-def _listening(port: int) -> socket.socket:
-    """Raises OSError."""
-    if socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
+def _order(node: Node, do: str, **words: Any) -> None:
+    """One that takes nothing is not told, and is lost when it says something next."""
+    with contextlib.suppress(Refused):
+        node.order(do, **words)
 
 
 def _greeted(channel: Channel) -> Node:
@@ -276,13 +314,19 @@ def _greeted(channel: Channel) -> Node:
     return Node(channel, *(f"{words.get(name)!s:.{TEXT_MAX}}" for name in ("host", "directory")))
 
 
-def _stacks(told: Any, mine: Iterable[int]) -> Iterator[tuple[int, list[Site]]]:
+def _stacks(told: bytes, mine: Iterable[int]) -> Iterator[tuple[int, list[Site]]]:
     """Raises `Refused`."""
+    try:
+        found = json.loads(told) if len(told) <= JSON_MAX else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Refused("what it says are no stacks")
     ranks = {str(rank): rank for rank in mine}
-    for rank, frames in told.items() if isinstance(told, dict) else ():
+    for rank, frames in found.items():
         if rank not in ranks or not isinstance(frames, list) or len(frames) > FRAMES_MAX:
             raise Refused("it tells where a rank is that it has not")
         for frame in frames:
-            if [type(each) for each in frame] != [str, int, str]:
+            if not isinstance(frame, list) or [type(each) for each in frame] != [str, int, str]:
                 raise Refused("what it says is no stack")
         yield ranks[rank], [Site(file, line, function) for file, line, function in frames]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +20,10 @@ from typing import Any
 import pytest
 from testbed.noted import Noted, Rank, plain, some
 
-from safepoint.check import hosts, wire
+from safepoint.check import callers, hosts, running, server, wire
+from safepoint.check.config import Config
 from safepoint.check.landing import Landed, Landing
+from safepoint.check.node import connected
 from safepoint.check.processes import boot
 from safepoint.check.running import Run
 from safepoint.check.server import Server
@@ -72,7 +77,6 @@ class Node:
         end = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < end, (self.server.nodes and self.server.nodes[0].why, self.said())
-            self.server.turn()
             time.sleep(0.01)
 
     def close(self) -> None:
@@ -262,13 +266,162 @@ def test_without_a_server_a_follower_says_so_and_leaves_all_there(node: Node) ->
     assert not (node.directory / elsewhere.FOLLOWING).exists() and (node.directory / "rank-00001.calls").exists()
 
 
-def test_what_a_follower_cannot_read_is_told_here(node: Node) -> None:
-    """As the trace of a rank of this host would be."""
+def test_a_node_whose_follower_cannot_read_a_file_is_lost_and_the_program_goes_on(node: Node) -> None:
+    """What else was found is told."""
     trace = some(node.directory)
     trace[1].notes.map[HEADER + NOTE - 1] = 77
     node.follow()
-    with pytest.raises(UsageError, match=r"rank-00001.calls: note 0: its last byte is none that is written"):
-        node.until(lambda: False)
+    found = Run(node.launcher, [], 0, False, print, node.server).run(["sleep", "1.5"], os.environ)
+    why = found.incomplete[0]
+    assert "rank-00001.calls: note 0: its last byte is none that is written. The rest is in" in why
+    assert (found.code, found.code_of_program) == (2, 0) and list(node.directory.glob("rank-00001.calls"))
+
+
+def test_it_is_listened_at_the_address_that_was_said_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is one of this host."""
+    assert node.server._callers._socket.getsockname()[0] == "127.0.0.1"
+    for other in ("192.0.2.1", "a-name"):
+        monkeypatch.setenv("SAFEPOINT_ADDRESS", other)
+        found = callers.Callers(0)
+        assert found._socket.getsockname()[0] in ("::", "0.0.0.0")
+        found.close()
+
+
+# A launcher that ends before its ranks.
+
+
+def rank_of(server: Server, **state: object) -> tuple[Channel, Callable[[], None]]:
+    """A follower with one rank, and how it says that its process does something."""
+    channel, _ = greeted(server)
+    for do, words, blob in (BEGIN, ("file", {"rank": 0, "name": "about"}, ABOUT)):
+        wire.put(channel, do, blob, **words)
+    told: dict[str, Any] = {
+        "at": 0,
+        "gone": False,
+        "lives": True,
+        "stopped": False,
+        "status": None,
+        "working": 0,
+        **state,
+    }
+    return channel, lambda: wire.put(channel, "state", rank=0, **told)
+
+
+@contextlib.contextmanager
+def again_and_again(say: Callable[[], None]) -> Iterator[threading.Event]:
+    """It is said until the end, or until the event is set."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(0.02):
+            with contextlib.suppress(OSError):
+                say()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield over
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_ranks_that_go_on_after_their_launcher_are_not_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much they do. Else srun that was killed would leave `check` waiting for ever."""
+    monkeypatch.setattr(server, "SETTLES_S", 0.4)
+    channel, say = rank_of(node.server)
+    with channel, again_and_again(say):
+        node.until(lambda: node.has(0))
+        settling = threading.Thread(target=node.server.settle, args=(0,), daemon=True)
+        settling.start()
+        settling.join(5)
+        assert not settling.is_alive()
+    assert "its ranks have not ended 0 s after the launcher" in node.server.lost()[0]
+
+
+def test_what_ranks_that_are_gone_have_noted_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it comes."""
+    monkeypatch.setattr(server, "SETTLES_S", 0.4)
+    channel, say = rank_of(node.server, lives=False)
+    with channel, again_and_again(say) as over:
+        node.until(lambda: node.server.nodes and node.server.nodes[0].processes and not node.server.nodes[0].lives)
+        settling = threading.Thread(target=node.server.settle, args=(0,), daemon=True)
+        settling.start()
+        settling.join(1.2)
+        assert settling.is_alive() and not node.server.lost()
+        over.set()
+        settling.join(5)
+    assert "nothing has come of it for 0 s" in node.server.lost()[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_what_a_launcher_has_left_behind(number: int, node: Node) -> None:
+    rank = node.child()
+    Noted(node.directory, 1, {0: {"pid": rank.pid}})
+    node.follow()
+    node.until(lambda: node.has(0))
+    reaped = threading.Thread(target=rank.wait)  # else it would stay, as a process that has ended
+    reaped.start()
+    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+    begun, before = time.monotonic(), signal.getsignal(number)
+    Run(node.launcher, [], 0, False, print, node.server).run(["true"], os.environ)
+    assert 0.4 < time.monotonic() - begun < 5 and signal.getsignal(number) is before
+    reaped.join(5)
+    assert rank.returncode == -signal.SIGTERM and node.server.lost() == []
+
+
+# Many ranks.
+
+
+def test_stacks_of_many_ranks_come_however_long_their_names_are(node: Node) -> None:
+    """C++ has names of thousands of characters: all together they are more than a word may have."""
+    count, name = 16, "f" * 490
+    body = f"def {name}(n):\n    if n: {name}(n - 1)\n    open(sys.argv[2], 'w')\n    time.sleep(60)\n{name}(6)\n"
+    text = (
+        "import faulthandler, signal, sys, time\nfile = open(sys.argv[1], 'a')\n"
+        f"faulthandler.register(signal.SIGRTMIN + {record.STACK_SIGNAL}, file)\n"
+        f"exec(compile({body!r}, '/{name}', 'exec'))\n"
+    )
+    at = [node.directory.parent / f"at-{rank}" for rank in range(count)]
+    node.directory.mkdir()
+    pids = {
+        rank: {"pid": node.child(sys.executable, "-ISc", text, str(node.directory / f"rank-{rank:05d}.stack"),
+                                 str(at[rank])).pid}
+        for rank in range(count)
+    }  # fmt: skip
+    Noted(node.directory, count, pids)
+    node.follow()
+    node.until(lambda: node.has(*range(count)) and all(path.exists() for path in at))
+    node.server.ask_stacks(range(count))
+    found = node.server.stacks()
+    told = {rank: (len(sites), *sites[0][:3]) for rank, sites in found.items()}
+    assert told == dict.fromkeys(range(count), (5, f"/{name}", 4, name)), node.server.nodes[0].why
+
+
+def test_of_ranks_that_have_come_no_file_is_kept_open(tmp_path: Path) -> None:
+    """There may be thousands, and descriptors are few."""
+    landing, landed = Landing(tmp_path), dict[int, Landed]()
+    before = len(os.listdir("/proc/self/fd"))
+    for rank in range(50):
+        words = {"do": "file", "rank": rank, "name": "functions", "table": "functions-python.json"}
+        landing.apply(landed, words, TABLE)
+    assert len(landed) == 50 and len(os.listdir("/proc/self/fd")) <= before + 5  # of other threads
+
+
+def test_many_files_may_be_open_here_and_no_more_than_before_in_the_program(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ask = "*resource.getrlimit(resource.RLIMIT_NOFILE), *resource.prlimit(int(sys.argv[1]), resource.RLIMIT_NOFILE)"
+    text = f"import resource, sys; print({ask}, file=open(sys.argv[2], 'w'))"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        (tmp_path / "t").mkdir()
+        words = sys.executable, "-ISc", text, str(os.getpid()), str(tmp_path / "said")
+        Run(tmp_path / "t", [], 0, False, print).run(words, os.environ)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (200, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    program, ours = map(int, (tmp_path / "said").read_text().split()[::2])
+    assert program == 200 and ours == (min(hard, running.FILES_MAX) if hard > 0 else running.FILES_MAX)
 
 
 # Others.
@@ -296,6 +449,113 @@ def test_who_has_not_the_secret_is_not_listened_to(node: Node) -> None:
     some(node.directory).close()
     node.follow()
     node.until(lambda: node.server.nodes and node.server.nodes[0].over)
+
+
+def test_callers_that_keep_silent_keep_no_follower_out(node: Node) -> None:
+    silent = [connection(node.server) for _ in range(callers.GREETING)]
+    some(node.directory).close()
+    node.follow()
+    node.until(lambda: node.server.nodes and node.server.nodes[0].over)
+    for one in silent:
+        one.close()
+
+
+def test_a_follower_that_is_sent_away_tries_again(node: Node) -> None:
+    """As long as there is somebody to follow."""
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        where = node.server.where._replace(port=busy.getsockname()[1])
+
+        def serve() -> None:
+            for _ in range(2):
+                busy.accept()[0].close()
+            with Channel(busy.accept()[0]) as channel:
+                channel.welcome(where.peer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        connected(where).__exit__()
+        thread.join()
+        threading.Thread(target=lambda: busy.accept()[0].close()).start()
+        with pytest.raises(OSError, match=r"closed the connection|reset by peer"):
+            connected(where, lambda: False)
+
+
+def test_a_follower_that_was_not_accepted_at_once_is_accepted_later(node: Node) -> None:
+    """Here: as this process has no descriptor left for a moment."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as caller:
+        os.close(free := os.dup(0))  # all below are in use
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            caller.connect(("127.0.0.1", node.server.where.port))
+            time.sleep(0.2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    channel, answer = greeted(node.server)
+    with channel:
+        assert answer["do"] == "clock"
+
+
+def test_a_follower_that_does_not_read_keeps_nobody_waiting(node: Node) -> None:
+    channel, _ = greeted(node.server)
+    node.until(lambda: node.server.nodes)
+    with channel:
+        node.server.nodes[0]._channel._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        channel._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        channel.patient(3)  # for a server that reads no more
+        with contextlib.suppress(OSError):
+            for _ in range(20_000):
+                wire.put(channel, "here")
+        assert node.server.writing.acquire(timeout=3)
+        node.server.writing.release()
+        node.until(lambda: node.server.nodes[0].closed)
+    assert node.server.nodes[0].why == "it does not take what is said to it"
+
+
+def test_a_second_program_of_the_command_is_told(node: Node) -> None:
+    """Its ranks have the numbers of others. It is not checked, so nobody knows whether it is right."""
+    some(node.directory).close()
+    node.follow()
+    node.until(lambda: node.server.nodes and node.server.nodes[0].over)
+    channel, _ = greeted(node.server)
+    with channel:
+        wire.put(channel, BEGIN[0], BEGIN[2], **BEGIN[1])
+        node.until(lambda: len(node.server.nodes) > 1 and node.server.nodes[1].closed)
+    for code in (0, 3):  # also if it fails: its follower has not gone with it
+        found = Run(node.launcher, [], 0, False, print, node.server).run(["sh", "-c", f"exit {code}"], os.environ)
+        (why,) = found.incomplete
+        assert re.fullmatch(r"b is followed no more since \S+: another node has rank 0, or it is of a second program "
+                            r"in this command: one is checked. The rest is in b:/d", why)  # fmt: skip
+        assert found.code == (code or 2)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("srun -N2", True), ("srun -n 4 -N 2", True), ("srun --nodes=2", True), ("srun --nodelist=a,b", True),
+        ("srun -wa", True), ("srun -N1 -n 4", False), ("mpiexec --host=a,b", True), ("mpiexec -hosts a,b", True),
+        ("nice -n 3 mpiexec -hosts a,b", True), ("mpiexec -ppn 4", False), ("mpiexec -N 2 -n 4", False),
+        ("mpiexec -hosts localhost,127.0.0.1:3", False), ("mpiexec -f here -n 4", False), ("mpiexec -f there", True),
+        ("mpiexec -f missing", True), ("mpiexec -configfile options", True), ("mpiexec -n 4", False), ("", False),
+        ("jsrun -n 4", True), ("flux run -N2", True), ("flux run -n2", False), ("nice", False),
+    ],
+)  # fmt: skip
+def test_it_is_listened_if_a_command_may_run_elsewhere(
+    command: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").write_text(f"# mine\nlocalhost:2\n\n{socket.gethostname()} slots=4\n")
+    (tmp_path / "there").write_text("localhost\nb:2\n")
+    words = [*command.split(), sys.executable, "solver.py"]
+    job = {"SLURM_JOB_ID": "1"}
+    for more in ({}, {"PBS_NODEFILE": "missing"}, {"PBS_NODEFILE": "here"}):
+        assert hosts.several(Config(), words, {**job, **more}) == expected
+    assert hosts.several(Config(), words, {**job, "PBS_NODEFILE": "there"})
+    assert hosts.several(Config(), words, {**job, "SLURM_NNODES": "2"})
+
+
+def test_srun_that_is_in_no_job_may_run_elsewhere() -> None:
+    assert hosts.several(Config(), ["srun", "-n", "2", sys.executable], {})
 
 
 def greeted(server: Server, **words: Any) -> tuple[Channel, dict[str, Any]]:
@@ -346,8 +606,9 @@ BEGIN = ("file", {"rank": 0, "name": "functions", "table": "functions-python.jso
         ([BEGIN, ("notes", {"rank": 0, "at": 3, "rows": 0, "runs": 7}, bytes(64))], "notes without numbers"),
         ([BEGIN, ("closed", {"rank": 0, "count": 1, "rows": 9}, b"")], "it has left out what rank 0"),
         ([BEGIN, ("remove", {"rank": 0}, b"")], "it says 'remove', which is nothing"),
-        ([BEGIN, ("stacks", {"of": {"1": []}}, b"")], "where a rank is that it has not"),
-        ([BEGIN, ("stacks", {"of": {"0": [["f", "x", "g"]]}}, b"")], "what it says is no stack"),
+        ([BEGIN, ("stacks", {}, b"no")], "what it says are no stacks"),
+        ([BEGIN, ("stacks", {}, b'{"1": []}')], "where a rank is that it has not"),
+        ([BEGIN, ("stacks", {}, b'{"0": [["f", "x", "g"]]}')], "what it says is no stack"),
         ([BEGIN, ("state", {"rank": 0, "at": 0, "status": 1 << 40, "working": 0}, b"")], "it says status"),
     ],
 )  # fmt: skip
