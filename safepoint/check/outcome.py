@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from safepoint import words
@@ -12,6 +13,7 @@ from safepoint.check.follow import Follower
 from safepoint.check.rollcall import Hang
 from safepoint.check.situations import Place, Situation, places
 from safepoint.check.template import Template
+from safepoint.trace.elsewhere import SECOND
 
 NOTHING = (
     "nothing was seen: the program has not called MPI, or it did not start, or this tracer sees none of its calls "
@@ -21,6 +23,10 @@ NO_MISTAKE = "no mistake was found"
 PARTLY = (
     "so it is not known what these ranks have not done: what belongs to several ranks is not judged to the end. With "
     "their files put beside the others, safepoint check DIR does it"
+)
+NOT_ALONE = (
+    "the command has started another program of MPI, which was not checked: its ranks have the numbers of those of the "
+    "first. Give each a safepoint check of its own"
 )
 FOUND, UNDECIDED = 1, 2  # exit codes
 
@@ -41,6 +47,7 @@ class Outcome:
     deaths: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)  # ranks that were not followed to their ends, and why
+    unchecked: list[str] = field(default_factory=list)  # what else has run, which says nothing of these ranks
     code_of_program: int = 0
     ended_by_us: bool = False
 
@@ -70,7 +77,7 @@ class Outcome:
             return FOUND
         if self.follower.size and any(report.judged(one, self.count(one)) for one in self.templates):
             return FOUND
-        if not self.follower.size or self.incomplete:
+        if not self.follower.size or self.incomplete or self.unchecked:
             return self.code_of_program or UNDECIDED
         return self.code_of_program
 
@@ -87,7 +94,7 @@ class Outcome:
         if self.incomplete:
             yield from self.incomplete
             yield PARTLY
-        yield from (*self.remarks, *self.follower.remarks())
+        yield from (*self.unchecked, *self.remarks, *self.follower.remarks())
         if self.code_of_program and not self.ended_by_us:
             yield f"the program has ended with code {self.code_of_program}"
         yield self.summary()
@@ -105,7 +112,13 @@ class Outcome:
             kinds.append(f"{missed} of what was expected did not occur so")
         seen = f"{words.count(self.follower.size, 'rank')}, {words.count(self.follower.calls, 'call')} noted"
         with_ = words.count(len(self.templates), "template")
-        nothing = "" if self.hang else "no mistake was found in what has come" if self.incomplete else NO_MISTAKE
+        nothing = (
+            ""
+            if self.hang
+            else "no mistake was found in what has come"
+            if self.incomplete or self.unchecked
+            else NO_MISTAKE
+        )
         found = ", ".join(kinds) or nothing
         return f"{seen}, {with_}: {', '.join(filter(None, (found, 'it hangs' if self.hang else '')))}"
 
@@ -121,10 +134,15 @@ class Outcome:
                 "at": [one._asdict() for one in hang.at],
             },
             "deaths": self.deaths,
-            "incomplete": self.incomplete,
+            "incomplete": [*self.incomplete, *self.unchecked],
             "remarks": [*self.remarks, *self.follower.remarks()],
             "ranks": self.follower.size,
             "calls": self.follower.calls,
             "program": self.code_of_program,
             "code": self.code,
         }  # fmt: skip
+
+
+def second(directory: Path) -> list[str]:
+    """What is said of a trace of one program, if the command had several."""
+    return [NOT_ALONE] * (directory / SECOND).exists()

@@ -18,7 +18,7 @@ from pathlib import Path
 from safepoint.check import watch
 from safepoint.check.ends import Ends, Event
 from safepoint.check.follow import ENDED, HUNG, Follower, never_heard, seldom_collected
-from safepoint.check.outcome import Outcome
+from safepoint.check.outcome import Outcome, second
 from safepoint.check.report import place_of
 from safepoint.check.rollcall import DIED, named
 from safepoint.check.server import Server
@@ -129,8 +129,10 @@ class Run:
     def _lost(self) -> frozenset[int]:
         """Ranks that were not followed to their ends. Why is said with the outcome."""
         lost = {rank: why for rank, one in self.ends.followed.items() if (why := one.lost or one.tail.stopped)}
-        of_nodes = self._server.lost() if self._server is not None else ()
-        self.outcome.incomplete += [*dict.fromkeys((*lost.values(), *of_nodes))]
+        of_nodes = self._server.lost() if self._server is not None else []
+        self.outcome.incomplete += [*dict.fromkeys(lost.values())]
+        self.outcome.unchecked += [why for why in of_nodes if why not in self.outcome.incomplete]
+        self.outcome.unchecked += second(self._directory)
         if unheard := self.follower.unheard():
             where = f" ({self._server.where.text_of_addresses()})" if self._server is not None else ""
             self.outcome.incomplete.append(f"{never_heard(unheard)}{where}")

@@ -190,6 +190,16 @@ int place_of_node(const char **directory)
     return failed;
 }
 
+/* Another process has noted as this rank: say so to whoever reads the trace. Processes that a program has started itself
+ * are not checked. */
+void say_second(const char *directory)
+{
+    MPI_Comm parent;
+    PMPI_Comm_get_parent(&parent);
+    if (parent == MPI_COMM_NULL)
+        put(directory, "second", "");
+}
+
 /* Whether there is a follower, or will be. */
 static int is_followed(void)
 {

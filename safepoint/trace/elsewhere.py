@@ -27,6 +27,7 @@ from safepoint.trace import record
 NODES = "SAFEPOINT_TRACE_NODES"  # a name in the environment
 # Files: while there is a follower, with its number when it has begun; of each rank, when its last note was read.
 FOLLOWING, SENT = "following", ".sent"
+SECOND = "second"  # a file: more than one program of the command has called MPI, and one is noted
 WAITS_S, STEP_S = 5.0, 0.01
 SHELL = '"$@" &'  # the follower is left to the process that takes all orphans
 
@@ -99,6 +100,13 @@ def ended(where: Path, rank: int) -> None:
     sent, end = where / f"rank-{rank:05d}{SENT}", time.monotonic() + WAITS_S
     while _is_followed(where) and not sent.exists() and time.monotonic() < end:
         time.sleep(STEP_S)
+
+
+def second(where: Path) -> None:
+    """Another process has noted as this rank, in check mode: say so to whoever reads the trace."""
+    if (where / record.WATCH).exists():
+        with contextlib.suppress(OSError):
+            (where / SECOND).touch()
 
 
 def _is_followed(where: Path) -> bool:

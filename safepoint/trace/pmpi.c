@@ -823,6 +823,10 @@ void begin(void)
     else if (failed)
         dprintf(2, "safepoint trace: rank %d is not traced: %s%s%s\n", trace.rank, path, *path ? ": " : "",
                 said(failed));
+#ifdef SAFEPOINT_CHECK
+    if (failed == EEXIST)
+        say_second(here.directory);
+#endif
     if (failed)
         return;
     trace.next = HEADER;

@@ -59,6 +59,8 @@ def begin(mpi: ModuleType, called: tuple[str, int] | None = None) -> None:
     except FileExistsError as error:
         record.say(f"not traced: {error.filename} is there already: another process notes as this rank, or an older "
                    "trace lies there")  # fmt: skip
+        if mpi.Comm.Get_parent() == mpi.COMM_NULL:  # those that a program has started itself are not checked
+            elsewhere.second(Path(error.filename).parent)
     except Exception as error:
         record.say(f"not traced: {type(error).__name__}: {error}")
 

@@ -43,6 +43,7 @@ extern const unsigned functions_count;
 int begin_checking(const char *directory, char *path);
 int place_of_node(const char **directory);
 void wait_for_follower(void);
+void say_second(const char *directory);
 void watch(void);
 void watch_window(MPI_Win win);
 void row_of_ours(const struct note *note, int count, long long value);

@@ -523,7 +523,7 @@ def test_a_second_program_of_the_command_is_told(node: Node) -> None:
         node.until(lambda: len(node.server.nodes) > 1 and node.server.nodes[1].closed)
     for code in (0, 3):  # also if it fails: its follower has not gone with it
         found = Run(node.launcher, [], 0, False, print, node.server).run(["sh", "-c", f"exit {code}"], os.environ)
-        (why,) = found.incomplete
+        (why,) = found.unchecked
         assert re.fullmatch(r"b is followed no more since \S+: another node has rank 0, or it is of a second program "
                             r"in this command: one is checked. The rest is in b:/d", why)  # fmt: skip
         assert found.code == (code or 2)

@@ -195,6 +195,26 @@ def test_a_node_without_space_for_a_trace_is_told(tmp_path: Path) -> None:
     assert "not traced: NotADirectoryError" in done.stderr
 
 
+def test_a_second_program_of_a_command_is_told(tmp_path: Path) -> None:
+    """It is not checked, so that nothing was found says too little; also later."""
+    (tmp_path / "solver.py").write_text(BEGIN)
+    one = f"{sys.executable} solver.py"
+    words = [sys.executable, "-m", "safepoint", "check", "-o", "run.trace", "--with", "python", "--", "sh", "-c"]
+    done = subprocess.run([*words, f"{one}; {one}"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    later = subprocess.run([*words[:4], "run.trace"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert later.stdout == done.stdout and later.returncode == done.returncode == 2, done
+    assert "the command has started another program of MPI, which was not checked" in done.stdout
+    assert "so it is not known what these ranks have not done" not in done.stdout
+
+
+@of_each_mpi
+def test_a_second_program_in_c_is_told(mpi: Mpi, tmp_path: Path) -> None:
+    one = " ".join(map(str, (*mpi.started(2), program("check_sync.c", mpi, "-g", "-O0"), "right")))
+    words = "--with", "c", "--mpicc", mpi.cc, "-t", "none", "--", "sh", "-c", f"{one}; {one}"
+    done = check(tmp_path, *words)
+    assert done.returncode == 2 and "another program of MPI, which was not checked" in done.stdout, done
+
+
 def test_a_rank_on_another_node_that_nobody_listens_to_says_so(tmp_path: Path) -> None:
     """Without hosts in the command, and without --port, no port is opened."""
     (tmp_path / "solver.py").write_text(

@@ -119,6 +119,7 @@ def _of_trace(path: Path, config: Any) -> Any:
     templates = _load(config.templates)
     follower, situations, missing = _module("follow").afterwards(path, templates)
     outcome = _module("outcome").Outcome(templates, follower, situations, incomplete=missing)
+    outcome.unchecked += _module("outcome").second(path)
     outcome.remarks += [SYNC_SENDS] * _module("watch").makes_synchronous(path)
     hung = path / _module("follow").HUNG
     if hung.exists():
