@@ -28,10 +28,10 @@ PEERS ?= torch==2.13.0 orbax-checkpoint jax
 demo: .venv/.demo
 	$(VENV) examples/demo.py
 
+# Three on two cores, here and below: one of them waits most of the time, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 2 --dist loadgroup --ignore=tests/proof
+	$(VENV) -m pytest -n 3 --dist loadgroup --ignore=tests/proof
 
-# Three on two cores, as one waits for Slurm most of the time.
 proof: .venv/.dev
 	$(VENV) -m pytest -n 3 --dist loadgroup tests/proof
 
