@@ -32,7 +32,7 @@ from safepoint.check.tail import Noted as Note
 from safepoint.check.tail import Tail
 from safepoint.errors import UsageError
 from safepoint.matching import match
-from safepoint.nodes.transfer import Channel, Peer, Refused
+from safepoint.nodes.transfer import GREETS, Channel, Peer, Refused
 from safepoint.trace import elsewhere, record
 from safepoint.trace.record import AFTER, ARGUMENTS, EMPTY, ENTERED, HEADER, NOTE, RETURNED
 
@@ -454,8 +454,11 @@ def test_who_has_not_the_secret_is_not_listened_to(node: Node) -> None:
 def test_callers_that_keep_silent_keep_no_follower_out(node: Node) -> None:
     silent = [connection(node.server) for _ in range(callers.GREETING)]
     some(node.directory).close()
+    begun = time.monotonic()
     node.follow()
     node.until(lambda: node.server.nodes and node.server.nodes[0].over)
+    assert len(silent[0].recv(100)) == 32 and silent[0].recv(100) == b""
+    assert time.monotonic() - begun < GREETS - 2  # after that they would have gone by themselves
     for one in silent:
         one.close()
 
@@ -521,7 +524,7 @@ def test_a_second_program_of_the_command_is_told(node: Node) -> None:
     with channel:
         wire.put(channel, BEGIN[0], BEGIN[2], **BEGIN[1])
         node.until(lambda: len(node.server.nodes) > 1 and node.server.nodes[1].closed)
-    for code in (0, 3):  # also if it fails: its follower has not gone with it
+    for code in (3, 0):  # also if it fails: its follower has not gone with it
         found = Run(node.launcher, [], 0, False, print, node.server).run(["sh", "-c", f"exit {code}"], os.environ)
         (why,) = found.unchecked
         assert re.fullmatch(r"b is followed no more since \S+: another node has rank 0, or it is of a second program "
