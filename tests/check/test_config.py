@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,8 @@ def test_mpiexec_is_told_of_nodes_in_its_own_words(launchers: Path) -> None:
         ("mpiexec -n 4 numactl -N 0 PROGRAM", {}, False),
         ("numactl -N 0 PROGRAM", {}, False),
         ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "2"}, True),
-        ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "1"}, False),
+        ("srun -n 4 PROGRAM", {"SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_ID": "7"}, False),
+        ("srun -n 4 PROGRAM", {}, True),  # it asks for a node first
         ("srun -N 2 -n 4 PROGRAM", {}, True),
         ("mpiexec PROGRAM", {"PBS_NODEFILE": "TOP/two"}, True),
         ("mpiexec PROGRAM", {"PBS_NODEFILE": "TOP/one"}, False),
@@ -120,7 +122,7 @@ def test_it_is_listened_for_other_nodes_only_if_there_may_be_some(
     words: str, environment: dict[str, str], expected: bool, launchers: Path
 ) -> None:
     (launchers / "two").write_text("a\na\nb\n")
-    (launchers / "one").write_text("a\na\n")
+    (launchers / "one").write_text(f"{socket.gethostname()}\n" * 2)
     (launchers / "solver").write_text("#!/bin/sh\n")
     (launchers / "solver").chmod(0o755)
     told = [word.replace("PROGRAM", str(launchers / "solver")) for word in words.split()]
