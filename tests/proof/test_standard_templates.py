@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher import mpiexec
 from testbed import suites
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, environment, needs, place
 from testbed.paths import TESTBED
@@ -142,20 +142,15 @@ def test_a_mistake_of_fortran_is_found_at_its_lines(template: str, mpi: Mpi, goo
     judge(report, template, marked(FORTRAN)[template], good)
 
 
-MPIEXEC = str(Path(sys.executable).with_name("mpiexec"))  # of MPICH's wheel
-
-
-@pytest.mark.skipif(not shutil.which(MPIEXEC), reason="needs the mpiexec of MPICH's wheel")
 @each_way
 @pytest.mark.parametrize("template", sorted(marked(PYTHON)))
 def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, good: bool, tmp_path: Path) -> None:
-    command = [MPIEXEC, "-n", "2", sys.executable, str(PYTHON), template, *["good"] * good]
+    command = [mpiexec(), "-n", "2", sys.executable, str(PYTHON), template, *["good"] * good]
     judge(checked(tmp_path, command), template, marked(PYTHON)[template], good)
 
 
-@pytest.mark.skipif(not shutil.which(MPIEXEC), reason="needs the mpiexec of MPICH's wheel")
 def test_what_right_programs_do_raises_no_alarm(tmp_path: Path) -> None:
-    report = checked(tmp_path, [MPIEXEC, "-n", "2", sys.executable, str(TESTBED / "habits.py")])
+    report = checked(tmp_path, [mpiexec(), "-n", "2", sys.executable, str(TESTBED / "habits.py")])
     assert [one for one in report["situations"] if one["kind"] != "note"] == []
     assert (report["hang"], report["code"]) == (None, 0)
 
