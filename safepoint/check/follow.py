@@ -288,7 +288,8 @@ class OfRank:
         """There will be no more."""
         self.ended = True
         self.tail.look()
-        if self.inside:
+        ends = bool(self.tail.about["ended"])  # at the exit of Python nobody may see Finalize return
+        if any(one.function != "Finalize" or not ends for one in self.inside.values()):
             self.fate = DIED if died else HANGS
         elif self._last == "Abort" or (not self.tail.about["ended"] and self._last != "Finalize"):
             self.fate = DIED

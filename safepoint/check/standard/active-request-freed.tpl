@@ -1,5 +1,5 @@
 # A request is freed while its operation may still be going on: no Wait has returned, and no Test has found it done. MPI
-# allows that, and the program can never know when its buffer may be used again, so this is a warning.
+# allows that, and the program can never know by it when its buffer may be used again, so this is a note.
 #
 # For example:
 #     MPI_Start(&r);
@@ -7,7 +7,7 @@
 #
 # It cannot see that the program knows otherwise, such as by an answer to its message, that the operation has ended.
 Name=Request is freed before it is complete
-Kind=warning
+Kind=note
 1block
 N=1
 2block
