@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -119,7 +120,7 @@ def compiled(run: Run, suites: Path, into: Path) -> tuple[Path | None, str]:
         return target, ""
     more = ["-fopenmp"] if "openmp" in run.path.parts else []
     include = [word for directory in headers(suites) for word in ("-I", str(directory))]
-    new = target.with_name(f"{target.name}.new")
+    new = target.with_name(f"{target.name}.{threading.get_ident()}")  # a code may be run twice at a time
     command = [MPICH.cc, "-g", "-O0", "-w", *more, *include, str(run.path), "-lm", "-o", str(new)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
