@@ -16,7 +16,7 @@ from testbed.foreign import MPICH
 from testbed.suite_codes import CORRBENCH, CORRECT, FITTING, MBI, Run
 
 ALL = os.environ.get("SAFEPOINT_SUITES") == "all"
-FEW_CORRECT = 12
+FEW_CORRECT = 8
 SUITES = suite_codes.directory()
 needs_suites = [
     pytest.mark.skipif(SUITES is None, reason="needs the public suites: SUITES=DIR names their directory"),
