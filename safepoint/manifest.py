@@ -83,6 +83,11 @@ class Manifest(NamedTuple):
         """Whether files of any rank move away in `hide`: then those that stay in place say nothing of a step."""
         return any(entry.kind == "move" and not entry.optional for entry in (*self.entries, *self.others))
 
+    @property
+    def common(self) -> bool:
+        """Whether one rank takes files that any other may have written."""
+        return self.shared and not all(entry.per_rank for entry in (*self.entries, *self.others))
+
     def decides(self, path: str) -> Entry | None:
         """The entry that says how this file is saved, in a program of one rank: the last one that means it."""
         if excluded(self.without(0, 1), path):
@@ -90,8 +95,7 @@ class Manifest(NamedTuple):
         return next((entry for entry in reversed(self.entries) if entry.means(path, 0, 1)), None)
 
     def without(self, rank: int, size: int) -> tuple[str, ...]:
-        """The patterns of what is excluded."""
-        return tuple(entry.filled(rank, size) for entry in self.exclusions)
+        return tuple(entry.filled(rank, size) for entry in self.exclusions)  # the patterns of what is excluded
 
     def as_of(self, patterns: Iterable[str]) -> Manifest:
         """Without the entries that were not yet there when these were its patterns, and with what was excluded then."""

@@ -209,8 +209,11 @@ class Verbs:
     def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool | str, extra: Any) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
         ready, home, probing = Ready(), self._home, self._choices.inflight != "off"
+        common = home.manifest.common  # until all are here another rank may be writing what the saver takes
         if probing:
             self._peers.arrive()
+        if common:
+            self._all_here(ready)
         if self._peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
         try:
@@ -223,28 +226,28 @@ class Verbs:
             ready.wait = max(self._must_wait(), ready.asked)
             for listener in self._listeners:
                 listener.hiding(number)
-            if home.active:
-                ready.there = find.find(home.root, home.manifest, first=self._committed is None)
-            there = ready.there
+            first = self._committed is None
+            there = ready.there = find.find(home.root, home.manifest, first=first) if home.active else find.Found()
             if there.items or (home.active and self._peers.size > 1 and not there.missing):
                 self._remarks.found(there)
                 self._memory.check_kept(there.items)
                 self._number = number
-                # If they were begun anew no older set is whole: this one must be soon.
-                ready.wait = max(self._begun_anew(there.items), ready.wait)
+                ready.wait = max(self._begun_anew(there.items), ready.wait)  # then no older set is whole
                 how = home.page_cache, self._life, self._committed, self._sets, ready.extra
                 ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
         except BaseException as error:
             ready.wait, ready.failure = 0, error
         ready.busy = self._work.busy
-        if probing:
-            self._refuse_crossing(ready)
+        if probing and not common:
+            self._all_here(ready)
         return ready
 
-    def _refuse_crossing(self, ready: Ready) -> None:
-        """A message in flight is none that a restart would send again."""
+    def _all_here(self, ready: Ready) -> None:
+        """On return all ranks are in `hide`. A message in flight is none that a restart would send again."""
         try:
-            if message := self._peers.in_flight():
+            if self._choices.inflight == "off":
+                self._peers.least(0)
+            elif message := self._peers.in_flight():
                 text = f"{message}, is in flight across this save point: a restart from it would lose the message"
                 if self._choices.inflight == "error":
                     raise UsageError(f"{text}; receive it before hide; the files are where they were")
@@ -472,6 +475,7 @@ class Verbs:
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
         ranks, peers = self._ranks, self._peers
+        ranks.least(0)  # until all are here another rank may be writing what the saver takes
         at, there = ranks.together(lambda: self._before_finish(step))
         written = any(item.kind == "move" for item in there.items) or bool(there.opened)
         low, high, anyone = peers.least(*low_high(step_key(at)), -written)

@@ -10,6 +10,7 @@ import errno
 import faulthandler
 import functools
 import gc
+import json
 import logging
 import os
 import shutil
@@ -1632,6 +1633,39 @@ def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str
     told = [text for text in heard.loud() if text.startswith("restored")]
     check(comm, rank != 0 or "the ranks have different steps, step 2 on " in told[0], told)
     check(comm, in_place(rank, directory) == files_of(rank, 1), "wrong")
+
+
+@sizes(2, 4)
+def case_a_file_of_the_saver_may_be_written_by_any_rank_until_it_calls_hide(comm: Any, where: str) -> None:
+    """G1: the saver, which is there first, takes it only when all have come; and so does `finish`."""
+    rank, size = comm.Get_rank(), comm.Get_size()
+
+    def written(step: int) -> None:
+        if rank:  # the saver has been in `hide` for long
+            time.sleep(0.02)
+        path = Path(directory, f"u-{rank}.dat")
+        path.write_bytes(b"")  # what `hide` took before would be the same file still
+        time.sleep(0.001 * rank)
+        path.write_bytes(str(step).encode())
+
+    for inflight in ("warn", "error", "off"):
+        directory = new_directory(comm, where, "u-*.dat\n")
+        session = started(comm, directory, inflight=inflight)
+        for step in range(4):
+            written(step)
+            point = session.hide(step)
+            session.wait()
+            names = sorted(point.files) if point else []
+            check(comm, names == [f"u-{n}.dat" for n in range(size) if rank == 0], (inflight, step, names))
+            check(comm, not list(Path(directory).glob("u-*")), os.listdir(directory))
+        comm.Barrier()
+        written(4)
+        session.finish(4)
+        marked = json.loads(Path(directory, ".safepoint.d/finished.json").read_text())["content"]
+        check(comm, len(marked["files"]) == size, marked)
+        texts = [Path(directory, f"u-{n}.dat").read_text() for n in range(size)]
+        check(comm, texts == ["4"] * size, texts)
+        comm.Barrier()
 
 
 @sizes(2, 4)
