@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from safepoint.c import cache
 from safepoint.errors import UsageError
 from safepoint.session import __version__
 
@@ -38,11 +39,6 @@ class Compilers(NamedTuple):
     @property
     def mpi(self) -> bool:
         return bool(self.mpicc)
-
-
-def cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home, "safepoint")
 
 
 def built(compilers: Compilers, prefix: Path | None = None) -> Path:

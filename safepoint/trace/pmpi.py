@@ -20,7 +20,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from safepoint.c.build import cache, words
+from safepoint.c import cache
+from safepoint.c.build import words
 from safepoint.errors import UsageError
 from safepoint.session import __version__
 from safepoint.trace import constants

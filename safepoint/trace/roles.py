@@ -7,6 +7,7 @@ nothing: a test finds the functions of an MPI library and of mpi4py that are mis
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 OTHER = "other"
@@ -253,6 +254,7 @@ def numbers(*kinds: str) -> frozenset[int]:
     return frozenset(NUMBERS[name] for name, role in ROLES.items() if role.kind in kinds)
 
 
+@functools.cache
 def kind(name: str) -> str:
     """Of any function of the standard, `OTHER` if it is unknown."""
     if name in ROLES:

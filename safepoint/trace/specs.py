@@ -272,6 +272,13 @@ class Specs:
 
     def allreduce(self, c: Known, sent: Any, received: Any) -> Message2:
         """Scan and Exscan too."""
+        if type(sent) is type(received) is self._array:
+            try:  # what most programs give
+                at, to, kinds = self._buffer(sent).address, self._buffer(received).address, self._dtypes
+                if at != to:
+                    return (at, sent.size, kinds[id(sent.dtype)][0]), (to, received.size, kinds[id(received.dtype)][0])
+            except (KeyError, BufferError, ValueError, TypeError):
+                pass
         got = self.simple(received)
         if sent is None or sent is self._in_place:
             return (self.in_place, *got[1:]), got

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from safepoint.trace.compiled import compiled
 from safepoint.trace.methods import Found
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
 from safepoint.trace.seen import WRAPPERS
@@ -158,7 +159,7 @@ class Methods:
     def compile(self) -> dict[str, Any]:
         """All that were asked for, by their names."""
         names = self._names
-        exec(compile("\n".join(self._sources), WRAPPERS, "exec"), names)
+        exec(compiled("\n".join(self._sources), WRAPPERS), names)
         for name, (method, plain, _) in zip(self._made.values(), self._later, strict=True):
             made = names[name]
             made.__name__, made.__qualname__, made.__doc__ = method, plain.__qualname__, plain.__doc__
