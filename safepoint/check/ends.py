@@ -45,6 +45,7 @@ class Ends:
         self._boot = boot()
         self.followed: dict[int, Followed] = {}
         self.size = 0  # of the world; 0: no rank has begun
+        self.never: dict[int, str] = {}  # ranks of which nothing can be read, and why
         self.deaths: list[int] = []  # in the order in which they were seen
         self._gone: dict[int, None] = {}  # whose processes are gone, the first one first
         self._moved = time.monotonic_ns()
@@ -52,6 +53,7 @@ class Ends:
         self._told: set[tuple[str, tuple[int, ...]]] = set()
         self._over: Hang | None = None
         self._since = 0
+        self._lost = set[str]()  # what was told of those
 
     # What the ranks do.
 
@@ -72,16 +74,20 @@ class Ends:
 
     def _read(self, one: Followed) -> list[Noted]:
         if self._server is None:
-            return one.tail.read(PART)
+            return one.read(PART)
         with self._server.writing:
-            return one.tail.read(PART)
+            return one.read(PART)
 
     def _begun(self, now: int) -> None:
         for rank in files.ranks(self._directory):
-            if rank not in self.followed:
+            if rank not in self.followed and rank not in self.never:
                 elsewhere = self._server.process(rank) if self._server is not None else None
-                self.followed[rank] = Followed(self._directory, rank, self._boot, now, elsewhere)
-                self.size, self._moved = self.followed[rank].tail.about["size"], now
+                try:
+                    one = Followed(self._directory, rank, self._boot, now, elsewhere, self.size)
+                except files.TraceError as error:
+                    self.never[rank] = f"rank {rank} is not followed: {error}"
+                else:
+                    self.followed[rank], self.size, self._moved = one, one.tail.about["size"], now
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not over the death of a rank: who dies first is known by that."""
@@ -119,8 +125,10 @@ class Ends:
         return events
 
     def losses(self) -> list[Event]:
-        """Ranks of nodes that are followed no more, each told once."""
-        events = list[Event]()
+        """Ranks that are followed no more, or never were, each told once."""
+        unreadable = {rank: one.lost for rank, one in self.followed.items() if one.unreadable and not one.ended}
+        events = [Event(LOST, (rank,), why) for rank, why in (self.never | unreadable).items() if why not in self._lost]
+        self._lost |= {event.text for event in events}
         for ranks, why in self._server.losses() if self._server is not None else ():
             left = tuple(rank for rank in ranks if rank in self.followed and not self.followed[rank].ended)
             for rank in left:
@@ -134,14 +142,14 @@ class Ends:
     def _ended(self, one: Followed) -> str:
         """How; empty: it runs."""
         if one.tail.closed or not one.pid or one.process.gone:
-            one.tail.look()
+            one.look()
             if one.tail.about["ended"]:
                 return str(one.tail.about["ended"])
             if one.process.gone:
                 if not one.gone:  # its last notes may have come since they were read
                     one.gone = True
                     return ""
-                one.tail.look()  # it may have ended in between
+                one.look()  # it may have ended in between
                 return self._how(one)
         return ""
 
@@ -180,7 +188,7 @@ class Ends:
         events = list[Event]()
         for rank, one in self.followed.items():
             if not one.ended and not one.lost:
-                one.tail.look()
+                one.look()
                 events.append(self._end(rank, self._how(one)))
         return [event._replace(text=self.death(event.ranks[0], code)) if event.kind == DIED else event
                 for event in events]  # fmt: skip
@@ -193,12 +201,13 @@ class Ends:
         for rank in range(self.size):
             one = self.followed.get(rank)
             if one is None:
-                found[rank] = Where(COMPUTES, (), self._moved, "has not called MPI")
+                state = LOST if rank in self.never else COMPUTES
+                found[rank] = Where(state, (), self._moved, "has not called MPI")
                 continue
             calls, since = inside(one.standing), one.moved
             if one.timed:
                 since = calls[0].enter if calls else one.standing.left or one.tail.about["begin"][0]
-            one.tail.look()
+            one.look()
             if one.tail.stopped and not one.ended:
                 found[rank] = Where(COMPUTES, (), since, "notes nothing more")
             elif one.ended:

@@ -7,9 +7,10 @@ import os
 import time
 from pathlib import Path
 
+from safepoint.check.files import TraceError
 from safepoint.check.processes import status_of
 from safepoint.check.standing import Standing
-from safepoint.check.tail import Tail
+from safepoint.check.tail import Noted, Tail
 from safepoint.run import proc
 
 
@@ -78,10 +79,14 @@ class Elsewhere:
 class Followed:
     """One rank."""
 
-    def __init__(self, directory: Path, rank: int, boot: str, now: int, elsewhere: Elsewhere | None = None) -> None:
-        """`boot`: of this host. `elsewhere`: it is on another node, and its times are by our clock all the same. Raises
-        `TraceError`."""
+    def __init__(
+        self, directory: Path, rank: int, boot: str, now: int, elsewhere: Elsewhere | None = None, size: int = 0
+    ) -> None:
+        """`boot`: of this host. `elsewhere`: it is on another node, and its times are by our clock all the same.
+        `size`: of the world, if it is known. Raises `TraceError`."""
         self.tail = Tail(directory, rank)
+        if size and self.tail.about["size"] != size:
+            raise TraceError(f"{self.tail.name}: the trace is of {size} ranks, and this one is of another program")
         self.standing = Standing(rank, self.tail.named)
         same = bool(boot) and self.tail.about["boot"] == boot
         self.timed = same or elsewhere is not None  # its times are by our clock
@@ -90,7 +95,28 @@ class Followed:
         self.gone = False  # it was seen that its process is
         self.ended = ""  # how: "" it runs; "exit", "exception ValueError", "died"
         self.lost = ""  # why it is followed no more, though it may run
+        self.unreadable = False  # that is why: what it notes cannot be read
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    def look(self) -> None:
+        """Read again what is said of it."""
+        if not self.unreadable:
+            try:
+                self.tail.look()
+            except TraceError as error:
+                self._give_up(error)
+
+    def read(self, most: int) -> list[Noted]:
+        """The notes that have come."""
+        if not self.unreadable:
+            try:
+                return self.tail.read(most)
+            except TraceError as error:
+                self._give_up(error)
+        return []
+
+    def _give_up(self, error: TraceError) -> None:
+        self.unreadable, self.lost = True, f"rank {self.tail.rank} is followed no more: {error}"

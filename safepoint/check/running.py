@@ -129,6 +129,7 @@ class Run:
     def _lost(self) -> frozenset[int]:
         """Ranks that were not followed to their ends. Why is said with the outcome."""
         lost = {rank: why for rank, one in self.ends.followed.items() if (why := one.lost or one.tail.stopped)}
+        lost |= self.ends.never
         of_nodes = self._server.lost() if self._server is not None else []
         self.outcome.incomplete += [*dict.fromkeys(lost.values())]
         self.outcome.unchecked += [why for why in of_nodes if why not in self.outcome.incomplete]

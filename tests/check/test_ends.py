@@ -435,3 +435,22 @@ def test_ranks_that_listen_say_where_they_are_when_the_program_hangs(run: Callab
     program = run(2, EXCHANGE)
     text = program.until("hang").text
     assert "Recv(source=1, tag=5)  solver.py:9 < main solver.py:11 < solver.py:12  since" in text
+
+
+def test_a_rank_that_cannot_be_read_from_the_start_is_named_and_the_others_are_followed(tmp_path: Path) -> None:
+    Noted(tmp_path, 2)
+    (tmp_path / "rank-00001.json").write_text("{}")
+    ends = Ends(tmp_path, HANG_S)
+    ends.poll()
+    told = [event for event in ends.look() if event.kind == "lost"]
+    assert list(ends.followed) == [0] and [event.ranks for event in told] == [(1,)], told
+    assert told[0].text.startswith("rank 1 is not followed: ") and "rank-00001.json" in told[0].text
+    assert not [event for event in ends.look() if event.kind == "lost"]  # once
+
+
+def test_a_rank_of_a_program_of_another_size_is_not_followed(tmp_path: Path) -> None:
+    Noted(tmp_path, 2, {1: {"size": 3}})
+    ends = Ends(tmp_path, HANG_S)
+    ends.poll()
+    assert ends.never == {1: f"rank 1 is not followed: {tmp_path / 'rank-00001.json'}: the trace is of 2 ranks, and "
+                             "this one is of another program"}  # fmt: skip

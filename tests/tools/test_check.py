@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,35 @@ def test_a_rank_whose_trace_ends_early_is_no_rank_that_calls_nothing(tmp_path: P
     about.write_text(about.read_text().replace('"size": 2', '"size": 3'))
     later = check(tmp_path, "run.trace")
     assert later.returncode not in (0, 1, 2) and "the trace is of 3 ranks, and this one says 2" in later.stderr, later
+
+
+@pytest.mark.parametrize(
+    "harm, said",
+    [
+        ("open(f'{where}/rank-00001.json', 'w').write('{}')", ""),  # its tracer writes it anew
+        ("open(f'{where}/rank-00001.objects', 'a').write('nonsense\\n')", "rank 1 is followed no more: "),
+        ("open(f'{where}/rank-00077.json', 'w').write('{}')", ""),  # all were there before
+    ],
+)
+def test_a_rank_that_cannot_be_read_ends_neither_the_program_nor_the_report(
+    harm: str, said: str, tmp_path: Path
+) -> None:
+    """The others are told of all the same, and that it was not looked at whole."""
+    program = f"""
+        import os, time
+        from mpi4py import MPI
+        comm, where = MPI.COMM_WORLD, os.environ["SAFEPOINT_TRACE"]
+        comm.Barrier()
+        if comm.rank == 0:
+            {harm}
+        comm.Dup()
+        time.sleep(0.5)
+        comm.Barrier()
+        print("came to its end", flush=True)
+        """
+    done = of_program(tmp_path, textwrap.dedent(program))
+    assert done.stdout.count("came to its end") == 2, (done.stdout, done.stderr)
+    assert said in done.stdout + done.stderr and done.returncode in (1, 2), (done.stdout, done.stderr)
 
 
 def test_what_a_process_does_after_finalize_is_its_own_affair(tmp_path: Path) -> None:
