@@ -41,6 +41,7 @@ BESIDE = {
     "request-reused": {"request-not-completed"},
     "type-not-committed": {"error-returned"},
     "truncation": {"error-returned"},
+    "fence-in-lock": {"error-returned"},
     "error-returned": {"bad-rank", "truncation"},
     "rma-outside-epoch": {"rma-not-completed"},
     "negative-tag-received": {"receive-without-send", "send-without-receive"},

@@ -56,7 +56,7 @@ FITTING = {
         "InvalidBuffer": ("error-returned",),
         "InvalidOtherArg": ("error-returned",),
         "DoubleEpoch": ("lock-twice", "lock-all-twice", "lock-in-lock-all", "lock-all-in-lock", "lock-between-fences",
-                        "fence-not-by-all"),
+                        "fence-in-lock", "fence-not-by-all"),
         "MissingEpoch": EPOCHS,
         "MessageRace": ("any-source",),
         "BufferingHazard": ("both-send-first", "both-wait-first", *MESSAGE),
