@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from testbed.commands import answer, cli
 from testbed.foreign import MPICH, PATIENCE, environment, needs, program
+from testbed.sweep import one_of
 
 pytestmark = needs("cc")
 
@@ -107,7 +108,7 @@ def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp
 
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
-@pytest.mark.parametrize("who", [(), ("--one-rank",)])
+@pytest.mark.parametrize("who", one_of([(), ("--one-rank",)]))
 def test_crash_test_of_a_solver_in_c(who: tuple[str, ...], tmp_path: Path) -> None:
     """Killed and resumed it equals the undisturbed run, in every set, not only at its end."""
     command, before = MPICH.started(2, program("heat.c", MPICH), 4000), signal.getsignal(signal.SIGTERM)

@@ -19,6 +19,7 @@ from testbed.cluster import Cluster, Running, cluster
 from testbed.commands import answer, cli
 from testbed.noded import MANIFEST
 from testbed.protected import wait_for
+from testbed.sweep import one_of
 
 from safepoint import SaveError, Session, UsageError
 from safepoint.disk import Disk
@@ -499,7 +500,7 @@ def test_a_node_that_does_not_answer_is_an_error_if_nobody_else_has_the_part(nod
         assert done.code == 0 and done.last("restored") == 5, done
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", one_of([0, 1]))
 def test_a_failure_of_one_rank_alone_in_a_restart_is_one_of_all(nodes: Cluster, victim: int) -> None:
     """Each operation of a rank that only looks fails once: no rank waits for ever, all say what failed."""
     nodes.run("ab", 3, 0.0, "partner")
@@ -515,7 +516,7 @@ def test_a_failure_of_one_rank_alone_in_a_restart_is_one_of_all(nodes: Cluster, 
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", one_of([0, 1]))
 def test_a_restart_elsewhere_that_is_killed_at_any_operation_is_made_again(nodes: Cluster, victim: int) -> None:
     """The table of `gathering`: both ranks bring their parts from the other node, one dies before an operation of its
     own, and the job with it; the next start, on the nodes as they are then, gives the same set back."""
@@ -537,7 +538,7 @@ def test_a_restart_elsewhere_that_is_killed_at_any_operation_is_made_again(nodes
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", one_of([0, 2]))
 def test_a_part_that_is_made_again_is_so_after_a_kill_at_any_operation(nodes: Cluster, victim: int) -> None:
     """The same table, with parity: rank 2 makes its part again, or is one that gives what it has."""
     (nodes.start / ".safepoint").write_text(MANIFEST.replace("= on", "= xor 3") + "keep = 1\ndrain = 100000 sets\n")
@@ -571,7 +572,7 @@ INSTANTS = 200 if LONG else 8
 LOSSES = [(group, partner) for partner in ("on", "xor 4", "xor 3") for group in range(4)]
 
 
-@pytest.mark.parametrize(("group", "partner"), LOSSES if LONG else LOSSES[::5])
+@pytest.mark.parametrize(("group", "partner"), one_of(LOSSES))
 def test_any_node_lost_at_any_instant_costs_nothing_that_was_on_two(nodes: Cluster, group: int, partner: str) -> None:
     """Done-when 2: killed as a whole, one disk gone, restarted with a spare; again and again, on what the last left.
     Hardly a set goes to the place, so what is given back is from the nodes."""

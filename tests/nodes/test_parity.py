@@ -21,6 +21,7 @@ from testbed.cluster import Cluster, cluster
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noded import MANIFEST
 from testbed.places import files_below
+from testbed.sweep import one_of
 
 from safepoint import Session
 from safepoint.nodes import giving, line, nearby, parity, rebuilt, stripes
@@ -743,7 +744,7 @@ def nodes(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.parametrize("lost", ["a", "d"])
+@pytest.mark.parametrize("lost", one_of(["a", "d"]))
 def test_a_lost_node_costs_nothing_and_so_does_the_next(nodes: Cluster, lost: str) -> None:
     before = nodes.run("abcd", 6, 0.02, "partner")
     assert before.code == 0 and before.last("partner") == 5, before

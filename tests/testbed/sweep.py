@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -42,6 +43,14 @@ def turn() -> int:
     except OSError:
         return 0
     return int(done.stdout[:12], 16) if done.returncode == 0 else 0
+
+
+T = TypeVar("T")
+
+
+def one_of(values: Sequence[T]) -> list[T]:
+    """Of cases that take long: another one with each commit in `make test`, all in `make crash`."""
+    return list(values) if LONG else [values[turn() % len(values)]]
 
 
 class Points(list[int]):
