@@ -84,9 +84,10 @@ class Manifest(NamedTuple):
         return any(entry.kind == "move" and not entry.optional for entry in (*self.entries, *self.others))
 
     @property
-    def common(self) -> bool:
-        """Whether one rank takes files that any other may have written."""
-        return self.shared and not all(entry.per_rank for entry in (*self.entries, *self.others))
+    def common(self) -> tuple[bool, bool]:
+        """Whether a rank takes files that any other may have written, and whether it is this one."""
+        whose = self.shared and any(not one.per_rank for one in self.entries)
+        return whose or (self.shared and bool(self.others)), whose
 
     def decides(self, path: str) -> Entry | None:
         """The entry that says how this file is saved, in a program of one rank: the last one that means it."""
@@ -122,8 +123,7 @@ class Manifest(NamedTuple):
             for entry in every:
                 if entry.per_rank:
                     check_apart(self.path, entry, size, trees)
-        mine: list[Entry] = []
-        rest: list[Entry] = []
+        mine, rest = list[Entry](), list[Entry]()
         for entry in every:
             (mine if saver in (None, rank) or entry.per_rank else rest).append(entry)
         return self._replace(entries=tuple(mine), others=tuple(rest), shared=saver is not None and size > 1)

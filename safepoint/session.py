@@ -209,10 +209,10 @@ class Verbs:
     def _get_ready(self, number: int, step: SupportsIndex | None, wait: bool | str, extra: Any) -> Ready:
         """Look for the files of this rank and take them. A failure is brought along to the agreement."""
         ready, home, probing = Ready(), self._home, self._choices.inflight != "off"
-        common = home.manifest.common  # until all are here another rank may be writing what the saver takes
+        common, mine = home.manifest.common  # until all are here another rank may be writing what the saver takes
         if probing:
             self._peers.arrive()
-        if common:
+        if mine:
             self._all_here(ready)
         if self._peers.size > 1:
             self._number = number  # the same for all next time too, whoever fails
@@ -238,7 +238,7 @@ class Verbs:
         except BaseException as error:
             ready.wait, ready.failure = 0, error
         ready.busy = self._work.busy
-        if probing and not common:
+        if (probing or common) and not mine:
             self._all_here(ready)
         return ready
 
@@ -475,7 +475,6 @@ class Verbs:
         Collective: one rank marks the run as finished, when the files of all are durable.
         """
         ranks, peers = self._ranks, self._peers
-        ranks.least(0)  # until all are here another rank may be writing what the saver takes
         at, there = ranks.together(lambda: self._before_finish(step))
         written = any(item.kind == "move" for item in there.items) or bool(there.opened)
         low, high, anyone = peers.least(*low_high(step_key(at)), -written)

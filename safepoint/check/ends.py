@@ -61,7 +61,7 @@ class Ends:
         """Notes that have come, with their ranks: those of a rank in order, and of each a part, so that none is heard
         far ahead of the others. Empty: there are no more for now. Raises `TraceError`."""
         found, now = list[tuple[int, Noted]](), time.monotonic_ns()
-        if not self.size or len(self.followed) < self.size:
+        if not self.size or len(self.followed) + len(self.never) < self.size:
             self._begun(now)
         for rank, one in self.followed.items():
             notes = self._read(one)
@@ -155,7 +155,8 @@ class Ends:
 
     def _how(self, one: Followed) -> str:
         """A process whose end the tracer has not seen. After Finalize it may leave as it likes."""
-        return str(one.tail.about["ended"] or ("exit" if one.standing.over and not one.process.status else DIED))
+        died = not one.unreadable and (not one.standing.over or one.process.status)
+        return str(one.tail.about["ended"] or (DIED if died else "exit"))
 
     def _end(self, rank: int, how: str) -> Event:
         one = self.followed[rank]
@@ -201,8 +202,7 @@ class Ends:
         for rank in range(self.size):
             one = self.followed.get(rank)
             if one is None:
-                state = LOST if rank in self.never else COMPUTES
-                found[rank] = Where(state, (), self._moved, "has not called MPI")
+                found[rank] = Where(LOST if rank in self.never else COMPUTES, (), self._moved, "has not called MPI")
                 continue
             calls, since = inside(one.standing), one.moved
             if one.timed:

@@ -21,6 +21,8 @@ def compiled(source: str, filename: str) -> CodeType:
     own digest; a file of another user, and one that is not whole, are as none. Where none can be kept nothing fails."""
     about = f"{sys.version}\0{sys.flags.optimize}\0{filename}\0".encode() + MAGIC_NUMBER + source.encode()
     path = cache() / f"wrappers-{hashlib.sha256(about).hexdigest()[:16]}.marshal"
+    if not path.is_absolute():  # nobody knows a home: a directory here would be none
+        return compile(source, filename, "exec")
     with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
         return _read(path)
     code = compile(source, filename, "exec")
