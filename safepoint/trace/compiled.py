@@ -33,7 +33,7 @@ def compiled(source: str, filename: str) -> CodeType:
 
 def _read(path: Path) -> CodeType:
     with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_uid != os.geteuid():
+        if hasattr(os, "geteuid") and os.fstat(file.fileno()).st_uid != os.geteuid():  # Windows has none
             raise ValueError("another user's")
         digest, body = file.read(32), file.read()
     if hashlib.sha256(body).digest() != digest:
