@@ -11,7 +11,9 @@
      |- RestoreError         17
      |- DamagedError         18
      |- OverwrittenError     19
-     `- NothingSavedError    20
+     |- NothingSavedError    20
+     |- GraphError           21
+     `- TaskError            22
 
 The codes are for programs that cannot catch Python exceptions: exit statuses, C and Fortran. They never change meaning.
 A message says what could not be done, which file, the system's cause, and what still holds.
@@ -94,3 +96,15 @@ class NothingSavedError(SafepointError):
     """There is no set here, or not the one that was asked for, or no side directory at all. Nothing was changed."""
 
     code = 20
+
+
+class GraphError(SafepointError):
+    """A graph of tasks, or its text, is wrong; names file, table and key, or the vertex. Nothing was run."""
+
+    code = 21
+
+
+class TaskError(SafepointError):
+    """Vertices of a graph failed; names them. What had finished stays, and the next run goes on from there."""
+
+    code = 22
