@@ -39,7 +39,7 @@ def test_an_undisturbed_life_keeps_what_it_should(tmp_path: Path) -> None:
 def test_killed_at_any_operation_no_result_that_was_handed_over_is_lost(tmp_path: Path) -> None:
     """T1, T3; forgetting and cleaning leave each result whole or gone."""
     whole = lived(tmp_path / "whole")
-    points = sweep.sample(range(len(whole.disk.record.ops)), 3)
+    points = sweep.sample(range(len(whole.disk.record.ops)), 5)
     for at in points:
         story = lived(tmp_path / f"{at}", kill_at=at)
         assert story.disk.dead and not story.errors
@@ -54,7 +54,7 @@ def test_after_a_power_cut_at_any_operation_all_that_was_flushed_is_there(tmp_pa
     """T2, T3."""
     whole = lived(tmp_path / "whole")
     ops = whole.disk.record.ops
-    points = sweep.sample([*whole.disk.record.changing, len(ops)], 4)
+    points = sweep.sample([*whole.disk.record.changing, len(ops)], 9, 3)
     for image in images(whole.disk.record, str(tmp_path), singles=1, most=4, at=points):
         try:
             check(image.directory, *whole.there(image.ops, "durable"))
@@ -68,7 +68,7 @@ def test_after_a_power_cut_at_any_operation_all_that_was_flushed_is_there(tmp_pa
 def test_an_error_at_any_operation_costs_no_other_result(tmp_path: Path, code: int, from_then_on: bool) -> None:
     """What was handed over is there after it, and durable if the last flush said so."""
     whole = lived(tmp_path / "whole")
-    points = sweep.sample(range(len(whole.disk.record.ops)), 7)
+    points = sweep.sample(range(len(whole.disk.record.ops)), 31, 5)
     for at in points:
         directory = tmp_path / f"{at}"
         story = lived(directory, fail_at=at, error=code, from_then_on=from_then_on)
