@@ -23,7 +23,7 @@ from testbed.paths import HOUSE
 from testbed.task_stories import key, store_of
 
 from safepoint.disk import kernel
-from safepoint.errors import FormatError, LockedError, UsageError
+from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.tasks import values
 from safepoint.tasks.jobs import Record
 from safepoint.tasks.put import Writer
@@ -263,6 +263,12 @@ def test_a_store_of_another_format_and_another_place_are_refused(tmp_path: Path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".safepoint.d").symlink_to(tmp_path)
     with pytest.raises(FormatError, match="a symbolic link"), store_of(tmp_path / "other").held():
+        pass
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    said = "none/.safepoint.d: No such file or directory; nothing was run"
+    with pytest.raises(SaveError, match=said), store_of(tmp_path / "none").held():
         pass
 
 
