@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from safepoint import words
 from safepoint.disk.files import cause, exists
 from safepoint.errors import SaveError
-from safepoint.tasks import functions, identity, log
+from safepoint.tasks import functions as function_sources
+from safepoint.tasks import identity, log
 from safepoint.tasks.driving import Drive, Wish, states
 from safepoint.tasks.found import Found
 from safepoint.tasks.jobs import Ended, Engine, Record
@@ -153,7 +155,7 @@ class OneRun:
         state, vertices = states(self._plan), []
         for n, vertex in enumerate(self._plan.vertices):
             row = {
-                "name": vertex.name, "function": functions.path(vertex.function), "source": vertex.source,
+                "name": vertex.name, "function": _path(vertex.function), "source": vertex.source,
                 "inputs": [[edge.vertex.name, edge.output] for edge in vertex.edges], "weight": vertex.weight,
                 "size": vertex.size, "state": state[vertex.name], "key": self._plan.key[n],
                 "file": _file(vertex.function),
@@ -185,9 +187,13 @@ class OneRun:
             self._progress(Step(event, vertex, ended, self._finished, lost["failed"], lost["skipped"], total, text))
 
 
+@functools.lru_cache(4096)
 def _file(function: Any) -> str:
     """Where it is defined, for a look at how it is now."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     name = getattr(getattr(function, "__code__", None), "co_filename", "")
     return os.path.abspath(name) if os.path.isfile(name) else ""
+
+
+_path = functools.lru_cache(4096)(function_sources.path)

@@ -47,7 +47,7 @@ def test_a_killed_worker_costs_its_own_vertex_alone(tmp_path: Path) -> None:
     with task_graphs.nobody_left(program.process):
         assert program.wait_for(8)
         program.kill("worker")
-        out, err = program.process.communicate(timeout=task_graphs.DEADLINE_S)
+        _, err = program.process.communicate(timeout=task_graphs.DEADLINE_S)
         assert program.process.returncode == 0, err
     counts = bodies.counted(tmp_path)
     assert set(counts) == {f"v{n}" for n in range(40)} and sum(counts.values()) <= 41
@@ -57,8 +57,9 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     """Else the next driver would run the same vertices beside them."""
     code = (
         "from testbed import task_bodies_engine as b; from safepoint.tasks import Graph\n"
-        f"g = Graph('g'); [g.add(f'v{{n}}', b.waits, notes={str(tmp_path)!r}, until='never', arguments={{'name': f'v{{n}}'}})"
-        f" for n in range(2)]\ng.run(2, directory={str(tmp_path)!r})\n"
+        "g = Graph('g')\nfor n in range(2):\n"
+        f"    g.add(f'v{{n}}', b.waits, notes={str(tmp_path)!r}, until='never', arguments={{'name': f'v{{n}}'}})\n"
+        f"g.run(2, directory={str(tmp_path)!r})\n"
     )
     program = task_graphs.start(code, tmp_path)
     with task_graphs.nobody_left(program):

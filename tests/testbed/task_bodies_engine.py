@@ -169,3 +169,16 @@ def with_head(x: int, head: str) -> str:
 
 def environment(name: str) -> str | None:
     return os.environ.get(name)
+
+
+def breaks_its_disk() -> int:
+    """From now on no fsync of this process succeeds: as on a disk that fails."""
+    import errno
+
+    from safepoint.disk import Disk, SyncFailed
+
+    def sync(self: Disk, paths: Any, opened: Any = None) -> None:
+        raise SyncFailed(errno.EIO, os.strerror(errno.EIO), next(iter(paths)))
+
+    Disk.sync_files = sync  # type: ignore[method-assign]
+    return 1

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from testbed import task_bodies_engine as bodies
-from testbed.paths import HOUSE
-
 from safepoint.tasks import Graph
 from safepoint.tasks.running import tasks_directory
 from safepoint.tasks.saved import Store
+from testbed import task_bodies_engine as bodies
+from testbed.paths import HOUSE
 
 SIZES = (0, 64, 3_000, 100_000)  # bytes: in journals, and above 64 KiB in done/
 DEADLINE_S = 120.0
