@@ -8,7 +8,7 @@ from safepoint.report.markup import tag, text
 from safepoint.report.sheet import sheet
 from safepoint.tasks.pictures.layers import NAMES, by_layer, graph, sign, told
 from safepoint.tasks.pictures.network import network
-from safepoint.tasks.pictures.past import STATES, Past, read
+from safepoint.tasks.pictures.past import RUNNING, STATES, Past, read
 from safepoint.tasks.pictures.totals import planned_and_real, problems, where_the_time_went
 from safepoint.tasks.pictures.workers import MOST_STARTS, gantt, starts_shown
 from safepoint.words import count, moment, precise
@@ -42,6 +42,7 @@ svg .on-dark { fill: var(--ground); } .lane { fill: var(--line); opacity: .35; }
 .corner { fill: var(--bad); stroke: var(--ground); }
 summary { cursor: pointer; color: var(--soft); } details { margin: .6em 0; }
 """
+KEY = "width: 1.1em; display: inline-block; margin-right: .45em; vertical-align: -.12em"  # of a sign in a legend
 EMPTY = "Nothing is known of a graph in this directory: no graph.json, and no start in log.jsonl."
 
 
@@ -100,8 +101,7 @@ def _graph(past: Past) -> list[str]:
 
 
 def _key(state: str) -> str:
-    return tag("svg", sign(state, 8, 8), viewBox="0 0 16 16", class_="key-sign", aria_hidden="true",
-               style="width: 1.1em; display: inline-block; margin-right: .45em; vertical-align: -.15em")  # fmt: skip
+    return tag("svg", sign(state, 8, 8), viewBox="0 0 16 16", aria_hidden="true", style=KEY)
 
 
 def _workers(past: Past) -> list[str]:
@@ -111,9 +111,13 @@ def _workers(past: Past) -> list[str]:
     keys = [("part-inputs", "inputs: they travel, or are read"), ("part-body", "body"), ("part-saving", "saving"),
             ("waits", "waiting"), *[("planned", "planned")] * bool(past.plan)]  # fmt: skip
     legend = [tag("li", tag("i", class_=kind), words) for kind, words in keys]
-    cross = tag("path", d="M2,1 l10,10 m0,-10 l-10,10", class_="end bad")
-    mark = tag("svg", cross, viewBox="0 0 14 12", style="width: 1.1em; display: inline-block; margin-right: .45em")
-    legend.append(tag("li", mark, "failed, or its worker died"))
+    signs = [("end bad", "M2,1 l10,10 m0,-10 l-10,10", "failed, or its worker died")]
+    if any(attempt.how == RUNNING for start in past.starts for attempt in start.attempts):
+        signs.append(("end open", "M4,1 l6,5 l-6,5", "no end in the log"))
+    for kind, shape, words in signs:
+        drawn_sign = tag("path", d=shape, class_=kind)
+        mark = tag("svg", drawn_sign, viewBox="0 0 14 12", aria_hidden="true", style=KEY)
+        legend.append(tag("li", mark, words))
     drawn = starts_shown(past.starts)
     caption = (
         "A row for each worker. Attempts too short to be told apart are one column, as high as their share of the time."

@@ -60,7 +60,7 @@ def where_the_time_went(starts: Sequence[Start]) -> list[str]:
     ]  # fmt: skip
     strips, entries = [], []
     for kind, words, seconds in parts:
-        if seconds > 0:
+        if seconds > 5e-4 * sums.all_s:
             share = f"{words}: {percent(seconds / sums.all_s)} ({precise(seconds)})"
             strips.append(tag("span", class_=kind, style=f"flex: {seconds / sums.all_s:.6f}", title=share))
             entries.append(tag("li", tag("i", class_=kind), text(share)))

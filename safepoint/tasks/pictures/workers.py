@@ -199,7 +199,7 @@ def _merged(bars: Bars, near: float) -> Bars:
 
 
 def _label(name: str, x: float, wide: float, y: float, tall: float) -> list[str]:
-    if tall < 12 or wide < 6.0 * len(name) + 6:
+    if tall < 12 or wide < 6.2 * len(name) + 6:
         return []
     return [tag("text", text(name), x=x + wide / 2, y=y + tall / 2 + 3.5, class_="in-bar middle")]
 
@@ -247,13 +247,14 @@ def _close(attempts: Sequence[Attempt], axis: TimeAxis, first: float, near: floa
 
 
 def _attempt(attempt: Attempt, axis: TimeAxis, first: float, y: float, tall: float) -> str:
-    x, marks, at = axis(attempt.began - first), [], attempt.began - first
+    marks, at = list[str](), attempt.began - first
+    body = axis(at + attempt.inputs_s), axis(at + attempt.inputs_s + attempt.body_s)
     for kind, seconds in zip(PARTS, (attempt.inputs_s, attempt.body_s, attempt.saving_s), strict=True):
         left, right = axis(at), axis(at + seconds)
         at += seconds
         if right - left > 0.3 or (kind == "body" and attempt.busy_s < 2 * seconds):
             marks += _part(kind, left, max(0.8, right - left), y, tall)
-    return tag("g", title(_told(attempt)), *marks, *_label(attempt.vertex, x, axis(at) - x, y, tall))
+    return tag("g", title(_told(attempt)), *marks, *_label(attempt.vertex, body[0], body[1] - body[0], y, tall))
 
 
 def _sign(attempt: Attempt, axis: TimeAxis, first: float, y: float, tall: float) -> list[str]:
