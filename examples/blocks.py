@@ -9,10 +9,6 @@ whole. The logarithm of the determinant of A and the error |A - L L^T| / |A| are
 """
 
 import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # sums are then made in one order, whatever the engine; and the vertices fill the processors
-
 from typing import Any
 
 import graph_example

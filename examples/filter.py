@@ -16,7 +16,8 @@ import graph_example
 import numpy as np
 from graph_example import Add, begun
 
-TUNE = "E4 E4 F4 G4 G4 F4 E4 D4 C4 C4 D4 E4 E4. D4, D4- E4 E4 F4 G4 G4 F4 E4 D4 C4 C4 D4 E4 D4. C4, C4-".split()
+THEME = "E4 E4 F4 G4 G4 F4 E4 D4 C4 C4 D4 E4 E4. D4, D4- E4 E4 F4 G4 G4 F4 E4 D4 C4 C4 D4 E4 D4. C4, C4-"
+TUNE = THEME.split()
 LENGTHS = {".": 1.5, ",": 0.5, "-": 2.0}  # in beats; one without a mark is a beat long
 BEAT = 0.4  # seconds
 HERTZ = {"C4": 261.63, "D4": 293.66, "E4": 329.63, "F4": 349.23, "G4": 392.00}

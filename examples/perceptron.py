@@ -9,11 +9,6 @@ by the rule of D. P. Kingma, J. Ba (2015), Adam: a method for stochastic optimiz
 the engine nor on how many work. The result is `perceptron.npy`, all weights.
 """
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # sums are then made in one order, whatever the engine; and the vertices fill the processors
-
 from typing import Any
 
 import graph_example
