@@ -73,7 +73,7 @@ def _headline(past: Past, name: str) -> list[str]:
     if not past.starts:
         return [*parts, tag("p", "It has not been started here yet.")]
     last = past.starts[-1]
-    how = "ended" if last.over else f"stopped ({last.stopped})" if last.stopped else "is running, or was killed,"
+    how = f"stopped ({last.stopped})" if last.stopped else "ended" if last.over else "is running, or was killed,"
     sentence = (
         f"{count(len(past.starts), 'start')}. The last one, of {moment(last.began)}, {how} after "
         f"{precise(last.seconds)}: {last.before:,} had finished before, {last.to_run:,} were to run, on "
@@ -118,7 +118,7 @@ def _workers(past: Past) -> list[str]:
         drawn_sign = tag("path", d=shape, class_=kind)
         mark = tag("svg", drawn_sign, viewBox="0 0 14 12", aria_hidden="true", style=KEY)
         legend.append(tag("li", mark, words))
-    drawn = starts_shown(past.starts)
+    drawn = starts_shown(past.starts, past.plan)
     caption = (
         "A row for each worker. Attempts too short to be told apart are one column, as high as their share of the time."
     )

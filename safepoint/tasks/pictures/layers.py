@@ -27,7 +27,7 @@ HATCHED = {
 NAMES = {
     FINISHED: "finished in this start",
     EARLIER: "finished before",
-    RUNNING: "running",
+    RUNNING: "begun, with no end in the log",
     WAITING: "waiting",
     FAILED: "failed",
     SKIPPED: "not run: it needs a failed one",

@@ -208,7 +208,7 @@ def _take(start: Start, row: dict[str, Any], time: float, begun: dict[tuple[str,
         worker = row.get("worker") or ""
         those = sorted((key for key in begun if key[0] == vertex), key=lambda key: begun[key].get("worker") != worker)
         first = begun.pop(those[0]) if those else row
-        start.attempts.append(_until(start, first, time, "died", worker))
+        start.attempts.append(_until(start, {**first, "began": row.get("began")}, time, "died", worker))
 
 
 def _attempt(start: Start, row: Mapping[str, Any], first: Mapping[str, Any], time: float, how: str) -> Attempt:
@@ -227,7 +227,7 @@ def _attempt(start: Start, row: Mapping[str, Any], first: Mapping[str, Any], tim
 
 def _until(start: Start, first: Mapping[str, Any], time: float, how: str, worker: str = "") -> Attempt:
     """Of an attempt with no end of its own: all of it counts as body."""
-    began = min(max(first["time"], start.began), time)
+    began = min(max(first.get("began") or first["time"], start.began), time)
     worker, host = worker or first.get("worker") or "", first.get("host") or ""
     return Attempt(first["vertex"], worker, host, int(length(first.get("attempt"))), began, 0.0, time - began, 0.0, how)
 

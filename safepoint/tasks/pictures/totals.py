@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from safepoint.report.markup import tag, text
 from safepoint.tasks.pictures.past import FINISHED, Past, Plan, Start
-from safepoint.tasks.pictures.workers import lanes_of
+from safepoint.tasks.pictures.workers import lanes_of, planned_name
 from safepoint.words import count, percent, precise, size
 
 MOST_ROWS = 200  # of a table
@@ -35,10 +35,10 @@ def totals(starts: Iterable[Start]) -> Totals:
     inputs = body = saving = lost = waiting = 0.0
     moved = saved = attempts = 0
     for start in starts:
-        there = max(start.workers, len(lanes_of(start))) * start.seconds
-        waiting += max(0.0, there - sum(attempt.busy_s for attempt in start.attempts))
-        attempts += len(start.attempts)
-        for attempt in start.attempts:
+        lanes = lanes_of(start)
+        waiting += max(0.0, max(start.workers, len(lanes)) * start.seconds - sum(lane.busy_s for lane in lanes))
+        for attempt in (attempt for lane in lanes for attempt in lane.attempts):
+            attempts += 1
             moved += attempt.moved
             if attempt.how != FINISHED:
                 lost += attempt.busy_s
@@ -53,6 +53,7 @@ def where_the_time_went(starts: Sequence[Start]) -> list[str]:
     sums = totals(starts)
     if not sums.attempts:
         return []
+    last = [start for start in starts if start.attempts][-1]
     parts = [
         ("part-body", "body", sums.body_s), ("part-inputs", "inputs", sums.inputs_s),
         ("part-saving", "saving", sums.saving_s), ("lost", "failed, or without an end", sums.lost_s),
@@ -73,7 +74,7 @@ def where_the_time_went(starts: Sequence[Start]) -> list[str]:
         tag("p", text(words)),
         tag("div", *strips, class_="shares", role="img", aria_label="Shares of the workers' time; the list has them"),
         tag("ul", *entries, class_="legend"),
-        tag("details", tag("summary", "The workers of the last start as a table"), tag("div", _table(starts[-1]),
+        tag("details", tag("summary", "The workers of the last start with work as a table"), tag("div", _table(last),
                                                                                       class_="wide")),
     ]  # fmt: skip
 
@@ -109,7 +110,7 @@ def planned_and_real(plan: Plan, start: Start) -> list[str]:
     heads = ("vertex", "planned on", "ran on", "planned", "real", "planned end", "real end")
     lines = [tag("tr", *[tag("th", head, class_="n" if place > 2 else "") for place, head in enumerate(heads)])]
     for each, attempt in both[:MOST_UNLIKE]:
-        cells = [each.vertex, f"rank {each.worker + 1}", attempt.worker]
+        cells = [each.vertex, planned_name(each.worker, start.engine), attempt.worker]
         times = [each.end_s - each.begin_s, attempt.busy_s, each.end_s, attempt.ended - start.began]
         numbers = [tag("td", text(precise(seconds)), class_="n") for seconds in times]
         lines.append(tag("tr", *[tag("td", text(cell)) for cell in cells], *numbers))

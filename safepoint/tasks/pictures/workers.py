@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, time_axis
 from safepoint.report.markup import tag, text, title
@@ -57,7 +57,23 @@ def lanes_of(start: Start) -> list[Lane]:
                 own.append(free := Lane(name))
             free.attempts.append(attempt)
         lanes += own
-    return _after_each_other(lanes)
+    return _with_untold(_after_each_other(lanes), start)
+
+
+def _with_untold(lanes: list[Lane], start: Start) -> list[Lane]:
+    """An engine tells who ran a vertex when that ends, so of the last ones of a killed start nobody knows. They stand
+    where a worker was free when they were given away; unless there are many, which were waiting in a queue."""
+    untold = [attempt for attempt in start.attempts if attempt.how == RUNNING and not attempt.worker]
+    if len(untold) > 2 * max(1, start.workers):
+        return lanes
+    for attempt in sorted(untold, key=lambda attempt: attempt.began):
+        free = min(lanes, key=lambda lane: lane.attempts[-1].ended, default=None)
+        late = free is not None and free.attempts[-1].ended > attempt.began + 1e-3
+        if free is None or (late and len(lanes) < start.workers):
+            lanes.append(free := Lane("a worker"))
+        began = max(attempt.began, free.attempts[-1].ended) if free.attempts else attempt.began
+        free.attempts.append(replace(attempt, began=began, body_s=max(0.0, attempt.ended - began)))
+    return lanes
 
 
 def _after_each_other(lanes: Iterable[Lane]) -> list[Lane]:
@@ -92,15 +108,15 @@ def rows_of(starts: Sequence[Start]) -> list[Lane]:
     return rows
 
 
-def starts_shown(starts: Sequence[Start]) -> Sequence[Start]:
-    """Those with something to draw, the last ones."""
-    return [start for start in starts if start.attempts][-MOST_STARTS:]
+def starts_shown(starts: Sequence[Start], plan: Plan | None) -> Sequence[Start]:
+    """Those with something to draw, the last ones. A plan is of the last one."""
+    return [start for start in starts if start.attempts or (plan and start is starts[-1])][-MOST_STARTS:]
 
 
 def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
     """The plan of the last start, above what all starts really did; empty if there is neither. And the workers for whom
     there is no room."""
-    drawn = starts_shown(starts)
+    drawn = starts_shown(starts, plan)
     if not drawn and plan is None:
         return "", 0
     first = drawn[0].began if drawn else 0.0
@@ -109,7 +125,7 @@ def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
     if plan:
         longest = max(plan.expected_s, 1e-3)
         spans[-1:] = [(offset, max(spans[-1][1], offset + longest))] if spans else [(0.0, longest)]
-    planned, lanes = _planned(plan), rows_of(drawn)
+    planned, lanes = _planned(plan, drawn[-1].engine if drawn else "mpi"), rows_of(drawn)
     names = [name for name, _ in planned] + [lane.name for lane in lanes]
     axis = TimeAxis(spans, 24 + min(250.0, 7.2 * max(map(len, names), default=8)), RIGHT)
     top = 30.0
@@ -158,12 +174,17 @@ def _name(words: str, y: float, tall: float) -> str:
 Bars = list[tuple[float, float, str, int]]  # from, to, words, of how many vertices
 
 
-def _planned(plan: Plan | None) -> list[tuple[str, Bars]]:
-    """A row for each worker that has something to do. Worker 0 is rank 1."""
+def _planned(plan: Plan | None, engine: str) -> list[tuple[str, Bars]]:
+    """A row for each worker that has something to do."""
     rows: dict[int, Bars] = {}
     for each in sorted(plan.vertices, key=lambda each: each.begin_s) if plan else ():
         rows.setdefault(each.worker, []).append((each.begin_s, each.end_s, each.vertex, 1))
-    return [(f"rank {worker + 1}", rows[worker]) for worker in sorted(rows)[:MOST_LANES]]
+    return [(planned_name(worker, engine), rows[worker]) for worker in sorted(rows)[:MOST_LANES]]
+
+
+def planned_name(worker: int, engine: str) -> str:
+    """Workers of a plan count from 0; with MPI worker 0 is rank 1."""
+    return f"{'rank' if engine == 'mpi' else 'worker'} {worker + 1}"
 
 
 def _plan_rows(
