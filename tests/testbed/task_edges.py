@@ -5,6 +5,7 @@ Rank 0 and 1 own values, rank 2 asks. What does not hold ends all ranks, by its 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from safepoint.tasks.mpi import messages, serving
 
 COMM = MPI.COMM_WORLD
 SIZES = (0, 1, 4095, 4096, 4097, 100_000, messages.PIECE + messages.FIRST, messages.PIECE * 2 + 12345)
-CASES: list[Callable[[Rank], None]] = []  # noqa: F821 - as text
+CASES: list[Callable[[Rank], None]] = []
 
 
 class Rank:
@@ -59,7 +60,7 @@ def value(nbytes: int, owner: int = 0) -> list[Any]:
     """Of an owner, in several buffers of other lengths than those of messages."""
     array = np.random.default_rng((nbytes, owner)).integers(0, 256, nbytes, dtype=np.uint8)
     cuts = sorted({0, nbytes // 3, nbytes // 3 + 5, nbytes} - set(range(nbytes + 1, nbytes + 9)))
-    return [array[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)] or [b""]
+    return [array[begin:end] for begin, end in itertools.pairwise(cuts)] or [b""]
 
 
 def output(nbytes: int, owner: int = 0, name: str = "") -> Output:
@@ -142,7 +143,7 @@ def control_carries_large_arrays_out_of_band(rank: Rank) -> None:
     sent = {"array": np.arange(10_000.0), "text": "x" * 5000, "n": 3, "frozen": bytes(3000)}
     if COMM.rank == 0:
         posted = [messages.post(rank.comm, (n, sent), n, messages.WORK) for n in (1, 2) for _ in range(2)]
-        until(lambda: all([one.done() for one in posted]))
+        until(lambda: all(one.done() for one in posted))
     else:
         for _ in range(2):
             found: list[Any] = []
