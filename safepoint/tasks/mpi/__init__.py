@@ -19,8 +19,8 @@ from safepoint.errors import UsageError
 if TYPE_CHECKING:
     from safepoint.tasks.found import Found
     from safepoint.tasks.graph import Graph
-    from safepoint.tasks.mpi.team import Team
     from safepoint.tasks.mpi.outcome import Outcome
+    from safepoint.tasks.mpi.team import Team
 
 logger = logging.getLogger("safepoint")
 MEMORY = 256 << 20
@@ -55,7 +55,7 @@ def run_on(
         if team.rank == 0:
             if not team.threads and edges != "store":
                 logger.warning("MPI was started without MPI_THREAD_MULTIPLE, so all values go through the store")
-            outcome = _coordinate(team, graph, work, {"machine": machine, "order": order}, common)
+            outcome = _coordinate(team, graph, work, machine, order, common)
         else:
             outcome = _work(team, graph, work, parts, memory, edges)
     finally:
@@ -72,27 +72,32 @@ def _check(memory: int, edges: str, order: str) -> None:
         raise UsageError(f"order is one of {', '.join(ORDERS)}, not {order!r}; nothing was run")
 
 
-def _coordinate(team: Team, graph: Graph, work: str, placing: Mapping[str, Any], common: Mapping[str, Any]) -> Outcome:
+def _coordinate(
+    team: Team, graph: Graph, work: str, machine: Any, order: str, common: Mapping[str, Any]
+) -> Outcome:  # fmt: skip
     """The driver, and what becomes of it. It raises nothing: the other ranks must hear of it first."""
     from safepoint.tasks.mpi.coordinator import Coordinator
     from safepoint.tasks.mpi.outcome import Outcome
+    from safepoint.tasks.mpi.placing import chooser, scheduled
     from safepoint.tasks.running import drive
 
-    coordinator = Coordinator(team)
+    coordinator, workers = Coordinator(team), team.size - 1
+    options = dict(common)
 
     def make(store: Any, plan: Any) -> Coordinator:
-        coordinator.follow(chooser(graph, store, plan, team.size - 1, schedule=common.get("schedule"), **placing))
+        coordinator.follow(chooser(graph, store, plan, workers, options["schedule"], machine, order))
         return coordinator
 
     try:
-        outcome = Outcome(drive(graph, make, work, **common))
+        options["schedule"] = scheduled(graph, work, workers, common.get("schedule"), machine, order)
+        outcome = Outcome(drive(graph, make, work, **options))
     except BaseException as error:
-        outcome = Outcome.of(error)
+        outcome = Outcome(error=error)
     coordinator.close(abandon=outcome.error is not None)  # there was nothing to run, or it failed before that
     if coordinator.awaited:
         deaf = ", ".join(map(str, sorted(coordinator.awaited)))
         _abort(team, f"{outcome.text}; rank {deaf} of {team.size} is at work and does not hear that", outcome.status)
-    coordinator.tell(outcome)
+    coordinator.tell(outcome.packed())
     return outcome
 
 

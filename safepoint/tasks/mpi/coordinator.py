@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Protocol
 
-from safepoint.errors import SaveError, SafepointError
+from safepoint.errors import SafepointError, SaveError
 from safepoint.tasks.jobs import Ended, Job
 from safepoint.tasks.mpi.messages import FREE, WORK, Naps, Posted, post, take
-from safepoint.tasks.mpi.outcome import Outcome
+from safepoint.tasks.mpi.outcome import Packed
 from safepoint.tasks.mpi.team import Team
 from safepoint.tasks.mpi.worker import Free, Stop, Work
 
@@ -49,7 +49,7 @@ class Coordinator:
     name = "mpi"
 
     def __init__(self, team: Team) -> None:
-        self._team = team
+        self._team, self._ranks = team, range(1, team.size)
         self._chooser: Chooser = First()
         self._ready: dict[str, Job] = {}
         self._idle: set[int] = set()
@@ -59,14 +59,14 @@ class Coordinator:
         self._sends: list[Posted] = []
         self._naps = Naps()
         self._stopped = self._closing = False
-        self.awaited = set(range(1, team.size))  # ranks that have not said FREE for the last time
+        self.awaited = set(self._ranks)  # ranks that have not said FREE for the last time
         self.wrong = 0  # values that came with another digest from a rank
 
     def follow(self, chooser: Chooser) -> None:
         self._chooser = chooser
 
     def workers(self) -> int:
-        return self._team.size - 1
+        return len(self._ranks)
 
     def room(self) -> int:
         return 0 if self._stopped else ROOM
@@ -149,7 +149,8 @@ class Coordinator:
                 self.awaited.discard(rank)
                 wrong += [f"rank {rank}: {free.failure}"] if free.failure else []
         if wrong and not abandon:
-            raise SaveError(f"results may not survive a power cut: {'; '.join(wrong)}; they survive the end of this run")
+            text = "; ".join(wrong)
+            raise SaveError(f"results may not survive a power cut: {text}; they survive the end of this run")
 
     def _deaf(self, waited_s: float) -> bool:
         """Whether those that are awaited have had their time. After a stop those at work have had it before."""
@@ -157,9 +158,9 @@ class Coordinator:
             return True
         return self._stopped and waited_s > GRACE_S and self.awaited <= set(self._at_work)
 
-    def tell(self, outcome: Outcome) -> None:
+    def tell(self, outcome: Packed) -> None:
         """The last message to each rank; none is awaited."""
-        for rank in range(1, self._team.size):
+        for rank in self._ranks:
             self._send(outcome, rank)
-        while not all([posted.done() for posted in self._sends]):
+        while not all(posted.done() for posted in self._sends):
             self._naps.sleep()

@@ -44,7 +44,9 @@ class Remembering:
 class Inputs:
     """The values of the edges of one job at a time. `hosts`: of all ranks. `asker` None: nobody can be asked."""
 
-    def __init__(self, store: Any, kept: Kept, asker: Asker | None, hosts: Sequence[str], rank: int, *, far: bool) -> None:
+    def __init__(
+        self, store: Any, kept: Kept, asker: Asker | None, hosts: Sequence[str], rank: int, *, far: bool
+    ) -> None:  # fmt: skip
         """`far`: ask other ranks even if they are on this host."""
         self._store, self._kept, self._asker, self._rank = store, kept, asker, rank
         self._near = [not far and host == hosts[rank] for host in hosts]
@@ -52,7 +54,7 @@ class Inputs:
         self.moved = 0  # bytes that came from other ranks, since `begin`
 
     def begin(self, references: Sequence[Reference], owners: Sequence[int]) -> None:
-        """Ask for all that must travel, while the body's `head` runs. `owners`: the rank that has each value; 0: none."""
+        """Ask for all that must travel, while the body's `head` runs. `owners`: the rank that has each; 0: none has."""
         self.moved = 0
         self.end()
         for reference, owner in zip(references, owners, strict=True):
@@ -151,5 +153,3 @@ def copied(output: Output, pieces: Sequence[Any]) -> Any:
         room[at : at + len(piece)] = piece
         at += len(piece)
     return lying(output, room)
-
-

@@ -21,7 +21,7 @@ from safepoint.errors import GraphError, UsageError
 from safepoint.tasks import identity
 from safepoint.tasks.mpi.messages import mpi
 
-SEEN_S = 10.0  # until a file of rank 0 must be seen elsewhere: a network file system may keep old names for some seconds
+SEEN_S = 10.0  # until a file of rank 0 must be seen elsewhere: network file systems remember what was not there
 
 
 class Team:
@@ -40,14 +40,14 @@ class Team:
         self.control.Free()
         self.edges.Free()
 
-    def agree(self, graph: Any, directory: str) -> tuple[str, dict[str, Mapping[str, str]]]:
+    def agree(self, graph: Any, directory: str) -> tuple[str, Mapping[str, Mapping[str, str]]]:
         """The directory of rank 0, which all see, and the parts of the identity of each vertex."""
         parts = self.peers.together(lambda: {name: identity.parts(each) for name, each in graph.vertices.items()})
         self._same(_rows(graph, parts))
         return self._seen(directory), parts
 
     def _same(self, rows: list[tuple[str, str]]) -> None:
-        mine = xxh3_64_intdigest(repr(rows)) >> 1
+        mine = xxh3_64_intdigest(repr(rows).encode()) >> 1
         least, most = self.peers.least(mine, -mine)
         if least == -most:
             return
@@ -82,7 +82,7 @@ def _difference(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> s
         if name != other:
             return f"{begin}: it has vertex {name} where that has {other}; nothing was run"
         if row != its:
-            what = f"vertex {name} differs in its function, its parameters or its edges" if name else f"{row}, not {its}"
+            what = f"vertex {name} differs in its function, parameters or edges" if name else f"{row}, not {its}"
             return f"{begin}: {what}; nothing was run"
     return f"{begin}: it has {len(mine) - 1} vertices, that has {len(theirs) - 1}; nothing was run"
 

@@ -20,7 +20,7 @@ from safepoint.tasks import body
 from safepoint.tasks.jobs import Ended, Job, Reference
 from safepoint.tasks.mpi.inputs import Inputs, Remembering
 from safepoint.tasks.mpi.messages import FREE, WORK, Naps, Posted, post, take
-from safepoint.tasks.mpi.outcome import Outcome
+from safepoint.tasks.mpi.outcome import Outcome, Packed
 from safepoint.tasks.mpi.serving import Asker, Kept, Server
 from safepoint.tasks.mpi.team import Team
 from safepoint.tasks.running import tasks_directory
@@ -45,7 +45,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Free:
-    """`failure`: the rank cannot work, whatever vertex it gets. `wrong`: answers with another digest, since the last."""
+    """`failure`: the rank cannot work, whatever it gets. `wrong`: answers with another digest, since the last."""
 
     ended: Ended | None = None
     failure: str = ""
@@ -122,12 +122,12 @@ class Worker:
             failure = failure or str(error)
         self._say(Free(failure=failure, last=True))
         outcome = self._next()
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, Packed)
         if self._server:
             self._server.leave()
-        while not all([posted.done() for posted in self._sent]):
+        while not all(posted.done() for posted in self._sent):
             naps.sleep()
-        return outcome
+        return outcome.unpacked(self._directory)
 
     def _say(self, free: Free) -> None:
         self._sent = [posted for posted in self._sent if not posted.done()]
