@@ -93,10 +93,17 @@ def _coordinate(
         outcome = Outcome(drive(graph, make, work, **options))
     except BaseException as error:
         outcome = Outcome(error=error)
+    if coordinator.wrong:
+        many = f"{coordinator.wrong} value{'s' * (coordinator.wrong > 1)}"
+        text = (
+            "%s came with other bytes than it was made of, and was read from the store: does a body change its result?"
+        )
+        logger.warning(text, many)
     coordinator.close(abandon=outcome.error is not None)  # there was nothing to run, or it failed before that
     if coordinator.awaited:
-        deaf = ", ".join(map(str, sorted(coordinator.awaited)))
-        _abort(team, f"{outcome.text}; rank {deaf} of {team.size} is at work and does not hear that", outcome.status)
+        some, named = len(coordinator.awaited) > 1, ", ".join(map(str, sorted(coordinator.awaited)))
+        deaf = f"rank{'s' * some} {named} of {team.size} {'are' if some else 'is'} at work"
+        _abort(team, f"{outcome.text}; {deaf}, so MPI ends all; what was kept stays", outcome.status)
     coordinator.tell(outcome.packed())
     return outcome
 
