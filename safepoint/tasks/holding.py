@@ -1,0 +1,111 @@
+"""Who drives the graphs of a directory: one process, by a kernel lock, as `owner` takes it for save points."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from safepoint.disk import Disk
+from safepoint.disk.files import exists, listdir, read, remove_tree
+from safepoint.errors import FormatError, UsageError
+from safepoint.owner import Waiting, claim
+from safepoint.patterns import SIDE
+from safepoint.root import Root, refuse_link
+from safepoint.sealed import write_durably
+from safepoint.tasks import names
+
+_held: dict[str, tuple[int, int]] = {}  # the locks of this process: device and inode of each, by directory
+
+
+class _Root(Root):
+    """The names of the lock and of its owner, as `owner` wants them."""
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        super().__init__(os.path.dirname(os.path.dirname(directory)), disk=disk)
+        self._lie_in(directory)
+
+
+@contextlib.contextmanager
+def held(directory: str, disk: Disk) -> Iterator[None]:
+    """Inside, this process drives the store. `LockedError`, `FormatError`: nothing was changed in it."""
+    if os.path.basename(os.path.dirname(directory)) != SIDE:
+        raise UsageError(f"{directory} is no store of tasks: it lies in a directory {SIDE}")
+    root = _Root(directory, disk)
+    _make(disk, root.work, root.side)
+    refuse_link(disk, root.side)
+    _make(disk, root.side, directory)
+    refuse_link(disk, directory)
+    release = claim(root, Waiting())
+    try:
+        if root.locked is not None:
+            _held[directory] = root.locked
+        _check_format(disk, directory)
+        for name in (names.DONE, names.LOOSE):
+            _make(disk, directory, f"{directory}/{name}")
+        _sweep(disk, directory)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # what stays is removed by the next driver
+                _empty(disk, directory, names.LOOSE)
+    finally:
+        _held.pop(directory, None)
+        release()
+
+
+def _make(disk: Disk, parent: str, path: str) -> None:
+    if not exists(disk, path):
+        with contextlib.suppress(FileExistsError):  # another process did it
+            disk.mkdir(path)
+        # Its name: else a power cut could take all that is made durable below it.
+        disk.sync_dir(parent)
+
+
+def _check_format(disk: Disk, directory: str) -> None:
+    path = f"{directory}/{names.FORMAT}"
+    if not exists(disk, path):
+        write_durably(disk, path, names.TEXT)
+        return
+    text = read(disk, path, 1 << 10)
+    if text != names.TEXT:
+        said = text.decode("utf-8", "replace").strip()
+        raise FormatError(f"{path} says {said!r}, and this safepoint knows 'tasks 1'; nothing was changed")
+
+
+def _sweep(disk: Disk, directory: str) -> None:
+    """Remove what runs before have left. A worker of such a run may be at work still: first the name goes, so that it
+    cannot rename what is removed in part."""
+    for name in listdir(disk, directory):
+        if name.startswith(names.STAGE):
+            with contextlib.suppress(FileNotFoundError):
+                disk.rename(f"{directory}/{name}", names.gone(disk, directory))
+    for name in listdir(disk, directory):
+        if name.startswith(names.GONE):
+            remove_tree(disk, f"{directory}/{name}")
+    _empty(disk, directory, names.LOOSE)
+
+
+def _empty(disk: Disk, directory: str, below: str) -> None:
+    remove_tree(disk, f"{directory}/{below}", keep={f"{directory}/{below}"})
+
+
+def _let_go() -> None:
+    """In a child: it must not hold the lock on when its parent has died. The descriptor stays, and leads elsewhere: to
+    close it, as the lock's own object would do later, could then close another file of the child."""
+    locks = set(_held.values())
+    _held.clear()
+    if not locks:
+        return
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for name in os.listdir("/dev/fd"):
+            with contextlib.suppress(OSError):
+                info = os.fstat(int(name))
+                if (info.st_dev, info.st_ino) in locks:
+                    os.dup2(nothing, int(name), inheritable=False)
+        os.close(nothing)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
