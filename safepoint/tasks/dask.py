@@ -1,7 +1,7 @@
 """The engine on Dask: all unfinished vertices are submitted at once, so Dask places them and moves values itself.
 
 The driver's plan goes its own way, vertex by vertex. When it starts one, that was submitted long before: it is only
-*claimed*, and may even have ended. So the driver needs no other loop than for any engine, and Dask sees the whole graph.
+*claimed*, and may even have ended. So the driver needs no loop of its own for Dask, and Dask sees the whole graph.
 
 (1) What a worker tells of a vertex reaches the driver before Dask tells it to have finished: both go the same way.
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
@@ -11,13 +11,13 @@ The driver's plan goes its own way, vertex by vertex. When it starts one, that w
 
 from __future__ import annotations
 
+import contextlib
 import os
-import pickle
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safepoint.disk import Disk
 from safepoint.disk.files import write
@@ -25,7 +25,11 @@ from safepoint.errors import SaveError, TaskError, UsageError
 from safepoint.tasks import dask_worker as worker
 from safepoint.tasks.dask_worker import Parcel
 from safepoint.tasks.jobs import Ended, Failure, Job, Record
+from safepoint.tasks.packing import Packing, unknown
 from safepoint.tasks.planning import MUST, UNKNOWN, Plan
+
+if TYPE_CHECKING:
+    from safepoint.tasks.saved import Store
 
 MANY = 1 << 30  # jobs: Dask queues by itself
 LOOK_S = 0.25  # between two looks at what Dask says of its futures, if nothing is heard
@@ -49,27 +53,26 @@ class Sent:
 
 
 class DaskEngine:
-    """An `Engine`. It also needs `ahead`, once, before anything is started."""
+    """An `Engine`."""
 
     name = "dask"
 
-    def __init__(self, client: Any, directory: str, disk: Disk | None = None) -> None:
+    def __init__(self, client: Any, directory: str, plan: Plan, disk: Disk | None = None) -> None:
         """`directory`: of the store. `UsageError` if this client cannot be used."""
         if client.asynchronous:
             raise UsageError("this Client is asynchronous: give one that was made without asynchronous=True")
-        self._client, self._directory, self._disk = client, directory, disk or Disk()
-        self._scheduler = client.scheduler.address if client.scheduler else "of Dask"
+        self._client, self._directory, self._plan, self._disk = client, directory, plan, disk or Disk()
+        self._scheduler = client.scheduler.address if client.scheduler else ""
         self.run = os.urandom(6).hex()
         self._marks = os.path.join(directory, f"stage-dask-{self.run}")
-        self._plan: Plan | None = None
         self._live: dict[int, Sent] = {}
         self._tickets: dict[str, int] = {}  # of those that live
         self._early: dict[int, Ended] = {}  # ended before the driver started it
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
         self._submitted = self._told = 0
-        self._over = False
-        self._pack = _Packing()
+        self._over = self._closed = False
+        self._pack = Packing()
 
     def workers(self) -> int:
         return sum(self._client.nthreads().values()) if self._client.status == "running" else 0
@@ -79,11 +82,12 @@ class DaskEngine:
 
     # Submitting.
 
-    def ahead(self, plan: Plan, seed: int, records: Iterable[Record]) -> None:
-        """Submit all that must run, or may have to. `records`: of the store; those of a vertex whose inputs have not
-        finished go with it, as its inputs may come out as they were. `UsageError` if a worker does not see the store.
+    def ahead(self, records: Iterable[Record]) -> None:
+        """Submit all that must run, or may have to; once, before anything is started. `records`: of the store; those of
+        a vertex whose inputs have not finished go with it, as these may come out as they were. `UsageError` if a worker
+        does not see the store.
         """
-        self._plan, self._seed = plan, seed
+        plan = self._plan
         _heard[self.run] = queue.SimpleQueue()
         write(self._disk, self._marks, bytes(len(plan.vertices)) + self.run.encode())
         self._compare()
@@ -102,8 +106,8 @@ class DaskEngine:
         for where, found in self._client.run(worker.sees, self._marks, self.run).items():
             if found:
                 raise UsageError(
-                    f"the Dask worker {where} does not see {self._directory}, where results are kept ({found}): run it in a "
-                    "directory that all workers share"
+                    f"the Dask worker {where} does not see {self._directory}, where results are kept ({found}): "
+                    "run it in a directory that all workers share"
                 )
 
     def _submit(
@@ -112,7 +116,6 @@ class DaskEngine:
         """`attempt`: of the first of them."""
         import dask
 
-        assert self._plan is not None
         inside = set(numbers)
         tickets = {n: self._ticket(n) for n in numbers}
         graph, needs = {}, {}
@@ -133,27 +136,24 @@ class DaskEngine:
             self._tickets[tickets[n]] = n
 
     def _ticket(self, n: int) -> str:
-        assert self._plan is not None
         self._submitted += 1
         return f"{self._plan.vertices[n].name}-{self.run}-{self._submitted}"
 
     def _record(self, n: int) -> Record | None:
         """Of an input that has ended, so that it is read from the store; None: its value comes from Dask."""
-        assert self._plan is not None
         if n in self._live:
             return None
         early = self._early.get(n)
-        return early.record if early else self._plan.record[n]
+        return early.record if early else self._plan.record[n] if self._plan.here[n] else None
 
     def _parcel(
         self, n: int, ticket: str, edges: list[tuple[int | Record, str]], attempt: int,
         earlier: Mapping[str, Sequence[Record]],
     ) -> Parcel:  # fmt: skip
-        assert self._plan is not None
         vertex, parts = self._plan.vertices[n], self._plan.parts[n]
         same = [each for each in earlier.get(vertex.name, ()) if parts.items() <= each.parts.items()]
         job = Job(
-            vertex.name, "", _unknown, None, {}, (), attempt, self._seed, vertex.keep, parts, vertex.source,
+            vertex.name, "", unknown, None, {}, (), attempt, vertex.seed, vertex.keep, parts, vertex.source,
             self._directory,
         )  # fmt: skip
         return Parcel(
@@ -164,7 +164,6 @@ class DaskEngine:
     # What the driver asks.
 
     def start(self, job: Job) -> None:
-        assert self._plan is not None
         n = self._plan.number[job.vertex]
         self._claimed[n] = job
         if self._over:
@@ -176,7 +175,6 @@ class DaskEngine:
 
     def _submit_again(self, n: int) -> None:
         """With all below it that wait for what it did not give."""
-        assert self._plan is not None
         again, todo = {n}, [n]
         while todo:
             above = todo.pop()
@@ -186,7 +184,15 @@ class DaskEngine:
                     todo.append(child)
         for each in again & set(self._live):
             del self._tickets[self._live.pop(each).ticket]
-        self._submit([n, *sorted(again - {n})], attempt=self._claimed[n].attempt)
+        self._submit([n, *self._possible(sorted(again - {n}), n)], attempt=self._claimed[n].attempt)
+
+    def _possible(self, numbers: Sequence[int], first: int) -> list[int]:
+        """Of these, those whose inputs all come or are there. The others wait until the driver starts them."""
+        found = {first}
+        for n in numbers:
+            if all(each in found or each in self._live or self._record(each) for each in self._plan.parents[n]):
+                found.add(n)
+        return sorted(found - {first})
 
     def ended(self, patience_s: float) -> list[Ended]:
         until = time.monotonic() + patience_s
@@ -206,7 +212,7 @@ class DaskEngine:
             while True:
                 ticket, packed = told.get(timeout=patience_s) if patience_s > 0 else told.get_nowait()
                 patience_s = 0.0
-                self._take(ticket, pickle.loads(packed))
+                self._take(ticket, worker.told(packed))
         except queue.Empty:
             return
 
@@ -244,8 +250,8 @@ class DaskEngine:
     def _alive(self) -> None:
         if self._client.status != "running":
             raise TaskError(
-                f"Dask's scheduler {self._scheduler} is gone, and with it all that waited; {self._told} vertices had finished "
-                f"in this run. They stay, as do those of earlier runs, in {self._directory}: start it again, with any engine"
+                f"Dask's scheduler {self._scheduler} is gone, and with it all that waited. {self._told} vertices had "
+                f"finished in this run; they stay in {self._directory}, as do those of earlier runs: start it again"
             )
 
     def _untold(self, n: int, sent: Sent) -> None:
@@ -266,7 +272,7 @@ class DaskEngine:
     # The end.
 
     def stop(self) -> None:
-        if self._over or self._plan is None:
+        if self._over:
             return
         self._over = True
         self._alive()
@@ -286,15 +292,17 @@ class DaskEngine:
 
     def close(self, *, abandon: bool = False) -> None:
         """What Dask's workers are at cannot be ended: with `abandon`, its result comes to the store when it is done."""
+        if self._closed:
+            return
+        self._closed = True
         _heard.pop(self.run, None)
         try:
-            if self._client.status == "running" and self._plan is not None:
+            if self._client.status == "running":
                 self._forget(list(self._live))
                 self._flush(abandon)
         finally:
-            if self._plan is not None:
+            with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(self._marks)  # a kill before this leaves it to the next driver
-                self._plan = None
 
     def _flush(self, abandon: bool) -> None:
         asked = self._client.run(worker.leave, self.run, self._directory, self._marks, on_error="return")
@@ -304,13 +312,15 @@ class DaskEngine:
             raise SaveError(f"results of the Dask worker {where} may not survive a power cut: {error}")
 
 
-def engine(client: Any, directory: str, disk: Disk | None = None) -> DaskEngine:
-    """On the cluster of this `distributed.Client`, which stays open."""
-    return DaskEngine(client, directory, disk)
-
-
-def _unknown() -> None:
-    """Stands for a function that comes as bytes."""
+def engine(client: Any, store: Store, plan: Plan) -> DaskEngine:
+    """On the cluster of this `distributed.Client`, which stays open; with all of the plan submitted."""
+    made = DaskEngine(client, store.directory, plan, store.disk)
+    try:
+        made.ahead(store.records().values())
+    except BaseException:
+        made.close(abandon=True)
+        raise
+    return made
 
 
 def _short(record: Record) -> Record:
@@ -324,28 +334,3 @@ def _failure(error: BaseException | None) -> Failure:
     if kind == "KilledWorker":
         text = "the workers that had it died, again and again: killed, out of memory, or a fault in native code"
     return Failure(kind, f"Dask gave it up: {text}", text, "")
-
-
-class _Packing:
-    """What is the program's own, as bytes. Functions and classes of `__main__` go by their code."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[Callable[..., Any], Callable[[], Any] | None], bytes] = {}
-
-    def functions(self, vertex: Any) -> bytes:
-        both = vertex.function, vertex.head
-        if both not in self._known:
-            self._known[both] = self._packed(vertex, both)
-        return self._known[both]
-
-    def arguments(self, vertex: Any) -> bytes:
-        return self._packed(vertex, dict(vertex.template))
-
-    def _packed(self, vertex: Any, value: object) -> bytes:
-        import cloudpickle
-
-        try:
-            data = pickle.dumps(value, 5)
-            return cloudpickle.dumps(value, 5) if b"__main__" in data else data
-        except Exception as error:
-            raise UsageError(f"vertex {vertex.name} cannot be sent to a worker: {error}") from error

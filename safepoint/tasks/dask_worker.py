@@ -177,6 +177,12 @@ def _tell(parcel: Parcel, ended: Ended) -> None:
     get_worker().log_event(TOPIC, [parcel.run, parcel.ticket, pickle.dumps(ended, 5)])
 
 
+def told(packed: bytes) -> Ended:
+    ended = pickle.loads(packed)
+    assert isinstance(ended, Ended)
+    return ended
+
+
 # What was begun in this run, by any worker.
 
 _files: dict[str, BinaryIO | None] = {}
