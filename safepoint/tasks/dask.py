@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MANY = 1 << 30  # jobs: Dask queues by itself
 LOOK_S = 0.25  # between two looks at what Dask says of its futures, if nothing is heard
+STRAGGLERS_S = 5.0
 
 _heard: dict[str, queue.SimpleQueue[tuple[str, bytes]]] = {}  # by run: what its workers told
 
@@ -281,6 +282,13 @@ class DaskEngine:
         self._listen(0.0)
         self._forget([n for n, sent in self._live.items() if sent.ticket not in begun])
 
+    def _wait(self) -> None:
+        """For what had begun before the driver came to it; a short while, as it is kept in any case when it is done."""
+        until = time.monotonic() + STRAGGLERS_S
+        while any(sent.future.status == "pending" for sent in self._live.values()) and time.monotonic() < until:
+            self._alive()
+            self._listen(LOOK_S)
+
     def _forget(self, numbers: Sequence[int]) -> None:
         """Take them back from Dask."""
         self._client.cancel([self._live[n].future for n in numbers])
@@ -295,12 +303,14 @@ class DaskEngine:
         if self._closed:
             return
         self._closed = True
-        _heard.pop(self.run, None)
         try:
             if self._client.status == "running":
+                if self._over and not abandon:
+                    self._wait()
                 self._forget(list(self._live))
                 self._flush(abandon)
         finally:
+            _heard.pop(self.run, None)
             with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(self._marks)  # a kill before this leaves it to the next driver
 

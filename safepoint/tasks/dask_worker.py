@@ -26,6 +26,7 @@ from safepoint.tasks.worker import close_writers, writer_of
 if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
 
+BY_CODE = "<dynamic-code>"  # the file of a function of `__main__`, as cloudpickle makes it
 TOPIC = "safepoint-tasks"  # under which workers tell the driver what has ended
 
 
@@ -123,7 +124,14 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     own = {each.record.key: each for each in held if each.record is not None}
     moved = sum(each.nbytes for each in held if each.came)
     ended = body.run(job, store, keeping, functools.partial(_value, own, store))
-    return Held(replace(ended, moved=moved), keeping.pieces)
+    return Held(replace(ended, moved=moved, failure=_where(ended.failure, job.source)), keeping.pieces)
+
+
+def _where(failure: Failure | None, source: str) -> Failure | None:
+    """Code that came by itself does not tell its file."""
+    if failure is None or not failure.where.startswith(BY_CODE):
+        return failure
+    return replace(failure, where=source.rpartition(":")[0] + failure.where[len(BY_CODE) :])
 
 
 def _job(parcel: Parcel, held: Sequence[Held]) -> Job:

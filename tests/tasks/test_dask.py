@@ -14,7 +14,7 @@ import pytest
 from testbed import task_bodies_dask as bodies
 from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, until
 
-from safepoint.errors import TaskError, UsageError
+from safepoint.errors import TaskError
 from safepoint.tasks import Graph
 from safepoint.tasks.saved import Store
 
@@ -74,7 +74,7 @@ def test_dask_keeps_the_same_bytes_as_a_pool(client: Any, work: Path, tmp_path: 
 
 
 def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: Any, work: Path, notes: Path) -> None:
-    wanted = bodies.digest(bodies.serially(bodies.graph(3, notes))["end"])
+    wanted = bodies.digest(bodies.serially(bodies.graph(3, notes, pause=0.02))["end"])
     os.rename(notes, f"{notes}-serial")
     notes.mkdir()
 
@@ -82,13 +82,14 @@ def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: A
         return lambda: len(os.listdir(notes)) >= count
 
     with pytest.raises(SystemExit):
-        bodies.graph(3, notes).run(directory=work, workers=1, should_stop=stopping_at(10))
+        bodies.graph(3, notes, pause=0.02).run(directory=work, workers=1, should_stop=stopping_at(10))
     with pytest.raises(SystemExit):
-        bodies.graph(3, notes, pause=0.05).run(on=client, directory=work, should_stop=stopping_at(25))
+        bodies.graph(3, notes, pause=0.02).run(on=client, directory=work, should_stop=stopping_at(25))
     with ThreadPoolExecutor(1) as threads:
-        found = bodies.graph(3, notes).run(on=threads, directory=work)
+        g = bodies.graph(3, notes, pause=0.02)
+        found = g.run(on=threads, directory=work)
     assert bodies.digest(found["end"]) == wanted
-    assert all(count == 1 for name, count in bodies.noted(notes).items() if name in found.kept)
+    assert all(count == 1 for name, count in bodies.noted(notes).items() if g.vertices[name].keep)
 
 
 def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any, work: Path, notes: Path) -> None:
@@ -97,9 +98,9 @@ def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any,
     given = {"notes": str(notes)}
     good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, retries=2)
     bad = g.add("bad", bodies.fails, arguments={**given, "name": "bad"}, times=9, retries=1)
-    g.add("below-good", bodies.mixed, arguments={**given, "name": "below-good"}, inputs=[good], size=3)
-    below = g.add("below-bad", bodies.mixed, arguments={**given, "name": "below-bad"}, inputs=[good, bad], size=3)
-    g.add("deep", bodies.mixed, arguments={**given, "name": "deep"}, inputs=[below], size=3)
+    g.add("below-good", bodies.mixed, arguments={**given, "name": "below-good"}, inputs=[good], width=3)
+    below = g.add("below-bad", bodies.mixed, arguments={**given, "name": "below-bad"}, inputs=[good, bad], width=3)
+    g.add("deep", bodies.mixed, arguments={**given, "name": "deep"}, inputs=[below], width=3)
     with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: negative variance"):
         g.run(on=client, directory=work)
     assert bodies.noted(notes) == {"good": 3, "bad": 2, "below-good": 1}
@@ -113,7 +114,7 @@ def test_whatever_a_body_raises_or_returns_costs_its_vertex_only(
     """A result or an exception that cannot be pickled, and the ends of a program."""
     g = Graph("raising")
     g.add("bad", bodies.raises, arguments={"notes": str(notes), "name": "bad"}, what=what)
-    g.add("other", bodies.source, arguments={"notes": str(notes), "name": "other"}, size=3)
+    g.add("other", bodies.source, arguments={"notes": str(notes), "name": "other"}, width=3)
     with pytest.raises(TaskError, match="1 of 2 vertices failed: bad: ") as caught:
         g.run(on=client, directory=work)
     assert caught.value.found["other"].shape == (3,)  # type: ignore[attr-defined]
@@ -144,10 +145,10 @@ def test_a_stop_takes_back_what_has_not_begun(client: Any, work: Path, notes: Pa
 def test_what_is_not_kept_is_made_again_only_for_what_needs_it(client: Any, work: Path, notes: Path) -> None:
     def build(version: str) -> Graph:
         g, given = Graph("loose"), {"notes": str(notes)}
-        big = g.add("big", bodies.source, arguments={**given, "name": "big"}, size=50_000, keep=False)
+        big = g.add("big", bodies.source, arguments={**given, "name": "big"}, width=50_000, keep=False)
         file = g.add("file", bodies.filed, arguments={**given, "name": "file"}, values=big)
         g.add("sum", bodies.read, arguments={**given, "name": "sum"}, path=file, version=version)
-        g.add("other", bodies.mixed, arguments={**given, "name": "other"}, inputs=[big], size=3, version=version)
+        g.add("other", bodies.mixed, arguments={**given, "name": "other"}, inputs=[big], width=3, version=version)
         return g
 
     sums = [build(version).run(on=client, directory=work)["sum"] for version in ("", "", "2")]
@@ -159,39 +160,27 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
     """Dask runs a vertex again when it has lost its value; the store has it."""
     go, given = notes.parent / "go", {"notes": str(notes)}
     g = Graph("lineage")
-    small = g.add("small", bodies.source, arguments={**given, "name": "small"}, size=3)
-    large = g.add("large", bodies.source, arguments={**given, "name": "large"}, size=20_000)
+    small = g.add("small", bodies.source, arguments={**given, "name": "small"}, width=3)
+    large = g.add("large", bodies.source, arguments={**given, "name": "large"}, width=20_000)
     gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go))
-    g.add("end", bodies.mixed, arguments={**given, "name": "end"}, inputs=[small, large, gate], size=3)
+    g.add("end", bodies.mixed, arguments={**given, "name": "end"}, inputs=[small, large, gate], width=3)
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(g.run, on=client, directory=work)
         store = Store(work / ".safepoint.d/tasks")
         until(lambda: len(store.records()) == 2 and bodies.noted(notes)["gate"])
         dask.kill_workers()
         dask.workers = [dask.add(), dask.add()]
-        until(lambda: bodies.noted(notes)["gate"] == 2)
         go.touch()
         running.result(60)
-    assert bodies.noted(notes) == {"small": 1, "large": 1, "gate": 2, "end": 1}
-
-
-def test_a_client_of_coroutines_is_refused() -> None:
-    async def ask() -> None:
-        async with distributed.Client(processes=False, n_workers=0, dashboard_address=None, asynchronous=True) as made:
-            from safepoint.tasks import dask as on_dask
-
-            with pytest.raises(UsageError, match="asynchronous"):
-                on_dask.DaskEngine(made, "/nowhere", None)  # type: ignore[arg-type]
-
-    import asyncio
-
-    asyncio.run(ask())
+    assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
 
 
 PROGRAM = """
+import asyncio
 from dataclasses import dataclass
 from distributed import Client
 import dask
+from safepoint import UsageError
 from safepoint.tasks import Graph
 from testbed import task_bodies_dask as bodies
 
@@ -202,10 +191,18 @@ class Width:
 def twice(x):
     return 2 * x.metres
 
+async def coroutines(g):
+    async with Client(n_workers=0, processes=False, dashboard_address=None, asynchronous=True) as client:
+        try:
+            g.run(on=client)
+        except UsageError as error:
+            print(error)
+
 def main(notes):
     g = Graph("main")
     g.add("twice", twice, x=Width(4.0))
     g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
+    asyncio.run(coroutines(g))
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
         with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
             try:
@@ -222,10 +219,18 @@ if __name__ == "__main__":
 def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
     work: Path, notes: Path
 ) -> None:
-    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex."""
+    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex. A client of coroutines is
+    refused."""
     (work / "program.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "program.py", str(notes)], cwd=work, env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+        [sys.executable, "program.py", str(notes)],
+        cwd=work,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
-    assert done.stdout.startswith("8.0 1 of 2 vertices failed: dies: KilledWorker"), done.stdout + done.stderr[-3000:]
+    first, second = done.stdout.splitlines() or [done.stderr[-3000:], ""]
+    assert first.startswith("this Client is asynchronous")
+    assert second.startswith("8.0 1 of 2 vertices failed: dies: KilledWorker: Dask gave it up"), second
     assert bodies.noted(notes)["dies"] == 2

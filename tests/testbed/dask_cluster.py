@@ -85,9 +85,9 @@ def program(address: str, directory: Path, notes: Path, seed: int, count: int, p
 
 def main(address: str, directory: str, notes: str, seed: str, count: str, pause: str) -> None:
     from distributed import Client
-    from testbed.task_bodies_dask import digest, graph
 
     from safepoint import SafepointError
+    from testbed.task_bodies_dask import digest, graph
 
     with Client(address, timeout=20) as client:
         g = graph(int(seed), Path(notes), int(count), float(pause))

@@ -24,24 +24,24 @@ def noted(notes: Path) -> Counter[str]:
     return Counter(name.partition("@")[0] for name in os.listdir(notes))
 
 
-def source(notes: str, name: str, size: int, pause: float = 0.0) -> np.ndarray:
+def source(notes: str, name: str, width: int, pause: float = 0.0) -> np.ndarray:
     note(notes, name)
     time.sleep(pause)
-    return np.random.default_rng(seed() % (1 << 32)).integers(0, 1000, size)
+    return np.random.default_rng(seed() % (1 << 32)).integers(0, 1000, width)
 
 
-def mixed(notes: str, name: str, inputs: list[Any], size: int, pause: float = 0.0) -> dict[str, Any]:
-    """Named outputs: an array of this size that depends on each input and on their order, and a number."""
+def mixed(notes: str, name: str, inputs: list[Any], width: int, pause: float = 0.0) -> dict[str, Any]:
+    """Named outputs: an array of this width that depends on each input and on their order, and a number."""
     note(notes, name)
     time.sleep(pause)
     total = 1
-    for value in inputs:
-        if isinstance(value, dict):
-            value = value["values"]
+    arrays = [value["values"] if isinstance(value, dict) else value for value in inputs]
+    for value in arrays:
         total = (31 * total + int(np.asarray(value).sum())) % 1_000_003
+    for value in arrays:
         if isinstance(value, np.ndarray) and value.flags.writeable:
             value[...] = 0  # spoils it for nobody else
-    return {"values": np.arange(total, total + size), "total": total}
+    return {"values": np.arange(total, total + width), "total": total}
 
 
 def filed(notes: str, name: str, values: np.ndarray) -> Path:
@@ -94,15 +94,15 @@ def graph(seed: int, notes: Path, count: int = 40, pause: float = 0.0) -> Graph:
     """Random: small and large results, named outputs, some that are not kept; each vertex needs up to four others."""
     chance, g, vertices = random.Random(seed), Graph("random", seed=seed), []
     for n in range(count):
-        name, size = f"v{n}", chance.choice([3, 50, 20_000])
-        common = {"notes": str(notes), "name": name, "size": size, "pause": pause}
+        name, width = f"v{n}", chance.choice([3, 50, 20_000])
+        common = {"notes": str(notes), "name": name, "width": width, "pause": pause}
         if n < 4:
             vertices.append(g.add(name, source, arguments=common))
             continue
         edges = [vertices[chance.randrange(max(0, n - 15), n)] for _ in range(chance.randint(1, 4))]
         inputs = [edge["values"] if edge.function is mixed and chance.random() < 0.5 else edge for edge in edges]
         vertices.append(g.add(name, mixed, arguments=common, inputs=inputs, keep=chance.random() > 0.15))
-    g.add("end", mixed, arguments={"notes": str(notes), "name": "end", "size": 3}, inputs=list(vertices))
+    g.add("end", mixed, arguments={"notes": str(notes), "name": "end", "width": 3}, inputs=list(vertices))
     return g
 
 
@@ -120,13 +120,17 @@ def serially(g: Graph) -> dict[str, Any]:
 
     for vertex in g.order():
         inputs = [found[edge.vertex.name] for edge in vertex.edges]
-        inputs = [value[edge.output] if edge.output else value for value, edge in zip(inputs, vertex.edges, strict=True)]
+        inputs = [
+            value[edge.output] if edge.output else value for value, edge in zip(inputs, vertex.edges, strict=True)
+        ]
         for value in inputs:
             for array in value.values() if isinstance(value, dict) else [value]:
                 if isinstance(array, np.ndarray):
                     array.flags.writeable = False
         with running(vertex.name, g.seed, lambda: ""):
-            found[vertex.name] = vertex.function(**{name: filled(value, inputs) for name, value in vertex.template.items()})
+            found[vertex.name] = vertex.function(
+                **{name: filled(value, inputs) for name, value in vertex.template.items()}
+            )
     return found
 
 
