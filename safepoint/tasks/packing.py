@@ -25,7 +25,7 @@ class Packing:
         return self._packed(vertex, dict(vertex.template))
 
     def _packed(self, vertex: Any, value: object) -> bytes:
-        import cloudpickle
+        import cloudpickle  # type: ignore[import-untyped]
 
         try:
             data = pickle.dumps(value, 5)

@@ -63,8 +63,8 @@ def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(tmp_path: Path)
         g = bodies.graph(one.seed, directory / "serial", COUNT)
         wanted = {name: bodies.digest(value) for name, value in bodies.serially(g).items() if g.vertices[name].keep}
         cluster = Cluster(directory, 2)
+        job = one.start(cluster)
         try:
-            job = one.start(cluster)
             one.more(chance.randint(3, 10), job)
             kill(cluster.workers.pop(chance.randrange(2)))
             cluster.workers.append(cluster.add())
@@ -77,14 +77,16 @@ def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(tmp_path: Path)
             _, said = job.communicate(timeout=60)
             assert job.returncode == 22 and b"is gone" in said and b"they stay" in said, said[-3000:].decode()
         finally:
+            kill(job)
             cluster.close()
         one.kept()
         cluster = Cluster(directory, 2)
+        job = one.start(cluster)
         try:
-            job = one.start(cluster)
             found, said = job.communicate(timeout=100)
             assert job.returncode == 0, said[-3000:].decode()
         finally:
+            kill(job)
             cluster.close()
         one.kept()
         assert json.loads(found) == wanted, f"seed {one.seed}"

@@ -63,7 +63,7 @@ class Cluster:
 def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.communicate(timeout=30)
 
 
 @contextlib.contextmanager
