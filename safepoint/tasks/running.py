@@ -86,9 +86,7 @@ def _maker(
         def make(store: Store, plan: Plan) -> Engine:
             from safepoint.tasks import dask
 
-            return dask.engine(on, store.directory, **options)  # type: ignore[no-any-return]
-
-        return make
+            return dask.engine(on, store, plan)
     elif callable(getattr(on, "submit", None)):
 
         def make(store: Store, plan: Plan) -> Engine:
