@@ -62,7 +62,7 @@ def run(
     if hasattr(on, "Get_rank") and hasattr(on, "Get_size"):
         from safepoint.tasks import mpi
 
-        return mpi.run_on(on, graph, directory, **common, **options)  # type: ignore[no-any-return]
+        return mpi.run_on(on, graph, directory, **common, **options)
     make = _maker(on, engine, workers, options)
     return drive(graph, make, directory, **common)
 
