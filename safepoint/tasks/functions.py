@@ -24,29 +24,29 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def check(vertex: str, function: Any) -> None:
     """`UsageError`, which names the vertex, unless other processes can import this function by its name."""
-    if not callable(function):
-        raise UsageError(f"vertex {vertex}: {function!r} is no function")
     why = _why_not(function)
     if why:
         raise UsageError(f"vertex {vertex}: its function {why}; only a function at the top of a module will do")
 
 
-@functools.lru_cache(4096)
 def _why_not(function: Any) -> str:
     name = getattr(function, "__qualname__", "")
+    if not callable(function):
+        return f"is {function!r}, which cannot be called"
+    if isinstance(function, functools.partial):
+        return "is a functools.partial: give its function, and its arguments to add"
     if "<lambda>" in name:
         return "is a lambda, which no other process can import"
     if "<locals>" in name:
         return f"{name} is defined inside of another one, so no other process can import it"
-    if isinstance(function, functools.partial):
-        return "is a functools.partial: give its function, and its arguments to add"
-    try:
-        import pickle  # here: a graph that is only drawn needs none
-
-        pickle.dumps(function, 5)
-    except Exception as error:
-        return f"{name or repr(function)} cannot be sent to another process ({error})"
-    return ""
+    if not name:
+        return f"is an object, {type(function).__name__}: what it holds would not be seen when it changes"
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is function or (isinstance(getattr(function, "__self__", None), type) and found == function):
+        return ""
+    return f"{name} is not what {function.__module__} has under this name, so no other process can import it"
 
 
 def where(function: Callable[..., Any]) -> str:
@@ -83,14 +83,15 @@ def digest(function: Callable[..., Any]) -> str:
 
 def _tree(function: Any) -> ast.AST | None:
     """Its syntax tree, if the source is there and still the one that this process has loaded."""
-    import inspect  # here: it takes long to import
+    import inspect  # here, as they take long to import
+    import textwrap
 
     code = _code(function)
     if code is None and not isinstance(function, type):
         return None
     try:
         lines, _ = inspect.getsourcelines(code or function)
-        tree = ast.parse(inspect.cleandoc("\n" + "".join(lines)) if lines[0][:1].isspace() else "".join(lines))
+        tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     found = tree.body[0] if len(tree.body) == 1 else tree

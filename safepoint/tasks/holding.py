@@ -79,7 +79,7 @@ def _sweep(disk: Disk, directory: str) -> None:
     for name in listdir(disk, directory):
         if name.startswith(names.STAGE):
             with contextlib.suppress(FileNotFoundError):
-                disk.rename(f"{directory}/{name}", names.gone(disk, directory))
+                disk.rename(f"{directory}/{name}", f"{names.make(disk, directory, names.GONE)}/{name}")
     for name in listdir(disk, directory):
         if name.startswith(names.GONE):
             remove_tree(disk, f"{directory}/{name}")

@@ -27,8 +27,8 @@ from xxhash import xxh3_128_hexdigest
 
 from safepoint.disk import Disk
 from safepoint.disk.disk import names_file
-from safepoint.disk.files import exists, listdir, read
-from safepoint.errors import DamagedError, UsageError
+from safepoint.disk.files import cause, exists, listdir, read
+from safepoint.errors import DamagedError, SaveError, UsageError
 from safepoint.root import REAL
 from safepoint.tasks import holding, journal, kept, names, values
 from safepoint.tasks.jobs import FILE, NPY, Output, Place, Record, Reference
@@ -188,11 +188,11 @@ class Store:
 
     def _bytes(self, reference: Reference, output: Output) -> bytearray:
         path = self._file(reference, output) if output.file else f"{self.directory}/{reference.place.journal}"
-        cause: OSError | None = None
+        failed: OSError | None = None
         try:
             data = self._read(path, 0, output) if output.file else self._read_block(reference, path, output)
         except OSError as error:
-            data, cause = None, error
+            data, failed = None, error
         if data is not None and xxh3_128_hexdigest(data) == output.digest:
             return data
         moved = None if output.file else self.find(reference.key)  # to another journal, by a failed flush or by `clean`
@@ -201,7 +201,7 @@ class Store:
                 reference.vertex, reference.key, reference.output, reference.named, moved.outputs, moved.place
             )
             return self._bytes(again, output)
-        raise _lost(reference, output, path, cause) from cause
+        raise _lost(reference, output, path, failed) from failed
 
     def _read(self, path: str, start: int, output: Output) -> bytearray:
         """So many bytes from there, or those that there are."""
@@ -236,11 +236,14 @@ class Store:
     def forget(self, pattern: str) -> list[str]:
         """Make the vertices of this name (as of files: *, ?, [a-z]) run again; their names. Durable on return; killed
         inside, some of them are forgotten, each wholly."""
-        return sorted({each.record.vertex for each in self._forget(lambda r: fnmatch.fnmatchcase(r.vertex, pattern))})
+        with self._telling(f"vertices {pattern} not forgotten"):
+            found = self._forget(lambda record: fnmatch.fnmatchcase(record.vertex, pattern))
+        return sorted({each.record.vertex for each in found})
 
     def drop(self, keys: Collection[str]) -> None:
         """As `forget`, by key: of results that are lost."""
-        self._forget(lambda record: record.key in keys)
+        with self._telling("results that are lost were not taken out"):
+            self._forget(lambda record: record.key in keys)
 
     def _forget(self, which: Callable[[Record], bool]) -> list[Kept]:
         from safepoint.tasks.tending import forget
@@ -253,7 +256,17 @@ class Store:
         those of graph.json. Durable on return; killed inside, each other result is there."""
         from safepoint.tasks.tending import clean
 
-        return clean(self, before, used)
+        with self._telling("not cleaned"):
+            return clean(self, before, used)
+
+    @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """The system's error as ours."""
+        try:
+            yield
+        except OSError as error:
+            text = f"{what}, or not wholly: {error.filename}: {cause(error)}; all other results are intact"
+            raise SaveError(text, error.errno) from error
 
     def own(self) -> Writer:
         """The driver's writer, for what it takes back or writes again; it flushes when it is told to."""
