@@ -41,6 +41,7 @@ from safepoint.default import (
 from safepoint.errors import (
     DamagedError,
     FormatError,
+    GraphError,
     LockedError,
     ManifestError,
     MissingFilesError,
@@ -50,6 +51,7 @@ from safepoint.errors import (
     RestoreError,
     SafepointError,
     SaveError,
+    TaskError,
     UsageError,
 )
 from safepoint.kept import StoredSet
@@ -59,8 +61,9 @@ from safepoint.session import __version__
 from safepoint.state.variables import State
 
 __all__ = [
-    "DamagedError", "FormatError", "LockedError", "ManifestError", "MissingFilesError", "NothingSavedError",
-    "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError", "SavePoint", "Session",
-    "State", "StoredSet", "UsageError", "__version__", "atomic", "close", "due", "finish", "hide", "init", "load_state",
-    "mark", "reading", "restore", "save_state", "sets", "should_stop", "stop", "wait", "watch",
+    "DamagedError", "FormatError", "GraphError", "LockedError", "ManifestError", "MissingFilesError",
+    "NothingSavedError", "OverwrittenError", "RefusedFileError", "RestoreError", "SafepointError", "SaveError",
+    "SavePoint", "Session", "State", "StoredSet", "TaskError", "UsageError", "__version__", "atomic", "close",
+    "due", "finish", "hide", "init", "load_state", "mark", "reading", "restore", "save_state", "sets",
+    "should_stop", "stop", "wait", "watch",
 ]  # fmt: skip

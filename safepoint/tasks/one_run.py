@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from safepoint import words
 from safepoint.disk.files import cause, exists
 from safepoint.errors import SaveError
-from safepoint.tasks import functions, identity, log
+from safepoint.tasks import functions as function_sources
+from safepoint.tasks import identity, log
 from safepoint.tasks.driving import Drive, Wish, states
 from safepoint.tasks.found import Found
 from safepoint.tasks.jobs import Ended, Engine, Record
@@ -151,12 +153,13 @@ class OneRun:
 
     def _put_graph(self) -> None:
         state, vertices = states(self._plan), []
+        work = os.path.dirname(os.path.dirname(self._store.directory))
         for n, vertex in enumerate(self._plan.vertices):
             row = {
-                "name": vertex.name, "function": functions.path(vertex.function), "source": vertex.source,
+                "name": vertex.name, "function": _path(vertex.function), "source": vertex.source,
                 "inputs": [[edge.vertex.name, edge.output] for edge in vertex.edges], "weight": vertex.weight,
                 "size": vertex.size, "state": state[vertex.name], "key": self._plan.key[n],
-                "file": _file(vertex.function),
+                "file": _file(vertex.function, work),
             }  # fmt: skip
             if n not in self._before:  # for `safepoint tasks why`
                 row["parts"] = self._noted(n)
@@ -185,9 +188,16 @@ class OneRun:
             self._progress(Step(event, vertex, ended, self._finished, lost["failed"], lost["skipped"], total, text))
 
 
-def _file(function: Any) -> str:
-    """Where it is defined, for a look at how it is now."""
+@functools.lru_cache(4096)
+def _file(function: Any, work: str) -> str:
+    """Where it is defined, for a look at how it is now; from the working directory on, if it lies below that."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     name = getattr(getattr(function, "__code__", None), "co_filename", "")
-    return os.path.abspath(name) if os.path.isfile(name) else ""
+    if not os.path.isfile(name):
+        return ""
+    path = os.path.realpath(name)
+    return os.path.relpath(path, work) if path.startswith(work + os.sep) else path
+
+
+_path = functools.lru_cache(4096)(function_sources.path)

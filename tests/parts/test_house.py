@@ -42,6 +42,7 @@ TOOLS = (
     "matching",
     "places",
     "check",
+    "tasks",
     "__main__",
 )  # what a program that saves never loads, but for WRITERS
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
@@ -59,6 +60,7 @@ COMFORTS = {
     "matching/",
     "places/",
     "check/",
+    "tasks/",
 }
 each_module = pytest.mark.parametrize("module", MODULES)
 
@@ -313,7 +315,8 @@ def test_nothing_is_given_a_disk_and_a_root() -> None:
 
 
 GIVEN = {("state/npz", "numpy")}  # what the program has in memory is arrays of numpy, if it wants that to be saved
-FOREIGN = ("mpi4py", "numpy", "rich", "click", "h5py", "psutil", "inotify_simple", "scipy")
+FOREIGN = ("mpi4py", "numpy", "rich", "click", "h5py", "psutil", "inotify_simple", "scipy", "dask", "distributed",
+           "tree_sitter")  # fmt: skip
 
 
 @pytest.mark.parametrize("module", LIBRARY)
