@@ -56,11 +56,7 @@ def engine(options: argparse.Namespace) -> Iterator[Any]:
         with Client(options.address) if options.address else Client(**here) as client:
             yield client
     else:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-            yield pool
+        yield options.workers  # so many processes, which `Graph.run` starts and ends
 
 
 def evaluate(name: str, build: Callable[[Add], Any], options: argparse.Namespace, on: Any) -> Any:
@@ -71,6 +67,7 @@ def evaluate(name: str, build: Callable[[Add], Any], options: argparse.Namespace
 
     graph = Graph(name)
     wanted = build(graph.add)
+    Path(options.directory).mkdir(parents=True, exist_ok=True)
     return graph.run(on=on, directory=options.directory)[wanted.name]
 
 

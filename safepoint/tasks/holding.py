@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from safepoint.disk import Disk
 from safepoint.disk.files import exists, listdir, read, remove_tree
-from safepoint.errors import FormatError, UsageError
+from safepoint.errors import FormatError, LockedError, UsageError
 from safepoint.owner import Waiting, claim
 from safepoint.patterns import SIDE
 from safepoint.root import Root, refuse_link
@@ -31,6 +31,8 @@ def held(directory: str, disk: Disk) -> Iterator[None]:
     """Inside, this process drives the store. `LockedError`, `FormatError`: nothing was changed in it."""
     if os.path.basename(os.path.dirname(directory)) != SIDE:
         raise UsageError(f"{directory} is no store of tasks: it lies in a directory {SIDE}")
+    if directory in _held:
+        raise LockedError(f"{directory} is in use by this very process: one graph runs at a time; nothing was changed")
     root = _Root(directory, disk)
     _make(disk, root.work, root.side)
     refuse_link(disk, root.side)

@@ -21,7 +21,7 @@ from safepoint.errors import SafepointError, UsageError
 @terminal.as_json
 @click.pass_context
 def bench_net(ctx: click.Context, output: str, rounds: int, as_json: bool) -> None:
-    """Measure the ranks of a machine, and the network between them.
+    """Measure the links between the ranks of mpiexec, and their speeds, for schedules of tasks.
 
     Started on all ranks: mpiexec -n N safepoint bench-net -o net.json. It takes the speed of each rank, latency and
     bandwidth of each pair, one pair at a time, and of all ranks at once. `safepoint tasks plan --machine net.json`
