@@ -225,7 +225,7 @@ def test_a_worker_with_threads_has_a_row_for_each_and_a_new_process_takes_the_ro
 def test_what_a_killed_start_had_given_out_stands_where_a_worker_was_free(
     tmp_path: Path, given: int, drawn: int
 ) -> None:
-    """The log tells who ran a vertex when that ends. Of many that were given out most were in a queue: none is drawn."""
+    """The log tells who ran a vertex when that ends. Of many that were given out most were queued: none is drawn."""
     pasts = Pasts({f"v{number}": [] for number in range(12)})
     at = {f"v{number}": BEGAN + number // 3 for number in range(12)}
     pasts.rows = [{"time": BEGAN, "event": "start", "graph": "sky", "run": "", "workers": 3}]
