@@ -84,8 +84,8 @@ class Story:
         return [
             *put[:3], lambda: self.flush(writer), *put[3:7], lambda: self.put_file(writer),
             lambda: self.put(writer, "large"), lambda: self.flush(writer),
-            lambda: self.forget("a", "large", pattern="[al]*"), lambda: self.put(writer, "a"),
-            lambda: self.put(writer, "large"), *put[7:], lambda: self.clean(writer, "d", "two"),
+            lambda: self.forget("a", "large", pattern="[al]*"), *put[7:], lambda: self.put(writer, "a"),
+            lambda: self.put(writer, "large"), lambda: self.clean(writer, "d", "two"),
         ]  # fmt: skip
 
     def put(self, writer: Writer, name: str) -> None:
