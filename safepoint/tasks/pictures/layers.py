@@ -27,7 +27,7 @@ HATCHED = {
 NAMES = {
     FINISHED: "finished in this start",
     EARLIER: "finished before",
-    RUNNING: "begun, with no end in the log",
+    RUNNING: "given out, with no end in the log",
     WAITING: "waiting",
     FAILED: "failed",
     SKIPPED: "not run: it needs a failed one",
@@ -43,18 +43,16 @@ def layers(nodes: Sequence[Node]) -> list[list[Node]]:
             children[parent].append(node.name)
     depth = {name: 0 for name, left in missing.items() if not left}
     ready = list(depth)
-    for name in ready:  # which grows
+    for name in ready:  # which grows, and never by less deep ones: the last parent of a child is the deepest
         for child in children[name]:
-            depth[child] = max(depth.get(child, 0), depth[name] + 1)
             missing[child] -= 1
             if not missing[child]:
+                depth[child] = depth[name] + 1
                 ready.append(child)
-    circle = max((depth[name] for name in ready), default=-1) + 1
-    placed = {name: depth[name] for name in ready}
-    found: list[list[Node]] = [[] for _ in range(max(placed.values(), default=-1) + 1)]
-    found += [[]] * (len(ready) < len(nodes))
+    circle = max(depth.values(), default=-1) + 1
+    found: list[list[Node]] = [[] for _ in range(circle + (len(ready) < len(nodes)))]
     for node in nodes:
-        found[placed.get(node.name, circle)].append(node)
+        found[depth.get(node.name, circle)].append(node)
     return found
 
 

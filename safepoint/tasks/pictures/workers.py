@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, time_axis
@@ -113,9 +113,9 @@ def starts_shown(starts: Sequence[Start], plan: Plan | None) -> Sequence[Start]:
     return [start for start in starts if start.attempts or (plan and start is starts[-1])][-MOST_STARTS:]
 
 
-def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
+def gantt(starts: Sequence[Start], plan: Plan | None, before: Collection[str] = ()) -> tuple[str, int]:
     """The plan of the last start, above what all starts really did; empty if there is neither. And the workers for whom
-    there is no room."""
+    there is no room. `before`: vertices of the plan that had finished before."""
     drawn = starts_shown(starts, plan)
     if not drawn and plan is None:
         return "", 0
@@ -131,7 +131,7 @@ def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
     top = 30.0
     marks, y = [], top
     if planned:
-        y, lines = _plan_rows(planned, axis, offset, y, heading=bool(lanes))
+        y, lines = _plan_rows(planned, before, axis, offset, y, heading=bool(lanes))
         marks += lines
     y, lines = _real_rows(lanes, axis, first, y, heading=bool(planned))
     marks += lines
@@ -188,7 +188,13 @@ def planned_name(worker: int, engine: str) -> str:
 
 
 def _plan_rows(
-    planned: Sequence[tuple[str, Bars]], axis: TimeAxis, offset: float, y: float, *, heading: bool
+    planned: Sequence[tuple[str, Bars]],
+    before: Collection[str],
+    axis: TimeAxis,
+    offset: float,
+    y: float,
+    *,
+    heading: bool,
 ) -> tuple[float, list[str]]:
     tall = BAR if len(planned) <= 24 else 9.0
     marks = [_head("planned", y)] if heading else []
@@ -200,7 +206,9 @@ def _plan_rows(
         for begin, end, words, many in _merged(bars, (1 + len(planned) / 10) / axis.scale):
             x, wide = axis(offset + begin), max(0.8, (end - begin) * axis.scale)
             told = f"{words}: planned for {precise(end - begin)}, from {precise(begin)} on"
-            box = tag("rect", title(told), x=x, y=y, width=wide, height=tall, class_="planned")
+            kind = "planned done-before" if words in before else "planned"
+            told += "; it had finished before" * (words in before)
+            box = tag("rect", title(told), x=x, y=y, width=wide, height=tall, class_=kind)
             marks += [box, *_label(words, x, wide, y, tall)] if many == 1 else [box]
         y += tall + 5
     return y + 6, marks
