@@ -262,12 +262,12 @@ class Store:
     def drop(self, keys: Collection[str]) -> None:
         """As `forget`, by key: of results that are lost."""
         with self._telling("results that are lost were not taken out"):
-            self._forget(lambda record: record.key in keys)
+            self._forget(lambda record: record.key in keys, strict=False)
 
-    def _forget(self, which: Callable[[Record], bool]) -> list[Kept]:
+    def _forget(self, which: Callable[[Record], bool], strict: bool = True) -> list[Kept]:
         from safepoint.tasks.tending import forget
 
-        return forget(self, [each for each in self.all(strict=True) if which(each.record)])
+        return forget(self, [each for each in self.all(strict=strict) if which(each.record)])
 
     def clean(self, before: float | None = None, used: Collection[str] | None = None) -> list[Record]:
         """Remove the results that the last graph does not use, with `before` only those made before that time (seconds

@@ -155,6 +155,7 @@ def test_a_text_with_a_fault_anywhere_makes_another_graph_or_our_error(
 WRONG = {
     "no graph": ('code = "x"', "graph: is missing"),
     "no TOML": ("graph = ", "no TOML"),
+    "a name of the graph with /": (HEAD.replace("filter", "a/b"), "graph: 'a/b' cannot name a graph"),
     "graph is a number": ("graph = 3", "graph: is not a text"),
     "a vertex with the name of a key": (HEAD + "[seed]\nrun = 'head'", "seed: names a table"),
     "a key that is not known": (HEAD + "speed = 3", "speed: is not known here"),
