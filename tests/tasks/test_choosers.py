@@ -276,6 +276,10 @@ def test_a_schedule_for_others_is_refused_with_both_numbers() -> None:
     for mode in ("static", "combined"):
         with pytest.raises(UsageError, match="graph sky does not fit: it was made for 2 workers, and here are 3"):
             schedule.chooser(mode, problem, Machine.equal(3))
+        with pytest.raises(UsageError, match="made for 2 workers, and here are 1"):
+            schedule.chooser(mode, problem, Machine.equal(2), 1)
+    with pytest.raises(UsageError, match="the machine has 2 workers, and here are 1"):
+        schedule.chooser("dynamic", problem, Machine.equal(2), 1)
     more = Problem.make({"a": 1.0, "b": 1.0, "c": 1.0})
     assert schedule.misfit(more, 2) == "it has no row for c"
     assert schedule.misfit(Problem.make({"a": 1.0}), 2) == "the graph has no b"
