@@ -1,7 +1,8 @@
 """Functions of vertices: which may be one, where it is, and the digest of what it says.
 
 The digest is that of the syntax tree of the function's source: comments, spacing and docstrings do not count, and it is
-the same in each version of Python. A function without source (of C, or typed at a prompt) counts by its import path.
+the same in each version of Python. A function without source counts by its import path and, if it is none of C, by its
+compiled code, which differs from version to version.
 It does not see what the function calls, nor globals that it reads.
 """
 
@@ -24,29 +25,30 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def check(vertex: str, function: Any) -> None:
     """`UsageError`, which names the vertex, unless other processes can import this function by its name."""
-    if not callable(function):
-        raise UsageError(f"vertex {vertex}: {function!r} is no function")
-    why = _why_not(function)
+    why = why_not(function)
     if why:
         raise UsageError(f"vertex {vertex}: its function {why}; only a function at the top of a module will do")
 
 
-@functools.lru_cache(4096)
-def _why_not(function: Any) -> str:
+def why_not(function: Any) -> str:
+    """Why other processes cannot import this function by its name; "" if they can."""
     name = getattr(function, "__qualname__", "")
+    if not callable(function):
+        return f"is {function!r}, which cannot be called"
+    if isinstance(function, functools.partial):
+        return "is a functools.partial: give its function, and its arguments to add"
     if "<lambda>" in name:
         return "is a lambda, which no other process can import"
     if "<locals>" in name:
         return f"{name} is defined inside of another one, so no other process can import it"
-    if isinstance(function, functools.partial):
-        return "is a functools.partial: give its function, and its arguments to add"
-    try:
-        import pickle  # here: a graph that is only drawn needs none
-
-        pickle.dumps(function, 5)
-    except Exception as error:
-        return f"{name or repr(function)} cannot be sent to another process ({error})"
-    return ""
+    if not name:
+        return f"is an object, {type(function).__name__}: what it holds would not be seen when it changes"
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is function or (isinstance(getattr(function, "__self__", None), type) and found == function):
+        return ""
+    return f"{name} is not what {function.__module__} has under this name, so no other process can import it"
 
 
 def where(function: Callable[..., Any]) -> str:
@@ -77,20 +79,21 @@ def path(function: Any) -> str:
 def digest(function: Callable[..., Any]) -> str:
     """Of what the function says; once for each function of a process."""
     tree = _tree(function)
-    text = "".join(_said(tree)) if tree is not None else f"import {path(function)}"
+    text = "".join(_said(tree) if tree is not None else _compiled(function))
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def _tree(function: Any) -> ast.AST | None:
     """Its syntax tree, if the source is there and still the one that this process has loaded."""
-    import inspect  # here: it takes long to import
+    import inspect  # here, as they take long to import
+    import textwrap
 
     code = _code(function)
     if code is None and not isinstance(function, type):
         return None
     try:
         lines, _ = inspect.getsourcelines(code or function)
-        tree = ast.parse(inspect.cleandoc("\n" + "".join(lines)) if lines[0][:1].isspace() else "".join(lines))
+        tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     found = tree.body[0] if len(tree.body) == 1 else tree
@@ -123,6 +126,18 @@ def _said(node: object) -> Iterator[str]:
         yield "]"
     else:
         yield repr(node)
+
+
+def _compiled(function: Any) -> Iterator[str]:
+    """What counts where there is no source: the import path, and the code of a function that was typed at a prompt."""
+    yield f"import {path(function)}"
+    ahead = [_code(function)]
+    while ahead:
+        if (code := ahead.pop()) is not None:
+            yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+            ahead += [each for each in code.co_consts if isinstance(each, CodeType)]
+            others = [each for each in code.co_consts if not isinstance(each, CodeType)]
+            yield repr([sorted(map(repr, each)) if isinstance(each, frozenset) else each for each in others])
 
 
 def _is_text(first: list[Any]) -> bool:

@@ -82,10 +82,11 @@ class Graph:
     ) -> Vertex:  # fmt: skip
         """A call of `function` with these arguments, which may be, or hold, vertices added before. Nothing runs yet.
 
-        `retries`: how often it is tried again when it fails. `version`: any text; another one has it run again.
-        `weight`: how long it takes beside others. `size`: bytes of its result, if known. `head`: a function without
-        arguments, called while inputs travel; its value is the argument `head`. `keep=False`: only the digest of the
-        result is kept, and it is made again if needed. `arguments`: those whose names are also options.
+        Arguments arrive in the order of their names, lists in their own. `retries`: how often it is tried again when
+        it fails. `version`: any text; another one has it run again. `weight`: how long it takes beside others. `size`:
+        bytes of its result, if known. `head`: a function without arguments, called while inputs travel; its value is
+        the argument `head`. `keep=False`: only the digest of the result is kept, and it is made again if needed.
+        `arguments`: those whose names are also options.
 
         `UsageError` names the vertex, and nothing was added.
         """
@@ -101,7 +102,7 @@ class Graph:
             functions.check(name, head)
         edges: list[Edge] = []
         given = {**(arguments or {}), **named}
-        template = {argument: self._placed(name, value, edges) for argument, value in given.items()}
+        template = {argument: self._placed(name, given[argument], edges) for argument in sorted(given)}
         vertex = Vertex(
             name, function, template, tuple(edges), retries, version, float(weight), size, head, keep, self.seed,
             functions.where(function),

@@ -25,7 +25,7 @@ from safepoint.disk.disk import names_file
 MAGIC = b"SPV1"
 HEAD = Struct("<4sIQQ")
 SMALL = 64 << 10  # bytes of a result above which it gets a directory of its own
-LONGEST_RECORD = 64 << 20  # bytes: a vertex may have 10**5 inputs
+LONGEST_RECORD, LONGEST_BYTES = 64 << 20, 1 << 20  # in what is read; a vertex may have 10**5 inputs, each by name
 PIECE = 4 << 20  # bytes that are read at once
 _MASK = (1 << 64) - 1
 
@@ -55,7 +55,7 @@ def blocks(disk: Disk, path: str) -> Iterator[Block]:
     """All that is in a journal, in its order; the bytes of a journal that grows meanwhile are there or not."""
     seed = seed_of(path)
     with disk.open(path) as file, names_file(path):
-        window = _Window(file)
+        window = _Window(file, disk.stat(file).st_size)
         at = 0
         while window.has(at, at + 1):
             found = _at(window, at, seed)
@@ -69,15 +69,15 @@ def blocks(disk: Disk, path: str) -> Iterator[Block]:
 class _Window:
     """The part of a file that is in memory: from what was asked for last on."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, size: int) -> None:
         self.base, self.data = 0, b""
-        self._file, self._ended = file, False
+        self._file, self._size, self._ended = file, size, False
 
     def has(self, start: int, end: int) -> bool:
         """Read until the bytes from `start` to `end` are here; False if the file ends before. `start` only grows."""
         have = self.base + len(self.data)
         while have < end and not self._ended:
-            piece = self._file.read(max(PIECE, end - have))
+            piece = self._file.read(max(end - have, min(PIECE, self._size - have)))  # no more room than it needs
             self._ended = not piece
             self.data = self.data[start - self.base :] + piece
             self.base, have = start, have + len(piece)
@@ -93,7 +93,7 @@ def _at(window: _Window, at: int, seed: int) -> Block | None:
         return None
     magic, length, nbytes, checksum = HEAD.unpack_from(window.data, at - window.base)
     middle = at + HEAD.size + length
-    if magic != MAGIC or length > LONGEST_RECORD or nbytes > SMALL or not window.has(at, middle + nbytes):
+    if magic != MAGIC or length > LONGEST_RECORD or nbytes > LONGEST_BYTES or not window.has(at, middle + nbytes):
         return None
     if xxh3_64_intdigest(window.part(at + HEAD.size, middle + nbytes), (seed + at) & _MASK) != checksum:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import stat
 from collections.abc import Sequence
 
@@ -74,7 +74,7 @@ def settle(disk: Disk, directory: str, stage: str, key: str) -> Record | None:
         if first is not None:
             remove_tree(disk, stage)
             return first
-        hide(disk, directory, target)
+        hide(disk, directory, names.DONE, [key])
 
 
 def settle_loose(disk: Disk, directory: str, stage: str, key: str) -> None:
@@ -87,17 +87,20 @@ def settle_loose(disk: Disk, directory: str, stage: str, key: str) -> None:
         except OSError:
             if not exists(disk, target):
                 raise
-        hide(disk, directory, target)
+        hide(disk, directory, names.LOOSE, [key])
 
 
-def hide(disk: Disk, directory: str, path: str) -> None:
-    """Take what is there out of the way, and remove it. Not at once under its own name: killed in between, that would
-    be a key with a part of its files."""
-    try:
-        disk.rename(path, away := names.gone(disk, directory))
-    except FileNotFoundError:  # another process did so
-        return
-    remove_tree(disk, os.path.dirname(away))
+def hide(disk: Disk, directory: str, below: str, keys: Sequence[str]) -> None:
+    """Remove these keys from `done` or `loose`. Not at once under their own names: killed in between, that would leave
+    a key with a part of its files."""
+    away = names.make(disk, directory, names.GONE)
+    for key in keys:
+        with contextlib.suppress(FileNotFoundError):  # another process did so
+            disk.rename(f"{directory}/{below}/{key}", f"{away}/{key}")
+    if below == names.DONE:
+        # Their names, before what they hold: else a power cut could leave a key with a part of its files.
+        disk.sync_dir(f"{directory}/{below}")
+    remove_tree(disk, away)
 
 
 def whole(disk: Disk, path: str, key: str) -> Record | None:

@@ -46,9 +46,3 @@ def make(disk: Disk, directory: str, kind: str = STAGE) -> str:
             return path
         except FileExistsError:  # of a process that had this number before
             continue
-
-
-def gone(disk: Disk, directory: str) -> str:
-    """A name that is free, for what nobody shall find any more."""
-    path = make(disk, directory, GONE)
-    return f"{path}/it"

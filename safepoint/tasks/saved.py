@@ -18,7 +18,9 @@ T6  one driver at a time, by a kernel lock that dies with it; workers only write
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
+import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -27,12 +29,14 @@ from xxhash import xxh3_128_hexdigest
 
 from safepoint.disk import Disk
 from safepoint.disk.disk import names_file
-from safepoint.disk.files import exists, listdir, read
-from safepoint.errors import DamagedError, UsageError
+from safepoint.disk.files import cause, exists, listdir, read
+from safepoint.errors import DamagedError, RestoreError, SaveError, UsageError
 from safepoint.root import REAL
 from safepoint.tasks import holding, journal, kept, names, values
 from safepoint.tasks.jobs import FILE, NPY, Output, Place, Record, Reference
 from safepoint.tasks.put import EVERY_S, Writer
+
+logger = logging.getLogger("safepoint")
 
 
 class LostValue(DamagedError):
@@ -94,34 +98,49 @@ class Store:
         """All finished vertices by key. Reads records only, and needs no lock."""
         return {key: each.record for key, each in self.kept().items()}
 
-    def kept(self) -> dict[str, Kept]:
+    def kept(self, *, strict: bool = False) -> dict[str, Kept]:
         found: dict[str, Kept] = {}
-        for each in self.all():
+        for each in self.all(strict=strict):
             _add(found, each)
         return found
 
-    def all(self) -> Iterator[Kept]:
-        """Every record that counts, of one key perhaps several."""
+    def all(self, *, strict: bool = False) -> Iterator[Kept]:
+        """Every record that counts, of one key perhaps several. What the disk cannot read (EIO) is as what is damaged:
+        it costs its vertices, and is said; with `strict` it is an error, as any other one is."""
         back: set[tuple[str, int]] = set()
         of_journals: list[Kept] = []
         for name in self.journals():
-            for each in self._in_journal(name):
-                if isinstance(each, Kept):
-                    of_journals.append(each)
-                else:
-                    back.update(each)
+            with self._reading(strict):
+                for each in self._in_journal(name):
+                    if isinstance(each, Kept):
+                        of_journals.append(each)
+                    else:
+                        back.update(each)
         yield from (each for each in of_journals if (each.at.journal, each.at.offset) not in back)
         for key in self.done():
-            with contextlib.suppress(OSError, kept.Strange):  # `verify` tells of it
+            record = None
+            with self._reading(strict), contextlib.suppress(kept.Strange):  # `verify` tells of it
                 record = kept.unsealed(read(self.disk, f"{self.directory}/{names.DONE}/{key}/{names.RECORD}"), key)
+            if record is not None:
                 yield Kept(record, Place())
 
+    @contextlib.contextmanager
+    def _reading(self, strict: bool) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):  # rewritten or taken away meanwhile, or damage
+            pass
+        except OSError as error:
+            if strict or error.errno != errno.EIO:
+                text = f"records not read: {error.filename}: {cause(error)}; what is kept there is as it was"
+                raise RestoreError(text, error.errno) from error
+            logger.warning("%s: %s; what it holds will be made again", error.filename, cause(error))
+
     def _in_journal(self, name: str) -> Iterator[Kept | list[tuple[str, int]]]:
-        with contextlib.suppress(FileNotFoundError):  # rewritten meanwhile
-            for block in journal.blocks(self.disk, f"{self.directory}/{name}"):
-                if block.record is not None:
-                    with contextlib.suppress(kept.Strange):
-                        yield read_block(block.record, Place(name, block.offset))
+        for block in journal.blocks(self.disk, f"{self.directory}/{name}"):
+            if block.record is not None:
+                with contextlib.suppress(kept.Strange):
+                    yield read_block(block.record, Place(name, block.offset))
 
     def find(self, key: str) -> Record | None:
         found = self.kept().get(key)
@@ -188,11 +207,11 @@ class Store:
 
     def _bytes(self, reference: Reference, output: Output) -> bytearray:
         path = self._file(reference, output) if output.file else f"{self.directory}/{reference.place.journal}"
-        cause: OSError | None = None
+        failed: OSError | None = None
         try:
             data = self._read(path, 0, output) if output.file else self._read_block(reference, path, output)
         except OSError as error:
-            data, cause = None, error
+            data, failed = None, error
         if data is not None and xxh3_128_hexdigest(data) == output.digest:
             return data
         moved = None if output.file else self.find(reference.key)  # to another journal, by a failed flush or by `clean`
@@ -201,7 +220,7 @@ class Store:
                 reference.vertex, reference.key, reference.output, reference.named, moved.outputs, moved.place
             )
             return self._bytes(again, output)
-        raise _lost(reference, output, path, cause) from cause
+        raise _lost(reference, output, path, failed) from failed
 
     def _read(self, path: str, start: int, output: Output) -> bytearray:
         """So many bytes from there, or those that there are."""
@@ -236,16 +255,19 @@ class Store:
     def forget(self, pattern: str) -> list[str]:
         """Make the vertices of this name (as of files: *, ?, [a-z]) run again; their names. Durable on return; killed
         inside, some of them are forgotten, each wholly."""
-        return sorted({each.record.vertex for each in self._forget(lambda r: fnmatch.fnmatchcase(r.vertex, pattern))})
+        with self._telling(f"vertices {pattern} not forgotten"):
+            found = self._forget(lambda record: fnmatch.fnmatchcase(record.vertex, pattern))
+        return sorted({each.record.vertex for each in found})
 
     def drop(self, keys: Collection[str]) -> None:
         """As `forget`, by key: of results that are lost."""
-        self._forget(lambda record: record.key in keys)
+        with self._telling("results that are lost were not taken out"):
+            self._forget(lambda record: record.key in keys, strict=False)
 
-    def _forget(self, which: Callable[[Record], bool]) -> list[Kept]:
+    def _forget(self, which: Callable[[Record], bool], strict: bool = True) -> list[Kept]:
         from safepoint.tasks.tending import forget
 
-        return forget(self, [each for each in self.all() if which(each.record)])
+        return forget(self, [each for each in self.all(strict=strict) if which(each.record)])
 
     def clean(self, before: float | None = None, used: Collection[str] | None = None) -> list[Record]:
         """Remove the results that the last graph does not use, with `before` only those made before that time (seconds
@@ -253,7 +275,17 @@ class Store:
         those of graph.json. Durable on return; killed inside, each other result is there."""
         from safepoint.tasks.tending import clean
 
-        return clean(self, before, used)
+        with self._telling("not cleaned"):
+            return clean(self, before, used)
+
+    @contextlib.contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """The system's error as ours."""
+        try:
+            yield
+        except OSError as error:
+            text = f"{what}, or not wholly: {error.filename}: {cause(error)}; all other results are intact"
+            raise SaveError(text, error.errno) from error
 
     def own(self) -> Writer:
         """The driver's writer, for what it takes back or writes again; it flushes when it is told to."""

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 def verify(store: Store) -> Iterator[Damage]:
     """See `Store.verify`."""
     for name in store.journals():
-        for block in journal.blocks(store.disk, f"{store.directory}/{name}"):
-            yield from _wrong_block(name, block)
+        try:
+            for block in journal.blocks(store.disk, f"{store.directory}/{name}"):
+                yield from _wrong_block(name, block)
+        except OSError as error:
+            yield Damage(name, 0, "", "", f"cannot be read: {_cause(error)}")
     for key in store.done():
         yield from _wrong_directory(store, key)
 
@@ -79,11 +82,8 @@ def forget(store: Store, found: Sequence[Kept]) -> list[Kept]:
         store.own().take_back(places)
         store.own().flush()  # else a power cut could bring back what the user was told is forgotten
     keys = sorted({each.record.key for each in found if not each.at.journal})
-    for key in keys:
-        moving.hide(store.disk, store.directory, f"{store.directory}/{names.DONE}/{key}")
     if keys:
-        # The names of those in `done/`, which a power cut could bring back, too.
-        store.disk.sync_dir(f"{store.directory}/{names.DONE}")
+        moving.hide(store.disk, store.directory, names.DONE, keys)
     return list(found)
 
 
@@ -92,17 +92,18 @@ def clean(store: Store, before: float | None, used: Collection[str] | None) -> l
     if used is None:
         used = _used(store, before is not None)
     store.end_own()  # it may have taken something back, in a journal that is to go
-    counts = store.kept()
+    counts = store.kept(strict=True)
     stay = {
         key: each for key, each in counts.items() if key in used or (before is not None and each.record.time >= before)
     }
     old = [name for name in store.journals() if not _is_written(name)]
-    _rewrite(store, old, {(each.at.journal, each.at.offset) for each in stay.values()})
+    staying = {(each.at.journal, each.at.offset) for each in stay.values()}
+    others = {each.at.journal for each in store.all(strict=True) if each.at.journal} - set(old)
+    back = [each.at for each in store.all(strict=True) if each.at.journal in others and each.record.key not in stay]
+    _rewrite(store, old, staying, back)
     gone = [each for key, each in counts.items() if key not in stay]
-    for key in store.done():
-        if key not in stay or stay[key].at.journal:
-            moving.hide(store.disk, store.directory, f"{store.directory}/{names.DONE}/{key}")
-    store.disk.sync_dir(f"{store.directory}/{names.DONE}")  # else a power cut could bring them back
+    if keys := [key for key in store.done() if key not in stay or stay[key].at.journal]:
+        moving.hide(store.disk, store.directory, names.DONE, keys)
     return [each.record for each in gone]
 
 
@@ -126,12 +127,13 @@ def _is_written(name: str) -> bool:
     return names.is_mine(host) and (put.in_use(name) if pid == os.getpid() else kernel.is_alive(pid))
 
 
-def _rewrite(store: Store, old: Sequence[str], stay: set[tuple[str, int]]) -> None:
+def _rewrite(store: Store, old: Sequence[str], stay: set[tuple[str, int]], back: list[Place]) -> None:
     """Put the blocks that stay into a new journal, and remove the old ones. Killed at any point, each block that stays
-    is in one of them at least, and twice is not too much: both are the same record."""
-    if not old:
+    is in one of them at least, and twice is not too much: both are the same record. `back`: blocks of journals to
+    which a process appends still, so that they are only taken back."""
+    if not old and not back:
         return
-    writer, back = store.own(), []
+    writer = store.own()
     took: list[str] = []
     alive = set(store.journals()) - set(old)
     for name in old:
@@ -145,7 +147,7 @@ def _rewrite(store: Store, old: Sequence[str], stay: set[tuple[str, int]]) -> No
                 with contextlib.suppress(kept.Strange):
                     named = kept.taken_back(kept.loaded(block.record))
                     back += [Place(*each) for each in named if each[0] in alive]
-    if back:  # they take back blocks of journals that are not removed
+    if back:
         writer.take_back(back)
     writer.flush()  # before the old ones go: else a power cut could leave neither
     for name in old:
