@@ -40,6 +40,9 @@ ELSEWHERE = (
     "check",
     "drain",
     "fetch",
+    "tasks",
+    "deps",
+    "bench-net",
 )  # commands with pages of their own
 COLUMNS, WIDE = 80, 140
 SHOWN_FIRST = ("status", "why", "verify")

@@ -140,7 +140,7 @@ def failure_of(error: BaseException, job: Job, part: str = BODY) -> Failure:
 
 
 def _below_the_call(trace: TracebackType | None) -> TracebackType | None:
-    """From the frame of the vertex's function on; all, if it was not called."""
+    """From the frame of the vertex's function on; all, if it was not reached."""
     at = trace
     while at is not None and at.tb_frame.f_code is not _attempt.__code__:
         at = at.tb_next
@@ -151,8 +151,8 @@ def _where(trace: TracebackType | None, job: Job) -> str:
     """As "sky.py:31 in denoise": the deepest frame in the file of the vertex's function, else the deepest of all."""
     code = getattr(job.function, "__code__", None)
     frames = traceback.extract_tb(trace)
-    if not frames:
-        return ""
+    if not frames or frames[-1].filename == __file__:  # called with other arguments than it takes
+        return f"{job.source} in {getattr(job.function, '__name__', '')}" if job.source else ""
     mine = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
     frame = (mine or frames)[-1]
     return f"{os.path.basename(frame.filename)}:{frame.lineno} in {frame.name}"

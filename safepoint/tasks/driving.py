@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from safepoint.tasks import identity
@@ -39,10 +40,10 @@ class Drive:
 
     def __init__(
         self, graph: Any, plan: Plan, engine: Engine, log: Log, wish: Wish, store: Any, known: dict[str, Record],
-        told: Callable[[str, Ended | None, int], None],
+        told: Callable[[str, Ended | None, int, str], None],
     ) -> None:  # fmt: skip
-        """`known`: what the plan looks up. `told`: hears of each vertex that ends, with an event as in the log, and its
-        number in the plan."""
+        """`known`: what the plan looks up. `told`: hears of each attempt that ends: "finished", "again",
+        "failed" for good or "skipped"; its number in the plan; and why, or how often."""
         self._graph, self._plan, self._engine, self._log = graph, plan, engine, log
         self._wish, self._store, self._known, self._told = wish, store, known, told
         self._damages: dict[str, int] = {}
@@ -94,7 +95,8 @@ class Drive:
                 self._failures.get(n, 0) + 1, self._graph.seed, vertex.keep, parts, vertex.source,
                 self._store.directory,
             ))  # fmt: skip
-            self._log.add("begin", vertex=vertex.name, attempt=self._failures.get(n, 0) + 1, worker="", host="")
+            worker = getattr(self._engine, "given_to", "")  # of an engine that knows it at once
+            self._log.add("begin", vertex=vertex.name, attempt=self._failures.get(n, 0) + 1, worker=worker, host="")
 
     def _take(self, ended: Ended) -> None:
         n = self._at_work.pop(ended.vertex, None)
@@ -137,7 +139,7 @@ class Drive:
         self._known[record.key] = record
         if self._plan.finished(n, record):
             self.ran.append(ended.vertex)
-            self._told("finished", ended, n)
+            self._told("finished", ended, n, "")
 
     def _failed(self, n: int, ended: Ended, failure: Failure) -> None:
         count = self._failures[n] = self._failures.get(n, 0) + 1
@@ -145,11 +147,14 @@ class Drive:
         self._log.add(
             "failed", vertex=ended.vertex, worker=ended.worker, host=ended.host, attempt=count, attempts=attempts,
             error=f"{failure.kind}: {failure.message}", where=failure.where, began=ended.began, body_s=ended.body_s,
+            traceback=failure.traceback,
         )  # fmt: skip
+        text = f"{count} of {attempts} attempts" if attempts > 1 else ""
         if count < attempts:
             self._plan.again(n)
+            self._told("again", ended, n, text)
         else:
-            self._give_up(n, ended, failure)
+            self._give_up(n, ended, failure, text)
 
     def _died(self, n: int, ended: Ended) -> None:
         self._log.add("died", vertex=ended.vertex, worker=ended.died, host=ended.host, began=ended.began)
@@ -166,23 +171,23 @@ class Drive:
             "failed", vertex=ended.vertex, worker=ended.worker, host=ended.host, attempt=len(dead),
             attempts=MOST_DEATHS, error=f"{failure.kind}: {text}", where="", began=ended.began, body_s=ended.body_s,
         )  # fmt: skip
-        self._give_up(n, ended, failure)
+        self._give_up(n, replace(ended, failure=failure), failure, "")
 
-    def _give_up(self, n: int, ended: Ended, failure: Failure) -> None:
+    def _give_up(self, n: int, ended: Ended, failure: Failure, text: str) -> None:
         self.failed[ended.vertex] = failure
         self._plan.failed(n)
-        self._told("failed", ended, n)
+        self._told("failed", ended, n, text)
 
     def _tell_lost(self) -> None:
         for n, why in self._plan.wrong.items():
             name = self._plan.vertices[n].name
             self.failed[name] = Failure("GraphError", why, "", "")
             self._log.add("failed", vertex=name, attempt=0, attempts=0, error=f"GraphError: {why}", where="")
-            self._told("failed", None, n)
+            self._told("failed", None, n, why)
         self._plan.wrong.clear()
         for n in self._plan.skipped:
             self._log.add("skipped", vertex=self._plan.vertices[n].name, needs=self._plan.needs[n])
-            self._told("skipped", None, n)
+            self._told("skipped", None, n, self._plan.needs[n])
         self._plan.skipped.clear()
 
 

@@ -98,7 +98,7 @@ TEXTS = (
     "run", "graph", "engine", "schedule", "driver_host", "vertex", "key", "worker", "host", "error", "where", "needs",
     "why",
 )  # fmt: skip
-OF_VERTEX = ("function", "source", "state", "key")  # texts of graph.json
+OF_VERTEX = ("function", "source", "state", "key", "file")  # texts of graph.json
 COUNTS = ("vertices", "finished", "failed", "skipped")  # of `start` and `end`
 
 

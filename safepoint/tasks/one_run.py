@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from safepoint import words
 from safepoint.disk.files import cause, exists
 from safepoint.errors import SaveError
-from safepoint.tasks import functions, identity, log
+from safepoint.tasks import functions as function_sources
+from safepoint.tasks import identity, log
 from safepoint.tasks.driving import Drive, Wish, states
 from safepoint.tasks.found import Found
 from safepoint.tasks.jobs import Ended, Engine, Record
@@ -28,14 +31,16 @@ if TYPE_CHECKING:
 class Step:
     """What whoever watches a run is told: at its start, and as each vertex ends."""
 
-    event: str  # "start", "finished", "failed" (for good), "skipped", "stopped", "end"
+    event: str  # "start", "finished", "again" (failed, and is tried again), "failed", "skipped", "stopped", "end"
     vertex: str
     ended: Ended | None
     finished: int  # vertices so far, with those of earlier runs
     failed: int
     skipped: int
     total: int
-    text: str = ""  # of "start": the engine and its workers; of "stopped": why; of "skipped": what it needs
+    text: str = (
+        ""  # of "start": workers and schedule; of "stopped": why; of "skipped": what it needs; of "failed": how often
+    )
 
 
 class OneRun:
@@ -125,7 +130,15 @@ class OneRun:
             log.put(self._store.directory, log.SCHEDULE, self._planned.content, self._store.disk)
         else:
             log.remove(self._store.directory, log.SCHEDULE, self._store.disk)
-        self._say("start", text=f"{workers or 'unknown'} {name}" if engine else "")
+        self._say("start", text=self._on(name, workers) if engine else "")
+
+    def _on(self, engine: str, workers: int) -> str:
+        planned = self._planned
+        text = words.count(workers, "worker") if workers else f"engine {engine}"
+        if planned.kind:
+            text += f"; schedule {planned.kind}"
+            text += f", expected {words.about(planned.expected_s)}" if planned.expected_s is not None else ""
+        return text
 
     def _end(self) -> None:
         """The last row, whatever happened."""
@@ -140,11 +153,13 @@ class OneRun:
 
     def _put_graph(self) -> None:
         state, vertices = states(self._plan), []
+        work = os.path.dirname(os.path.dirname(self._store.directory))
         for n, vertex in enumerate(self._plan.vertices):
             row = {
-                "name": vertex.name, "function": functions.path(vertex.function), "source": vertex.source,
+                "name": vertex.name, "function": _path(vertex.function), "source": vertex.source,
                 "inputs": [[edge.vertex.name, edge.output] for edge in vertex.edges], "weight": vertex.weight,
                 "size": vertex.size, "state": state[vertex.name], "key": self._plan.key[n],
+                "file": _file(vertex.function, work),
             }  # fmt: skip
             if n not in self._before:  # for `safepoint tasks why`
                 row["parts"] = self._noted(n)
@@ -160,14 +175,29 @@ class OneRun:
             self._plan.parts[n], self._plan.vertices[n], digests
         )  # fmt: skip
 
-    def _tell(self, event: str, ended: Ended | None, n: int) -> None:
+    def _tell(self, event: str, ended: Ended | None, n: int, text: str) -> None:
         if event in self._lost:
             self._lost[event] += 1
-        elif n not in self._before:  # one that is made again was counted
+        elif event == "finished" and n not in self._before:  # one that is made again was counted
             self._finished += 1
-        self._say(event, self._plan.vertices[n].name, ended, self._plan.needs[n])
+        self._say(event, self._plan.vertices[n].name, ended, text)
 
     def _say(self, event: str, vertex: str = "", ended: Ended | None = None, text: str = "") -> None:
         if self._progress is not None:
             lost, total = self._lost, len(self._plan.vertices)
             self._progress(Step(event, vertex, ended, self._finished, lost["failed"], lost["skipped"], total, text))
+
+
+@functools.lru_cache(4096)
+def _file(function: Any, work: str) -> str:
+    """Where it is defined, for a look at how it is now; from the working directory on, if it lies below that."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    name = getattr(getattr(function, "__code__", None), "co_filename", "")
+    if not os.path.isfile(name):
+        return ""
+    path = os.path.realpath(name)
+    return os.path.relpath(path, work) if path.startswith(work + os.sep) else path
+
+
+_path = functools.lru_cache(4096)(function_sources.path)

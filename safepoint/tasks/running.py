@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from safepoint.disk import Disk
 from safepoint.errors import TaskError, UsageError
 from safepoint.patterns import SIDE
+from safepoint.root import REAL
 from safepoint.tasks import mainfile
 from safepoint.tasks.ending import Ending
 from safepoint.tasks.found import Found, Stopped
-from safepoint.tasks.jobs import Engine
+from safepoint.tasks.jobs import Engine, Record
 from safepoint.tasks.one_run import OneRun, Step
 from safepoint.tasks.ordering import Planned
 from safepoint.tasks.planning import Plan
@@ -62,7 +64,7 @@ def run(
     if hasattr(on, "Get_rank") and hasattr(on, "Get_size"):
         from safepoint.tasks import mpi
 
-        return mpi.run_on(on, graph, directory, **common, **options)  # type: ignore[no-any-return]
+        return mpi.run_on(on, graph, directory, **common, **options)
     make = _maker(on, engine, workers, options)
     return drive(graph, make, directory, **common)
 
@@ -86,9 +88,7 @@ def _maker(
         def make(store: Store, plan: Plan) -> Engine:
             from safepoint.tasks import dask
 
-            return dask.engine(on, store.directory, **options)  # type: ignore[no-any-return]
-
-        return make
+            return dask.engine(on, store, plan)
     elif callable(getattr(on, "submit", None)):
 
         def make(store: Store, plan: Plan) -> Engine:
@@ -108,16 +108,17 @@ def drive(
     graph: Graph, make: Callable[[Store, Plan], Engine], directory: str | os.PathLike[str] = ".", *,
     should_stop: Callable[[], object] | None = None, stop_at: str | float | None = None,
     stop_after: str | float | None = None, schedule: Any = None, progress: Callable[[Step], object] | None = None,
+    disk: Disk = REAL,
 ) -> Found:  # fmt: skip
     """What `run` does in the process that drives; `make` makes the engine, if there is something to run."""
     work, began = os.path.realpath(directory), time.time()
     if not os.path.isdir(work):
         raise UsageError(f"{work} is no directory, so no results can be kept below it")
     ending = Ending(work, should_stop, stop_at, stop_after, lambda text: logger.warning("%s", text))
-    store = Store(tasks_directory(work))
+    store = Store(tasks_directory(work), disk)
     with ending, store.held():
         planned = Planned.of(schedule, graph)
-        known = store.records()
+        known = _known(store)
         plan = Plan(graph, known.get, lambda record: record.kept, planned.priority)
         one = OneRun(graph, plan, store, known, planned, progress, began)
         one.go(make, ending)
@@ -132,6 +133,23 @@ def drive(
     if found.failed:
         raise _failed(found, one.counts())
     return found
+
+
+def _known(store: Store) -> dict[str, Record]:
+    """What is kept of each identity. Of those of which only digests are kept, the newest: all that was made since then
+    was made of that one, and by an older one it would not be found."""
+    found: dict[str, Record] = {}
+    for each in store.all():
+        record, other = each.record, found.get(each.record.key)
+        if other is None or _counts_more(record, other):
+            found[record.key] = record
+    return found
+
+
+def _counts_more(record: Record, other: Record) -> bool:
+    if record.kept != other.kept:
+        return record.kept
+    return record.time < other.time if record.kept else record.time > other.time
 
 
 def _failed(found: Found, counts: tuple[int, int]) -> TaskError:

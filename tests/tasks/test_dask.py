@@ -1,0 +1,236 @@
+"""The engine on Dask: what it gives, and what it leaves out, on real schedulers and workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import task_bodies_dask as bodies
+from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, until
+
+from safepoint.errors import TaskError
+from safepoint.tasks import Graph
+from safepoint.tasks.saved import Store
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
+pytestmark = pytest.mark.xdist_group("dask")
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("dask")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def client(dask: Cluster) -> Iterator[Any]:
+    with distributed.Client(dask.address) as made:
+        made.wait_for_workers(2)
+        yield made
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    (tmp_path / "notes").mkdir()
+    return tmp_path / "notes"
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def test_results_are_those_of_plain_calls_and_nothing_runs_twice(client: Any, work: Path, notes: Path) -> None:
+    """T5; values go from worker to worker, by name and whole, and no body spoils what another gets."""
+    wanted = bodies.serially(bodies.graph(1, notes))
+    os.rename(notes, f"{notes}-serial")
+    notes.mkdir()
+    for _ in range(2):
+        found = bodies.graph(1, notes).run(on=client, directory=work)
+        assert {name: bodies.digest(found[name]) for name in ("v9", "v30", "end")} == {
+            name: bodies.digest(wanted[name]) for name in ("v9", "v30", "end")
+        }
+        assert set(bodies.noted(notes)) == set(wanted) and set(bodies.noted(notes).values()) == {1}
+    assert not [name for name in os.listdir(work / ".safepoint.d/tasks") if name.startswith("stage")]
+
+
+def test_dask_keeps_the_same_bytes_as_a_pool(client: Any, work: Path, tmp_path: Path, notes: Path) -> None:
+    """All engines give equal bytes: their records have the same keys, with the same digests."""
+    (tmp_path / "pool").mkdir()
+    bodies.graph(2, notes, 20).run(on=client, directory=work)
+    bodies.graph(2, notes, 20).run(directory=tmp_path / "pool", workers=1)
+    kept = [
+        {key: [output.digest for output in record.outputs] for key, record in Store(directory).records().items()}
+        for directory in (work / ".safepoint.d/tasks", tmp_path / "pool/.safepoint.d/tasks")
+    ]
+    assert kept[0] == kept[1] and len(kept[0]) == 21
+
+
+def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: Any, work: Path, notes: Path) -> None:
+    wanted = bodies.digest(bodies.serially(bodies.graph(3, notes, pause=0.02))["end"])
+    os.rename(notes, f"{notes}-serial")
+    notes.mkdir()
+
+    def stopping_at(count: int) -> Any:
+        return lambda: len(os.listdir(notes)) >= count
+
+    with pytest.raises(SystemExit):
+        bodies.graph(3, notes, pause=0.02).run(directory=work, workers=1, should_stop=stopping_at(10))
+    with pytest.raises(SystemExit):
+        bodies.graph(3, notes, pause=0.02).run(on=client, directory=work, should_stop=stopping_at(25))
+    with ThreadPoolExecutor(1) as threads:
+        g = bodies.graph(3, notes, pause=0.02)
+        found = g.run(on=threads, directory=work)
+    assert bodies.digest(found["end"]) == wanted
+    assert all(count == 1 for name, count in bodies.noted(notes).items() if g.vertices[name].keep)
+
+
+def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any, work: Path, notes: Path) -> None:
+    """Dask's own retries stay off: each vertex is tried as often as it says. The others go on."""
+    g = Graph("failing")
+    given = {"notes": str(notes)}
+    good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, retries=2)
+    bad = g.add("bad", bodies.fails, arguments={**given, "name": "bad"}, times=9, retries=1)
+    g.add("below-good", bodies.mixed, arguments={**given, "name": "below-good"}, inputs=[good], width=3)
+    below = g.add("below-bad", bodies.mixed, arguments={**given, "name": "below-bad"}, inputs=[good, bad], width=3)
+    g.add("deep", bodies.mixed, arguments={**given, "name": "deep"}, inputs=[below], width=3)
+    with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: negative variance"):
+        g.run(on=client, directory=work)
+    assert bodies.noted(notes) == {"good": 3, "bad": 2, "below-good": 1}
+    assert {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()} == {"good", "below-good"}
+
+
+@pytest.mark.parametrize("what", ["result", "exit", "interrupt", "strange"])
+def test_whatever_a_body_raises_or_returns_costs_its_vertex_only(
+    client: Any, work: Path, notes: Path, what: str
+) -> None:
+    """A result or an exception that cannot be pickled, and the ends of a program."""
+    g = Graph("raising")
+    g.add("bad", bodies.raises, arguments={"notes": str(notes), "name": "bad"}, what=what)
+    g.add("other", bodies.source, arguments={"notes": str(notes), "name": "other"}, width=3)
+    with pytest.raises(TaskError, match="1 of 2 vertices failed: bad: ") as caught:
+        g.run(on=client, directory=work)
+    assert caught.value.found["other"].shape == (3,)  # type: ignore[attr-defined]
+
+
+def test_a_stop_takes_back_what_has_not_begun(client: Any, work: Path, notes: Path, tmp_path: Path) -> None:
+    """A limit of time must not wait for the queue of Dask; what has begun ends and is kept."""
+    go = tmp_path / "go"
+    g = Graph("stopping")
+    for n in range(50):
+        g.add(f"w{n}", bodies.waits, arguments={"notes": str(notes), "name": f"w{n}"}, until=str(go))
+
+    def enough() -> bool:
+        begun = len(os.listdir(notes)) >= 2
+        if begun:
+            go.touch()
+        return begun
+
+    with pytest.raises(SystemExit):
+        g.run(on=client, directory=work, should_stop=enough)
+    begun = bodies.noted(notes)
+    kept = {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()}
+    assert set(begun) == kept and len(kept) < 50
+    g.run(on=client, directory=work)
+    assert set(bodies.noted(notes).values()) == {1}
+
+
+def test_what_is_not_kept_is_made_again_only_for_what_needs_it(client: Any, work: Path, notes: Path) -> None:
+    def build(version: str) -> Graph:
+        g, given = Graph("loose"), {"notes": str(notes)}
+        big = g.add("big", bodies.source, arguments={**given, "name": "big"}, width=50_000, keep=False)
+        file = g.add("file", bodies.filed, arguments={**given, "name": "file"}, values=big)
+        g.add("sum", bodies.read, arguments={**given, "name": "sum"}, path=file, version=version)
+        g.add("other", bodies.mixed, arguments={**given, "name": "other"}, inputs=[big], width=3, version=version)
+        return g
+
+    sums = [build(version).run(on=client, directory=work)["sum"] for version in ("", "", "2")]
+    assert sums[0] == sums[1] == sums[2]
+    assert bodies.noted(notes) == {"big": 2, "file": 1, "sum": 2, "other": 2}
+
+
+def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client: Any, work: Path, notes: Path) -> None:
+    """Dask runs a vertex again when it has lost its value; the store has it."""
+    go, given = notes.parent / "go", {"notes": str(notes)}
+    g = Graph("lineage")
+    small = g.add("small", bodies.source, arguments={**given, "name": "small"}, width=3)
+    large = g.add("large", bodies.source, arguments={**given, "name": "large"}, width=20_000)
+    gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go))
+    g.add("end", bodies.mixed, arguments={**given, "name": "end"}, inputs=[small, large, gate], width=3)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(g.run, on=client, directory=work)
+        store = Store(work / ".safepoint.d/tasks")
+        until(lambda: len(store.records()) == 2 and bodies.noted(notes)["gate"])
+        dask.kill_workers()
+        dask.workers = [dask.add(), dask.add()]
+        go.touch()
+        running.result(60)
+    assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
+
+
+PROGRAM = """
+import asyncio
+from dataclasses import dataclass
+from distributed import Client
+import dask
+from safepoint import UsageError
+from safepoint.tasks import Graph
+from testbed import task_bodies_dask as bodies
+
+@dataclass
+class Width:
+    metres: float
+
+def twice(x):
+    return 2 * x.metres
+
+async def coroutines(g):
+    async with Client(n_workers=0, processes=False, dashboard_address=None, asynchronous=True) as client:
+        try:
+            g.run(on=client)
+        except UsageError as error:
+            print(error)
+
+def main(notes):
+    g = Graph("main")
+    g.add("twice", twice, x=Width(4.0))
+    g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
+    asyncio.run(coroutines(g))
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
+        with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+            try:
+                g.run(on=client)
+            except Exception as error:
+                print(error.found["twice"], error)
+
+if __name__ == "__main__":
+    import sys
+    main(sys.argv[1])
+"""
+
+
+def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
+    work: Path, notes: Path
+) -> None:
+    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex. A client of coroutines is
+    refused."""
+    (work / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "program.py", str(notes)],
+        cwd=work,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    first, second = done.stdout.splitlines() or [done.stderr[-3000:], ""]
+    assert first.startswith("this Client is asynchronous")
+    assert second.startswith("8.0 1 of 2 vertices failed: dies: KilledWorker: Dask gave it up"), second
+    assert bodies.noted(notes)["dies"] == 2
