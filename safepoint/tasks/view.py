@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from safepoint.report.markup import tag, text
 from safepoint.report.sheet import sheet
-from safepoint.tasks.pictures.layers import NAMES, by_layer, graph, sign, told
+from safepoint.tasks.pictures.layers import NAMES, by_layer, graph, key, many, told
 from safepoint.tasks.pictures.network import network
 from safepoint.tasks.pictures.past import EARLIER, STATES, Past, read
 from safepoint.tasks.pictures.totals import planned_and_real, problems, where_the_time_went
@@ -91,7 +92,8 @@ def _graph(past: Past) -> list[str]:
     if not drawing:
         return []
     shown = {node.state for node in past.nodes}
-    legend = [tag("li", _key(state), NAMES[state]) for state in STATES if state in shown]
+    keys = {state: key(state, as_bar=many(past.nodes)) for state in STATES if state in shown}
+    legend = [tag("li", _key(drawn), NAMES[state]) for state, drawn in keys.items()]
     details = tag("summary", "The layers as a table"), tag("div", by_layer(past.nodes), class_="wide")
     return [
         tag("h2", "Graph"),
@@ -101,8 +103,8 @@ def _graph(past: Past) -> list[str]:
     ]
 
 
-def _key(state: str) -> str:
-    return tag("svg", sign(state, 8, 8), viewBox="0 0 16 16", aria_hidden="true", style=KEY)
+def _key(drawn: Sequence[str]) -> str:
+    return tag("svg", *drawn, viewBox="0 0 16 16", aria_hidden="true", style=KEY)
 
 
 def _workers(past: Past) -> list[str]:

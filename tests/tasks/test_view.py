@@ -215,10 +215,11 @@ def test_a_worker_with_threads_has_a_row_for_each_and_a_new_process_takes_the_ro
     start = {"time": BEGAN, "event": "start", "graph": "sky", "run": "", "workers": 2}
     begin = {"time": BEGAN + 2.5, "event": "begin", "vertex": "c", "worker": "pid 7", "host": "h", "attempt": 1}
     pasts.rows = [start, row("a", "pid 5", 0, 2), row("b", "pid 5", 1, 3), begin,
-                  row("c", "pid 7", 2.5, 0.5, "died"), row("d", "pid 9", 4, 1)]  # fmt: skip
+                  row("c", "pid 7, SIGKILL", 2.5, 0.5, "died") | {"host": ""}, row("d", "pid 9", 4, 1)]  # fmt: skip
     past = read(pasts.write(tmp_path) / STORE)
     lanes = [(lane.name, [attempt.vertex for attempt in lane.attempts]) for lane in lanes_of(past.starts[0])]
     assert lanes == [("pid 5", ["a"]), ("pid 5", ["b"]), ("pid 7", ["c", "d"])]
+    assert "c: its worker died, body 500 ms: SIGKILL" in titles(whole(tmp_path))
 
 
 @pytest.mark.parametrize(("given", "drawn"), [(3, 3), (7, 0)])

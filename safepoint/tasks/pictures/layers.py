@@ -77,13 +77,22 @@ def graph(nodes: Sequence[Node]) -> tuple[str, str]:
     if not nodes:
         return "", ""
     rows = layers(nodes)
-    if len(nodes) > MOST_NODES or len(rows) > MOST_LAYERS:
+    if _many(nodes, rows):
         return _counts(rows)
     drawing, edges = _shapes(in_order(rows))
     words = "Each vertex stands right of all that it needs."
     if edges > MOST_EDGES:
         words += f" The {edges:,} edges are too many to be drawn."
     return drawing, words
+
+
+def _many(nodes: Sequence[Node], rows: Sequence[object]) -> bool:
+    return len(nodes) > MOST_NODES or len(rows) > MOST_LAYERS
+
+
+def many(nodes: Sequence[Node]) -> bool:
+    """Whether the drawing has counts."""
+    return _many(nodes, layers(nodes))
 
 
 def told(nodes: Iterable[Node]) -> str:
@@ -110,6 +119,15 @@ def sign(state: str, x: float, y: float, words: str = "", size: float = HALF) ->
         SKIPPED: f"M{x:.1f},{y - size:.1f} l{size:.1f},{size:.1f} l{-size:.1f},{size:.1f} l{-size:.1f},{-size:.1f} z",
     }  # fmt: skip
     return tag("path", *inside, d=paths[state], class_=kind)
+
+
+def key(state: str, *, as_bar: bool) -> list[str]:
+    """What stands for a state in a legend, within 16 by 16."""
+    if not as_bar:
+        return [sign(state, 8, 8)]
+    place = {"x": 1, "y": 2, "width": 14, "height": 12}
+    hatched = [tag("rect", **place, fill=f"url(#of-{state})")] * (state in HATCHED)
+    return [tag("rect", **place, class_=f"bar-{state}"), *hatched]
 
 
 def _shapes(rows: Sequence[Sequence[Node]]) -> tuple[str, int]:
