@@ -23,7 +23,7 @@ from safepoint.tasks.found import Found, Stopped
 from safepoint.tasks.jobs import Engine, Record
 from safepoint.tasks.one_run import OneRun, Step
 from safepoint.tasks.ordering import Planned
-from safepoint.tasks.planning import Plan
+from safepoint.tasks.planning import Plan, many_objects
 from safepoint.tasks.saved import Store
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ def drive(
     store = Store(tasks_directory(work), disk)
     with ending, store.held():
         planned = Planned.of(schedule, graph)
-        known = _known(store)
-        plan = Plan(graph, known.get, lambda record: record.kept, planned.priority)
+        with many_objects():
+            known = _known(store)
+            plan = Plan(graph, known.get, lambda record: record.kept, planned.priority)
         one = OneRun(graph, plan, store, known, planned, progress, began)
         one.go(make, ending)
         found = one.found()
