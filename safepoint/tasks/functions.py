@@ -1,7 +1,8 @@
 """Functions of vertices: which may be one, where it is, and the digest of what it says.
 
 The digest is that of the syntax tree of the function's source: comments, spacing and docstrings do not count, and it is
-the same in each version of Python. A function without source (of C, or typed at a prompt) counts by its import path.
+the same in each version of Python. A function without source counts by its import path and, if it is none of C, by its
+compiled code, which differs from version to version.
 It does not see what the function calls, nor globals that it reads.
 """
 
@@ -24,12 +25,13 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def check(vertex: str, function: Any) -> None:
     """`UsageError`, which names the vertex, unless other processes can import this function by its name."""
-    why = _why_not(function)
+    why = why_not(function)
     if why:
         raise UsageError(f"vertex {vertex}: its function {why}; only a function at the top of a module will do")
 
 
-def _why_not(function: Any) -> str:
+def why_not(function: Any) -> str:
+    """Why other processes cannot import this function by its name; "" if they can."""
     name = getattr(function, "__qualname__", "")
     if not callable(function):
         return f"is {function!r}, which cannot be called"
@@ -77,7 +79,7 @@ def path(function: Any) -> str:
 def digest(function: Callable[..., Any]) -> str:
     """Of what the function says; once for each function of a process."""
     tree = _tree(function)
-    text = "".join(_said(tree)) if tree is not None else f"import {path(function)}"
+    text = "".join(_said(tree) if tree is not None else _compiled(function))
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
@@ -124,6 +126,18 @@ def _said(node: object) -> Iterator[str]:
         yield "]"
     else:
         yield repr(node)
+
+
+def _compiled(function: Any) -> Iterator[str]:
+    """What counts where there is no source: the import path, and the code of a function that was typed at a prompt."""
+    yield f"import {path(function)}"
+    ahead = [_code(function)]
+    while ahead:
+        if (code := ahead.pop()) is not None:
+            yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+            ahead += [each for each in code.co_consts if isinstance(each, CodeType)]
+            others = [each for each in code.co_consts if not isinstance(each, CodeType)]
+            yield repr([sorted(map(repr, each)) if isinstance(each, frozenset) else each for each in others])
 
 
 def _is_text(first: list[Any]) -> bool:

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from safepoint.disk import Disk
-from safepoint.disk.files import exists, listdir, read, remove_tree
-from safepoint.errors import FormatError, UsageError
+from safepoint.disk.files import cause, exists, listdir, read, remove_tree
+from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.owner import Waiting, claim
 from safepoint.patterns import SIDE
 from safepoint.root import Root, refuse_link
@@ -31,27 +31,35 @@ def held(directory: str, disk: Disk) -> Iterator[None]:
     """Inside, this process drives the store. `LockedError`, `FormatError`: nothing was changed in it."""
     if os.path.basename(os.path.dirname(directory)) != SIDE:
         raise UsageError(f"{directory} is no store of tasks: it lies in a directory {SIDE}")
-    root = _Root(directory, disk)
-    _make(disk, root.work, root.side)
-    refuse_link(disk, root.side)
-    _make(disk, root.side, directory)
-    refuse_link(disk, directory)
-    release = claim(root, Waiting())
-    try:
-        if root.locked is not None:
-            _held[directory] = root.locked
-        _check_format(disk, directory)
-        for name in (names.DONE, names.LOOSE):
-            _make(disk, directory, f"{directory}/{name}")
-        _sweep(disk, directory)
+    if directory in _held:
+        raise LockedError(f"{directory} is in use by this very process: one graph runs at a time; nothing was changed")
+    with contextlib.ExitStack() as leaving:
+        try:
+            _take(directory, disk, leaving)
+        except OSError as error:
+            text = f"no results can be kept in {directory}: {error.filename}: {cause(error)}; nothing was run"
+            raise SaveError(text, error.errno) from error
         try:
             yield
         finally:
             with contextlib.suppress(OSError):  # what stays is removed by the next driver
                 _empty(disk, directory, names.LOOSE)
-    finally:
-        _held.pop(directory, None)
-        release()
+
+
+def _take(directory: str, disk: Disk, leaving: contextlib.ExitStack) -> None:
+    root = _Root(directory, disk)
+    _make(disk, root.work, root.side)
+    refuse_link(disk, root.side)
+    _make(disk, root.side, directory)
+    refuse_link(disk, directory)
+    leaving.callback(claim(root, Waiting()))
+    if root.locked is not None:
+        _held[directory] = root.locked
+        leaving.callback(_held.pop, directory, None)
+    _check_format(disk, directory)
+    for name in (names.DONE, names.LOOSE):
+        _make(disk, directory, f"{directory}/{name}")
+    _sweep(disk, directory)
 
 
 def _make(disk: Disk, parent: str, path: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128_hexdigest
@@ -87,7 +88,9 @@ class _Pickler(pickle.Pickler):
             return f"edge {value.number}"
         if kind is set or kind is frozenset:
             return [kind.__name__, *sorted(xxh3_128_hexdigest(content(each)) for each in value)]
-        if hasattr(value, "__code__"):
+        if kind is FunctionType:
+            if why := functions.why_not(value):
+                raise TypeError(f"a function {why}")
             return f"function {functions.digest(value)}"
         return None
 

@@ -44,7 +44,7 @@ def read(text: bytes, place: Place) -> Record:
 
 def loaded(text: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(text)
+        content = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise Strange("no JSON") from error
     if type(content) is not dict:

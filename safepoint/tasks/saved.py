@@ -18,7 +18,9 @@ T6  one driver at a time, by a kernel lock that dies with it; workers only write
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
+import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -28,11 +30,13 @@ from xxhash import xxh3_128_hexdigest
 from safepoint.disk import Disk
 from safepoint.disk.disk import names_file
 from safepoint.disk.files import cause, exists, listdir, read
-from safepoint.errors import DamagedError, SaveError, UsageError
+from safepoint.errors import DamagedError, RestoreError, SaveError, UsageError
 from safepoint.root import REAL
 from safepoint.tasks import holding, journal, kept, names, values
 from safepoint.tasks.jobs import FILE, NPY, Output, Place, Record, Reference
 from safepoint.tasks.put import EVERY_S, Writer
+
+logger = logging.getLogger("safepoint")
 
 
 class LostValue(DamagedError):
@@ -94,34 +98,49 @@ class Store:
         """All finished vertices by key. Reads records only, and needs no lock."""
         return {key: each.record for key, each in self.kept().items()}
 
-    def kept(self) -> dict[str, Kept]:
+    def kept(self, *, strict: bool = False) -> dict[str, Kept]:
         found: dict[str, Kept] = {}
-        for each in self.all():
+        for each in self.all(strict=strict):
             _add(found, each)
         return found
 
-    def all(self) -> Iterator[Kept]:
-        """Every record that counts, of one key perhaps several."""
+    def all(self, *, strict: bool = False) -> Iterator[Kept]:
+        """Every record that counts, of one key perhaps several. What the disk cannot read (EIO) is as what is damaged:
+        it costs its vertices, and is said; with `strict` it is an error, as any other one is."""
         back: set[tuple[str, int]] = set()
         of_journals: list[Kept] = []
         for name in self.journals():
-            for each in self._in_journal(name):
-                if isinstance(each, Kept):
-                    of_journals.append(each)
-                else:
-                    back.update(each)
+            with self._reading(strict):
+                for each in self._in_journal(name):
+                    if isinstance(each, Kept):
+                        of_journals.append(each)
+                    else:
+                        back.update(each)
         yield from (each for each in of_journals if (each.at.journal, each.at.offset) not in back)
         for key in self.done():
-            with contextlib.suppress(OSError, kept.Strange):  # `verify` tells of it
+            record = None
+            with self._reading(strict), contextlib.suppress(kept.Strange):  # `verify` tells of it
                 record = kept.unsealed(read(self.disk, f"{self.directory}/{names.DONE}/{key}/{names.RECORD}"), key)
+            if record is not None:
                 yield Kept(record, Place())
 
+    @contextlib.contextmanager
+    def _reading(self, strict: bool) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):  # rewritten or taken away meanwhile, or damage
+            pass
+        except OSError as error:
+            if strict or error.errno != errno.EIO:
+                text = f"records not read: {error.filename}: {cause(error)}; what is kept there is as it was"
+                raise RestoreError(text, error.errno) from error
+            logger.warning("%s: %s; what it holds will be made again", error.filename, cause(error))
+
     def _in_journal(self, name: str) -> Iterator[Kept | list[tuple[str, int]]]:
-        with contextlib.suppress(FileNotFoundError):  # rewritten meanwhile
-            for block in journal.blocks(self.disk, f"{self.directory}/{name}"):
-                if block.record is not None:
-                    with contextlib.suppress(kept.Strange):
-                        yield read_block(block.record, Place(name, block.offset))
+        for block in journal.blocks(self.disk, f"{self.directory}/{name}"):
+            if block.record is not None:
+                with contextlib.suppress(kept.Strange):
+                    yield read_block(block.record, Place(name, block.offset))
 
     def find(self, key: str) -> Record | None:
         found = self.kept().get(key)
@@ -243,12 +262,12 @@ class Store:
     def drop(self, keys: Collection[str]) -> None:
         """As `forget`, by key: of results that are lost."""
         with self._telling("results that are lost were not taken out"):
-            self._forget(lambda record: record.key in keys)
+            self._forget(lambda record: record.key in keys, strict=False)
 
-    def _forget(self, which: Callable[[Record], bool]) -> list[Kept]:
+    def _forget(self, which: Callable[[Record], bool], strict: bool = True) -> list[Kept]:
         from safepoint.tasks.tending import forget
 
-        return forget(self, [each for each in self.all() if which(each.record)])
+        return forget(self, [each for each in self.all(strict=strict) if which(each.record)])
 
     def clean(self, before: float | None = None, used: Collection[str] | None = None) -> list[Record]:
         """Remove the results that the last graph does not use, with `before` only those made before that time (seconds

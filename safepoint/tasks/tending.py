@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 def verify(store: Store) -> Iterator[Damage]:
     """See `Store.verify`."""
     for name in store.journals():
-        for block in journal.blocks(store.disk, f"{store.directory}/{name}"):
-            yield from _wrong_block(name, block)
+        try:
+            for block in journal.blocks(store.disk, f"{store.directory}/{name}"):
+                yield from _wrong_block(name, block)
+        except OSError as error:
+            yield Damage(name, 0, "", "", f"cannot be read: {_cause(error)}")
     for key in store.done():
         yield from _wrong_directory(store, key)
 
@@ -89,14 +92,14 @@ def clean(store: Store, before: float | None, used: Collection[str] | None) -> l
     if used is None:
         used = _used(store, before is not None)
     store.end_own()  # it may have taken something back, in a journal that is to go
-    counts = store.kept()
+    counts = store.kept(strict=True)
     stay = {
         key: each for key, each in counts.items() if key in used or (before is not None and each.record.time >= before)
     }
     old = [name for name in store.journals() if not _is_written(name)]
     staying = {(each.at.journal, each.at.offset) for each in stay.values()}
-    others = {each.at.journal for each in store.all() if each.at.journal} - set(old)
-    back = [each.at for each in store.all() if each.at.journal in others and each.record.key not in stay]
+    others = {each.at.journal for each in store.all(strict=True) if each.at.journal} - set(old)
+    back = [each.at for each in store.all(strict=True) if each.at.journal in others and each.record.key not in stay]
     _rewrite(store, old, staying, back)
     gone = [each for key, each in counts.items() if key not in stay]
     if keys := [key for key in store.done() if key not in stay or stay[key].at.journal]:

@@ -44,7 +44,10 @@ SAID: dict[Any, str] = {
 def read(path: str | os.PathLike[str]) -> Graph:
     """See `Graph.read`. The functions are imported, so what stands at the top of their module is run."""
     text = _Text(os.fspath(path))
-    graph = Graph(text.name, seed=text.seed)
+    try:
+        graph = Graph(text.name, seed=text.seed)
+    except UsageError as error:
+        text.refuse("", "graph", str(error))
     graph.code = text.code
     vertices = graph.vertices
     for name in text.order():

@@ -124,18 +124,40 @@ def _npy_header(array: Any) -> bytes | None:
 def _array(name: str, array: Any, header: bytes) -> Encoded:
     import numpy as np
 
+    if array.dtype.names and _packed(array.dtype) < array.itemsize:
+        order: Any = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        clear = np.zeros(array.nbytes, np.uint8).view(array.dtype).reshape(array.shape, order=order)
+        _copy_fields(array, clear)  # and not what lies between them by chance, which would be another digest each time
+        array = clear
     if array.flags.f_contiguous and not array.flags.c_contiguous:
         array = array.T
     array = np.ascontiguousarray(array).reshape(-1) if array.size else array
     if not array.size or not array.itemsize:
         data: bytes | memoryview = b""
     elif array.nbytes <= 4096:
-        data = array.tobytes()
+        data = array.view(np.uint8).tobytes()
     else:
         data = array.view(np.uint8).data
     digest = xxh3_128(header)
     digest.update(data)
     return Encoded(name, NPY, digest.hexdigest(), len(header) + len(data), (header, data))
+
+
+def _packed(dtype: Any) -> int:
+    """Bytes of the fields alone."""
+    if dtype.subdtype is not None:
+        return _packed(dtype.subdtype[0]) * int(dtype.itemsize // (dtype.subdtype[0].itemsize or 1))
+    if dtype.names:
+        return sum(_packed(dtype[name]) for name in dtype.names)
+    return int(dtype.itemsize)
+
+
+def _copy_fields(source: Any, target: Any) -> None:
+    for name in source.dtype.names:
+        if source[name].dtype.names:
+            _copy_fields(source[name], target[name])
+        else:
+            target[name] = source[name]
 
 
 def load(output: Output, data: bytes | bytearray) -> Any:

@@ -93,6 +93,18 @@ def test_a_function_without_source_counts_by_its_import_path() -> None:
     assert functions.path(math.sqrt) == "math:sqrt"
 
 
+def test_a_function_typed_at_a_prompt_counts_by_what_was_compiled() -> None:
+    def typed(text: str) -> Any:
+        found: dict[str, Any] = {"__name__": "__main__"}
+        exec(text, found)
+        return found["f"]
+
+    text = "def f(x):\n    return x in {'a', 'b'} and [x for x in 'ab']\n"
+    assert functions.digest(typed(text)) == functions.digest(typed(text))
+    assert functions.digest(typed(text)) != functions.digest(typed(text.replace("'b'", "'c'")))
+    assert functions.digest(typed(text)) != functions.digest(typed(text.replace("[x for", "[1 for")))
+
+
 def other_options() -> dict[str, tuple[dict[str, Any], bool]]:
     from numpy import arange, zeros
 
@@ -201,6 +213,13 @@ def test_a_parameter_that_cannot_be_pickled_is_named() -> None:
     vertex = Graph("g").add("v", bodies.number, x=1, y=[threading.Lock()])
     with pytest.raises(UsageError, match="vertex v: its argument y, list, cannot be pickled"):
         identity.parts(vertex)
+    vertex = Graph("g").add("v", bodies.number, x=1, y=[lambda: 1])
+    with pytest.raises(UsageError, match="vertex v: its argument y, list, cannot be pickled: a function is a lambda"):
+        identity.parts(vertex)
+
+
+def test_a_method_as_a_parameter_counts_with_its_object() -> None:
+    assert key(bodies.number, y=[1, 2].__contains__) != key(bodies.number, y=[1, 3].__contains__)
 
 
 def test_ten_thousand_finished_vertices_are_planned_in_half_a_second(tmp_path: Path) -> None:
