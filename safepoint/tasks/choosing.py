@@ -1,7 +1,7 @@
 """What a free worker does next: `Dynamic`, `Static` and `Combined`, as the MPI coordinator and the simulator ask them.
 
 A coordinator keeps `ready`: a dict (or a collection with a fast `in`) of the names of vertices that may run. It asks
-`choose(worker, ready)`, takes what it gets out of `ready`, and tells how that ended: `made` or `lost`. A vertex that had
+`choose(worker, ready)`, takes the answer out of `ready`, and tells how that ended: `made` or `lost`. A vertex that had
 finished before the run is told as `made(vertex, None)`. Workers are numbered from 0; under MPI worker w is rank w + 1.
 """
 
@@ -236,9 +236,9 @@ class Combined(Static):
             self._reached_s = max(self._reached_s, self._plan[vertex].end_s)
 
     def choose(self, worker: int, ready: Collection[str]) -> str | None:
-        for name, turn in self._waiting.new(ready):
-            begin = self._plan[name].begin_s if name in self._plan else 0.0
-            heapq.heappush(self._heap, (begin, self._where.problem.number[name], turn))
+        for each, turn in self._waiting.new(ready):
+            begin = self._plan[each].begin_s if each in self._plan else 0.0
+            heapq.heappush(self._heap, (begin, self._where.problem.number[each], turn))
         name = self._mine(worker, ready) or self._late(worker, ready)
         if name is None and ready and not self._running:
             name = self._stuck(ready)
@@ -265,8 +265,8 @@ class Combined(Static):
         if not costs:
             return None
         least = min(costs)[0]
-        _, vertex = min((begin, vertex) for cost, begin, vertex in costs if cost <= least * NEAR)
-        return self._where.problem.names[vertex]
+        chosen = min((begin, vertex) for cost, begin, vertex in costs if cost <= least * NEAR)[1]
+        return self._where.problem.names[chosen]
 
     def _elsewhere(self, vertex: int, worker: int) -> float:
         """Until its own worker would have it, at most: what that runs, and what comes before in its queue."""

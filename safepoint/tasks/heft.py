@@ -25,9 +25,11 @@ def ranks(costs: Costs) -> list[float]:
 def heft(costs: Costs) -> tuple[list[int], Times]:
     """The order in which vertices were placed, and where and when they run."""
     rank = ranks(costs)
-    # Ties in the order of the graph: a parent has never less than its child, and may have the same.
+    # Ties in the order of the graph: a parent has never less than its child, and may have the same. What differs by a
+    # rounding error is a tie.
+    scale = 1e12 / (max(rank, default=0.0) or 1.0)
     position = {vertex: n for n, vertex in enumerate(costs.problem.order)}
-    order = sorted(costs.problem.order, key=lambda vertex: (-rank[vertex], position[vertex]))
+    order = sorted(costs.problem.order, key=lambda vertex: (-round(rank[vertex] * scale), position[vertex]))
     return order, earliest(costs, order)
 
 
@@ -51,4 +53,4 @@ def earliest(costs: Costs, order: list[int]) -> Times:
         at[vertex], begin[vertex], end[vertex] = chosen, start, best
         if best > start:
             free[chosen].take(start, best)
-    return Times(at, begin, end)
+    return Times(tuple(at), begin, end)

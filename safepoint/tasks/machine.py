@@ -6,7 +6,7 @@ are the other ranks: worker w is rank w + 1, and `workers()` makes a machine of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Machine:
-    """Processors and links. All matrices are [from][to]; what they have on the diagonal does not count."""
+    """Processors and links. All matrices are [from][to], with 0 on the diagonal, which does not count."""
 
     speed: tuple[float, ...]  # relative, with mean 1: a body takes weight / speed
     latency_s: Matrix
@@ -85,17 +85,24 @@ class Machine:
         return cls.parse(jsonfile.read(path, "file of a machine", REMEDY), path)
 
     @classmethod
-    def parse(cls, content: Mapping[str, Any], path: str) -> Machine:
-        """The same of what was read; `path` is for errors."""
+    def parse(cls, content: Mapping[str, Any], path: str, remedy: str = REMEDY) -> Machine:
+        """The same of what was read; `path` and `remedy` are for errors."""
+        try:
+            return cls._parsed(content)
+        except _Wrong as wrong:
+            raise FormatError(f"{path}: {wrong}; {remedy}") from wrong
+
+    @classmethod
+    def _parsed(cls, content: Mapping[str, Any]) -> Machine:
         if content.get("safepoint") != FORMAT:
-            raise FormatError(f'{path}: safepoint: this is no "{FORMAT}" but {content.get("safepoint")!r}; {REMEDY}')
-        speed = _row(content.get("speed"), f"{path}: speed", None)
+            raise _Wrong(f'safepoint: this is no "{FORMAT}" but {_shown(content.get("safepoint"))}')
+        speed = _row(content.get("speed"))
         size = len(speed)
-        latency = _matrix(content.get("latency_s"), f"{path}: latency_s", size, above=False)
-        bandwidth = _matrix(content.get("bandwidth"), f"{path}: bandwidth", size, above=True)
+        latency = _matrix(content.get("latency_s"), "latency_s", size, above=False)
+        bandwidth = _matrix(content.get("bandwidth"), "bandwidth", size, above=True)
         hosts = content.get("hosts", [])
         if not isinstance(hosts, list) or len(hosts) not in (0, size) or not all(isinstance(h, str) for h in hosts):
-            raise FormatError(f"{path}: hosts: not the names of {size} hosts; {REMEDY}")
+            raise _Wrong(f"hosts: not the names of {size} hosts")
         known = ("safepoint", "speed", "latency_s", "bandwidth", "hosts")
         rest = {name: value for name, value in content.items() if name not in known}
         mean = sum(speed) / size
@@ -107,48 +114,45 @@ class Machine:
             **self.measured,
             "hosts": list(self.hosts),
             "speed": list(self.speed),
-            "latency_s": _without_diagonal(self.latency_s),
-            "bandwidth": _without_diagonal(self.bandwidth),
+            "latency_s": list(map(list, self.latency_s)),
+            "bandwidth": list(map(list, self.bandwidth)),
         }
 
     def write(self, path: str, disk: Disk | None = None) -> None:
         jsonfile.write(disk or Disk(), path, self.as_json())
 
 
+class _Wrong(ValueError):
+    """A key of the file, and what is wrong with it."""
+
+
 def _same(size: int, value: float) -> Matrix:
-    return ((value,) * size,) * size
+    return tuple(tuple(0.0 if p == q else value for q in range(size)) for p in range(size))
 
 
-def _without_diagonal(matrix: Matrix) -> list[list[float]]:
-    return [[0.0 if p == q else value for q, value in enumerate(row)] for p, row in enumerate(matrix)]
-
-
-def _row(value: Any, where: str, size: int | None) -> tuple[float, ...]:
-    if not isinstance(value, list) or not value or len(value) != (size or len(value)):
-        raise FormatError(
-            f"{where}: not a list of {f'{size} numbers' if size else 'numbers, one for each rank'}; {REMEDY}"
-        )
+def _row(value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value:
+        raise _Wrong("speed: not a list of numbers, one for each rank")
     numbers = [number(each, above=True) for each in value]
     if None in numbers:
         at = numbers.index(None)
-        raise FormatError(f"{where}[{at}]: {_shown(value[at])} is no number above 0; {REMEDY}")
+        raise _Wrong(f"speed[{at}]: {_shown(value[at])} is no number above 0")
     return tuple(each for each in numbers if each is not None)
 
 
-def _matrix(value: Any, where: str, size: int, *, above: bool) -> Matrix:
+def _matrix(value: Any, name: str, size: int, *, above: bool) -> Matrix:
     if (
         not isinstance(value, list)
         or len(value) != size
-        or not all(isinstance(r, list) and len(r) == size for r in value)
+        or not all(isinstance(row, list) and len(row) == size for row in value)
     ):
-        raise FormatError(f"{where}: not {size} rows of {size} numbers, as speed has {size}; {REMEDY}")
+        raise _Wrong(f"{name}: not {size} rows of {size} numbers, as speed has {size}")
     rows: list[tuple[float, ...]] = []
     for p, row in enumerate(value):
         numbers = [0.0 if p == q else number(each, above=above) for q, each in enumerate(row)]
         if None in numbers:
             q = numbers.index(None)
-            least = "above 0" if above else "of 0 or more"
-            raise FormatError(f"{where}[{p}][{q}]: {_shown(row[q])} is no number {least}; {REMEDY}")
+            raise _Wrong(f"{name}[{p}][{q}]: {_shown(row[q])} is no number {'above 0' if above else 'of 0 or more'}")
         rows.append(tuple(each for each in numbers if each is not None))
     return tuple(rows)
 
@@ -156,12 +160,3 @@ def _matrix(value: Any, where: str, size: int, *, above: bool) -> Matrix:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:40]}…"
-
-
-def mean_link(machine: Machine) -> tuple[float, float]:
-    """Mean latency, and mean seconds for one byte, of all pairs; 0 if there is one processor."""
-    pairs: Sequence[tuple[int, int]] = [(p, q) for p in range(machine.size) for q in range(machine.size) if p != q]
-    if not pairs:
-        return 0.0, 0.0
-    latency = sum(machine.latency_s[p][q] for p, q in pairs) / len(pairs)
-    return latency, sum(1 / machine.bandwidth[p][q] for p, q in pairs) / len(pairs)

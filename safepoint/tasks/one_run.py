@@ -153,12 +153,13 @@ class OneRun:
 
     def _put_graph(self) -> None:
         state, vertices = states(self._plan), []
+        work = os.path.dirname(os.path.dirname(self._store.directory))
         for n, vertex in enumerate(self._plan.vertices):
             row = {
                 "name": vertex.name, "function": _path(vertex.function), "source": vertex.source,
                 "inputs": [[edge.vertex.name, edge.output] for edge in vertex.edges], "weight": vertex.weight,
                 "size": vertex.size, "state": state[vertex.name], "key": self._plan.key[n],
-                "file": _file(vertex.function),
+                "file": _file(vertex.function, work),
             }  # fmt: skip
             if n not in self._before:  # for `safepoint tasks why`
                 row["parts"] = self._noted(n)
@@ -188,12 +189,15 @@ class OneRun:
 
 
 @functools.lru_cache(4096)
-def _file(function: Any) -> str:
-    """Where it is defined, for a look at how it is now."""
+def _file(function: Any, work: str) -> str:
+    """Where it is defined, for a look at how it is now; from the working directory on, if it lies below that."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     name = getattr(getattr(function, "__code__", None), "co_filename", "")
-    return os.path.abspath(name) if os.path.isfile(name) else ""
+    if not os.path.isfile(name):
+        return ""
+    path = os.path.realpath(name)
+    return os.path.relpath(path, work) if path.startswith(work + os.sep) else path
 
 
 _path = functools.lru_cache(4096)(function_sources.path)

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from safepoint.disk import Disk
 from safepoint.errors import TaskError, UsageError
 from safepoint.patterns import SIDE
+from safepoint.root import REAL
 from safepoint.tasks import mainfile
 from safepoint.tasks.ending import Ending
 from safepoint.tasks.found import Found, Stopped
@@ -62,7 +64,7 @@ def run(
     if hasattr(on, "Get_rank") and hasattr(on, "Get_size"):
         from safepoint.tasks import mpi
 
-        return mpi.run_on(on, graph, directory, **common, **options)  # type: ignore[no-any-return]
+        return mpi.run_on(on, graph, directory, **common, **options)
     make = _maker(on, engine, workers, options)
     return drive(graph, make, directory, **common)
 
@@ -106,13 +108,14 @@ def drive(
     graph: Graph, make: Callable[[Store, Plan], Engine], directory: str | os.PathLike[str] = ".", *,
     should_stop: Callable[[], object] | None = None, stop_at: str | float | None = None,
     stop_after: str | float | None = None, schedule: Any = None, progress: Callable[[Step], object] | None = None,
+    disk: Disk = REAL,
 ) -> Found:  # fmt: skip
     """What `run` does in the process that drives; `make` makes the engine, if there is something to run."""
     work, began = os.path.realpath(directory), time.time()
     if not os.path.isdir(work):
         raise UsageError(f"{work} is no directory, so no results can be kept below it")
     ending = Ending(work, should_stop, stop_at, stop_after, lambda text: logger.warning("%s", text))
-    store = Store(tasks_directory(work))
+    store = Store(tasks_directory(work), disk)
     with ending, store.held():
         planned = Planned.of(schedule, graph)
         known = store.records()

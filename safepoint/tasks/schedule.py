@@ -94,7 +94,7 @@ class Schedule:
             raise FormatError(f"{path}: expected_s: no number of 0 or more; {REMEDY}")
         if not (machine is None or isinstance(machine, dict)):
             raise FormatError(f"{path}: machine: neither null nor an object as in net.json; {REMEDY}")
-        on = Machine.parse(machine, f"{path}: machine") if machine else None
+        on = Machine.parse(machine, f"{path}: machine", REMEDY) if machine else None
         rows = content.get("vertices")
         if not isinstance(rows, list):
             raise FormatError(f"{path}: vertices: not a list of rows; {REMEDY}")

@@ -228,7 +228,7 @@ def run(costs: Costs, chooser: Chooser, *, ahead: bool = False, planned: Sequenc
         if not events:
             if ready:
                 raise GraphError(f"no worker takes {', '.join(list(ready)[:8])}: the schedule does not fit the graph")
-            return Times(at, begin, end)
+            return Times(tuple(at), begin, end)
         now = events[0][0]
         while events and events[0][0] <= now:
             _, worker, vertex = heapq.heappop(events)

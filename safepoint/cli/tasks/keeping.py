@@ -57,9 +57,10 @@ def verify(ctx: click.Context, directory: str, as_json: bool) -> None:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @places.directory
 def forget(patterns: Sequence[str], directory: str) -> None:
-    """Make vertices run again: those whose names match a PATTERN (as of files: *, ?, [a-z]).
+    """Make vertices run again.
 
-    Their results are removed. Vertices that use them run again only if a new result differs from the old one.
+    Those whose names match a PATTERN (as of files: *, ?, [a-z]). Their results are removed. Vertices that use them run
+    again only if a new result differs from the old one.
     """
     store = places.store_of(directory)
     with terminal.tidy(), store.held():

@@ -107,7 +107,7 @@ def _as_of_last_run(past: Past, state: State) -> list[str]:
     if state.record is not None:
         text = f"{state.name} has finished and would not run again: {_made(state.record)}"
         kept = "" if state.record.kept else "; only its digest is kept, so it runs again if a vertex needs it"
-        return [text + kept, *_function_now(state)]
+        return [text + kept, *_function_now(past, state)]
     if state.state == "failed":
         where = f", {state.failed['where']}" if state.failed.get("where") else ""
         text = f"{state.name} failed at its last run: {state.failed.get('error')}{where}"
@@ -120,12 +120,13 @@ def _as_of_last_run(past: Past, state: State) -> list[str]:
     return [f"{state.name} would run again: {_changes(past, state.name, state.row.get('parts') or {}, state)}"]
 
 
-def _function_now(state: State) -> list[str]:
+def _function_now(past: Past, state: State) -> list[str]:
     """Whether the source of the function is not what it was; of a graph that a program builds."""
     from safepoint.cli.tasks.source import digest_now
 
     assert state.record is not None
-    now = digest_now(state.row.get("file", ""), state.row.get("function", "").partition(":")[2])
+    work = os.path.dirname(os.path.dirname(past.store.directory))
+    now = digest_now(os.path.join(work, state.row.get("file", "")), state.row.get("function", "").partition(":")[2])
     if now and now != state.record.parts.get("function"):
         return [f"but its function has changed since ({state.record.source}): the next run will not take this result"]
     return []

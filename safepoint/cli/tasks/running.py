@@ -14,7 +14,7 @@ import click
 from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.tasks import places
-from safepoint.errors import UsageError
+from safepoint.errors import SafepointError, UsageError
 from safepoint.pace.times import duration
 from safepoint.tasks import Graph
 from safepoint.tasks.running import Found, Step
@@ -31,6 +31,18 @@ workers = click.option(
 schedule = click.option(
     "--schedule", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="What safepoint tasks plan wrote."
 )
+machine = click.option(
+    "--machine", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="Of --engine mpi: speeds and links, as safepoint bench-net measured them.",
+)  # fmt: skip
+order = click.option(
+    "--order", type=click.Choice(["dynamic", "static", "combined"]),
+    help="Of --engine mpi: how a schedule is followed. By default combined, without a schedule dynamic.",
+)  # fmt: skip
+memory = click.option(
+    "--memory", type=click.IntRange(min=0), metavar="MB",
+    help="Of --engine mpi: results that each rank keeps at hand, for itself and for others; 256 by default.",
+)  # fmt: skip
 stop_after = click.option(
     "--stop-after", metavar="TIME", help="Begin no more vertices that would not finish in it: 90, 30m, 2h. "
     "A time limit of the scheduler counts by itself.",
@@ -43,10 +55,14 @@ stop_after = click.option(
 @engine
 @workers
 @schedule
+@machine
+@order
+@memory
 @stop_after
 def run(
-    file: str, directory: str, engine: str, workers: int | None, schedule: str | None, stop_after: str | None
-) -> None:
+    file: str, directory: str, engine: str, workers: int | None, schedule: str | None, machine: str | None,
+    order: str | None, memory: int | None, stop_after: str | None,
+) -> None:  # fmt: skip
     """Run what has not finished of a graph in a file of TOML.
 
     Kill it at any time and give the same command again: what had finished is not run again. Ctrl-C lets vertices at
@@ -58,11 +74,19 @@ def run(
             duration(stop_after)
         except ValueError as error:
             raise UsageError(f"--stop-after {stop_after}: {error}") from error
+    options: dict[str, Any] = {"machine": machine, "order": order, "memory": memory and memory << 20}
+    options = {name: value for name, value in options.items() if value is not None}
+    if options and engine != "mpi":
+        raise UsageError(f"--{', --'.join(options)} {'is' if len(options) == 1 else 'are'} for --engine mpi")
     graph = Graph.read(file)
     with _on(engine, workers) as (on, count, first), _watching(graph, first) as progress:
-        found = graph.run(
-            on, directory=directory, workers=count, schedule=schedule, stop_after=stop_after, progress=progress
-        )
+        options |= {"schedule": schedule, "stop_after": stop_after, "progress": progress}
+        try:
+            found = graph.run(on, directory=directory, workers=count, **options)
+        except SafepointError as error:
+            if first:
+                raise
+            raise SystemExit(error.code) from error  # all ranks have the same error, and one tells of it
     if first:
         _tell_end(found)
 

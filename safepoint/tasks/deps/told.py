@@ -1,0 +1,154 @@
+"""An analysis as text, as JSON, for Graphviz, and as the skeleton of a graph of tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from safepoint.tasks.deps.statements import ANTI, FLOW, LEAVING, OUTPUT, Analysis, Statement
+
+WIDTH = 46  # columns of a statement's text
+STYLES = {FLOW: "solid", ANTI: "dashed", OUTPUT: "dotted"}
+
+
+def lines(found: Analysis) -> Iterator[str]:
+    """For people: a row for each statement, and the levels at the end."""
+    inside = f", inside line {found.inside}" if found.inside else ""
+    yield f"{found.file}: {found.function}({', '.join(found.parameters)}){inside}"
+    rows = [_cells(found, number) for number in range(len(found.statements))]
+    if not rows:
+        yield "no statements"
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [row[0].rjust(widths[0]), *(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        yield "  ".join(cell for cell, width in zip(cells, widths, strict=True) if width).rstrip()
+    named = _names(found)
+    yield "levels: " + " ".join("{" + " ".join(named[number] for number in level) + "}" for level in found.levels)
+    yield f"in-in, which binds nothing: {found.shared} of {_pairs(found)} pairs"
+
+
+def _pairs(found: Analysis) -> int:
+    return len(found.statements) * (len(found.statements) - 1) // 2
+
+
+def _cells(found: Analysis, number: int) -> list[str]:
+    each = found.statements[number]
+    text = each.text if len(each.text) <= WIDTH else each.text[: WIDTH - 1] + "…"
+    ins = f"in {' '.join(each.inputs)}" if each.inputs else ""
+    outs = f"out {' '.join(each.outputs)}" if each.outputs else ""
+    return [_names(found)[number], text, each.kind, ins, outs, f"weight {each.weight}", _told(found, number)]
+
+
+def _names(found: Analysis) -> list[str]:
+    """Lines; where several statements share one: 7, 7b, 7c."""
+    seen: dict[int, int] = {}
+    names = []
+    for each in found.statements:
+        count = seen[each.line] = seen.get(each.line, 0) + 1
+        names.append(str(each.line) if count == 1 else f"{each.line}{'bcdefghijklmnopqrstuvwxyz'[min(count - 2, 24)]}"
+                     + (str(count) if count > 26 else ""))  # fmt: skip
+    return names
+
+
+def _told(found: Analysis, target: int) -> str:
+    """`leaving` only where it is the only reason."""
+    names, by = _names(found), dict[tuple[str, str], list[str]]()
+    bound = {each.source for each in found.dependences if each.target == target and each.label != LEAVING}
+    for each in found.dependences:
+        if each.target == target and not (each.label == LEAVING and each.source in bound):
+            by.setdefault((each.kind, each.label), []).append(names[each.source])
+    return ", ".join(f"{kind} on {label} from {' '.join(sources)}" for (kind, label), sources in by.items())
+
+
+def as_json(found: Analysis) -> dict[str, Any]:
+    names = _names(found)
+    return {
+        "file": found.file, "language": found.language, "function": found.function, "inside": found.inside or None,
+        "parameters": found.parameters,
+        "statements": [
+            {"name": name, "line": each.line, "end": each.end, "text": each.text, "kind": each.kind or "simple",
+             "in": each.inputs, "out": each.outputs, "weight": each.weight, "leaves": each.leaves,
+             "raises": each.raises, "visible": each.visible}
+            for name, each in zip(names, found.statements, strict=True)
+        ],
+        "dependences": [
+            {"kind": each.kind, "on": each.label, "from": names[each.source], "to": names[each.target]}
+            for each in found.dependences
+        ],
+        "levels": [[names[number] for number in level] for level in found.levels],
+        "in_in": found.shared,
+    }  # fmt: skip
+
+
+def dot(found: Analysis) -> Iterator[str]:
+    """For Graphviz: levels from left to right; flow solid, anti dashed, output dotted."""
+    yield f"digraph {_quoted(found.function)} {{"
+    yield "  rankdir=LR; node [shape=box, fontname=monospace];"
+    for number, (name, each) in enumerate(zip(_names(found), found.statements, strict=True)):
+        yield f"  s{number} [label={_quoted(f'{name}  {each.text}')}];"
+    for level in found.levels:
+        yield "  { rank=same; " + " ".join(f"s{number};" for number in level) + " }"
+    edges: dict[tuple[int, int, str], list[str]] = {}
+    for found_one in found.dependences:
+        edges.setdefault((found_one.source, found_one.target, found_one.kind), []).append(found_one.label)
+    for (source, target, kind), labels in edges.items():
+        yield f"  s{source} -> s{target} [style={STYLES[kind]}, label={_quoted(' '.join(labels))}];"
+    yield "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# The skeleton of a graph.
+
+
+def toml(found: Analysis) -> Iterator[str]:
+    """A vertex for each statement, an edge for each value that flows, `after` for what binds the order alone.
+
+    The functions `line_3`, … are still to be written, in the file that `code` names: each takes the values that `in`
+    and `with` name, and returns a dict of those that it writes.
+    """
+    names = [f"line-{name}" for name in _names(found)]
+    given = sorted(set(found.parameters))
+    yield f"# Made from {found.function} of {json.dumps(found.file)}. The functions that `run` names are still to be written."
+    if given:
+        yield f"# Parameters of it, for `with`: {', '.join(given)}"
+    yield f"graph = {json.dumps(found.function.replace('/', '-'))}"
+    yield f"code = {json.dumps(PurePath(found.file).stem + '_tasks.py')}"
+    writers: dict[str, int] = {}
+    for number, each in enumerate(found.statements):
+        edges = {name: writers[name] for name in _values(each) if name in writers}
+        yield ""
+        yield f"[{json.dumps(names[number])}]  # {_printable(each.text)}"
+        yield f'run = "{names[number].replace("-", "_")}"'
+        yield f"weight = {float(each.weight)}"
+        wanted = [name for name in _values(each) if name in given and name not in writers]
+        if wanted:
+            yield "# with = { " + ", ".join(f"{name} = …" for name in wanted) + " }"
+        after = {dep.source for dep in found.dependences if dep.target == number} - set(edges.values())
+        parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
+        if after:
+            parts.append("after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]")
+        if parts:
+            yield "in = { " + ", ".join(parts) + " }"
+        if outs := _named(each.outputs):
+            yield f"# returns a dict with: {', '.join(outs)}"
+        writers |= dict.fromkeys(outs, number)
+
+
+def _values(each: Statement) -> list[str]:
+    """What it reads, and what it changes in part."""
+    return list(dict.fromkeys([*_named(each.inputs), *(name for name in _named(each.outputs) if each.kind)]))
+
+
+def _named(labels: list[str]) -> list[str]:
+    found = [label.removesuffix("?").lstrip("*") for label in labels if label not in ("output", "output?", "volatile?")]
+    return list(dict.fromkeys(name for name in found if name.isidentifier()))
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
