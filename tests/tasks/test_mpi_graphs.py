@@ -32,14 +32,14 @@ def test_all_that_must_hold_of_a_graph_on_so_many_ranks(ranks: int, tmp_path: Pa
     done = cases(ranks, "mpich", tmp_path)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == {1: 4, 2: 4, 3: 11}[ranks], done.stdout
+    assert done.stdout.count("ok ") == {1: 4, 2: 4, 3: 12}[ranks], done.stdout
 
 
 @pytest.mark.skipif(not LONG, reason="the same with Open MPI, and more ranks: SAFEPOINT_CRASH=long")
 @pytest.mark.parametrize(("ranks", "library"), [(3, "openmpi"), (8, "mpich")])
 def test_all_that_must_hold_elsewhere(ranks: int, library: str, tmp_path: Path) -> None:
     done = cases(ranks, library, tmp_path)
-    assert done.returncode == 0 and done.stdout.count("ok ") == 11, done.stdout + done.stderr
+    assert done.returncode == 0 and done.stdout.count("ok ") == 12, done.stdout + done.stderr
 
 
 def cases(ranks: int, library: str, directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
@@ -158,6 +158,13 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     text = job.end()
     assert job.process.returncode == 130 and "KeyboardInterrupt; ranks 1, 2 of 3 are at work" in text, text
     assert finished(tmp_path) == set()
+
+
+def test_an_error_of_rank_0_ends_those_at_work(tmp_path: Path) -> None:
+    """They do not hear of it, so after some seconds MPI ends them; the message says why."""
+    job = Job(3, "waits", tmp_path, "--broken")
+    text = job.end()
+    assert job.process.returncode == 1 and "RuntimeError: planted in rank 0; ranks 1, 2 of 3 are at work" in text, text
 
 
 def test_sigterm_ends_it_with_status_75(tmp_path: Path) -> None:

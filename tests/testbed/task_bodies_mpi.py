@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from safepoint.tasks import Graph, scratch, seed
+from safepoint.tasks.mpi.serving import Server
 
 PATIENCE_S = 60
 
@@ -109,13 +111,35 @@ def use(value: Any, more: Any = None) -> float:
     return float(np.sum(value))
 
 
-def failing(directory: str) -> Graph:
+def failing(directory: str, times: int) -> Graph:
     graph = Graph("failing")
     for kind in ("value", "exit", "interrupt", "error", "result"):
         graph.add(f"use-{kind}", use, value=graph.add(kind, fail, kind=kind))
     graph.add("use-once", str, arguments={"object": graph.add("once", once, path=f"{directory}/once", retries=1)})
+    graph.add("moody", use, value=Moody(times))
     graph.add("good", numbers, n=1, length=10)
     return graph
+
+
+class Moody:
+    """A parameter that is pickled so many times, for its identity, and never again."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def __reduce__(self) -> Any:
+        self.times -= 1
+        if self.times < 0:
+            raise RuntimeError("not again")
+        return Moody, (1,)
+
+
+def break_thread(start: int) -> int:
+    """What would be a fault of MPI in the thread that serves."""
+    for thread in threading.enumerate():
+        if isinstance(thread, Server):
+            thread.failure = RuntimeError("planted in a thread")
+    return start
 
 
 # Bodies that hold something.

@@ -101,10 +101,10 @@ def all_ways_give_the_bytes_of_the_pool(directory: str) -> None:
 
 @case
 def failures_are_told_on_all_ranks_and_others_go_on(directory: str) -> None:
-    graph = bodies.failing(directory)
+    graph = bodies.failing(directory, 2 if COMM.rank == 0 < COMM.size - 1 else 1)  # the driver plans, too
     error = raised(TaskError, lambda: graph.run(COMM, directory=directory))
     found: Found = error.found
-    check(COMM, set(found.failed) == {"value", "exit", "interrupt", "error", "result"}, found.failed)
+    check(COMM, set(found.failed) == {"value", "exit", "interrupt", "error", "result", "moody"}, found.failed)
     check(COMM, {"good", "once", "use-once"} == set(found), set(found))
     check(COMM, found.failed["value"].where.startswith("task_bodies_mpi.py:"), found.failed["value"])
     check(COMM, found["use-once"] == "the second time", found["use-once"])
@@ -185,7 +185,7 @@ def planned(graph: Graph, workers: dict[str, int]) -> dict[str, Any]:
 def a_schedule_is_obeyed(directory: str) -> None:
     """static: each vertex on its rank, in the order of the plan. combined: the same results."""
     graph = bodies.many(directory, 0.001)
-    workers = {name: (n * 7 // 3) % (COMM.size - 1) for n, name in enumerate(graph.vertices)}
+    workers = {name: (n // 2 + n) % (COMM.size - 1) for n, name in enumerate(graph.vertices)}
     for order in ("static", "combined"):
         place = below(directory, order)
         found = graph.run(COMM, directory=place, schedule=planned(graph, workers), order=order)
@@ -275,6 +275,21 @@ def an_error_of_the_coordinator_ends_all_ranks(directory: str) -> None:
     check(COMM, "planted in rank 0" in text, text)
     found = graph.run(COMM, directory=directory)
     check(COMM, len(found) == 15 and len(found.ran) <= 13, found.ran)
+
+
+@many_ranks
+def an_error_of_a_worker_ends_all_ranks(directory: str) -> None:
+    """Not of a body: of what serves on that rank."""
+    graph = Graph("broken")
+    first = graph.add("break", bodies.break_thread, start=1)
+    graph.add("use", bodies.use, value=first)
+    try:
+        graph.run(COMM, directory=directory)
+        text = ""
+    except SafepointError as error:
+        text = str(error)
+    same(COMM, text)
+    check(COMM, f"of {COMM.size} cannot go on: RuntimeError: planted in a thread" in text, text)
 
 
 def main() -> None:

@@ -32,14 +32,26 @@ GRAPHS: dict[str, Callable[[str], Graph]] = {
 }
 
 
+def broken() -> bool:
+    """A fault in rank 0, when all are at work."""
+    runs = Path(sys.argv[2], "runs")
+    if runs.exists() and len(runs.read_text().split()) == 2:
+        raise RuntimeError("planted in rank 0")
+    return False
+
+
 def main() -> None:
+    options: dict[str, Any] = {}
+    if "--broken" in sys.argv:
+        sys.argv.remove("--broken")
+        options["should_stop"] = broken
     name, directory, *rest = sys.argv[1:]
     rank = MPI.COMM_WORLD.Get_rank()
     Path(directory, f"pid-{rank}").write_text(f"{os.getpid()}")
     graph = GRAPHS[name](directory)
     said: dict[str, Any] = {}
     try:
-        found = graph.run(MPI.COMM_WORLD, directory=directory, **json.loads(rest[0] if rest else "{}"))
+        found = graph.run(MPI.COMM_WORLD, directory=directory, **options, **json.loads(rest[0] if rest else "{}"))
         said = {"ran": found.ran, "values": {vertex: repr(found[vertex]) for vertex in found if vertex != "cheap"}}
     except BaseException as error:
         said = {"error": type(error).__name__, "text": str(error)}

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from safepoint import ranks
-from safepoint.errors import UsageError
+from safepoint.errors import SafepointError, UsageError
 
 if TYPE_CHECKING:
     from safepoint.tasks.found import Found
     from safepoint.tasks.graph import Graph
+    from safepoint.tasks.mpi.coordinator import Coordinator
     from safepoint.tasks.mpi.outcome import Outcome
     from safepoint.tasks.mpi.team import Team
 
@@ -52,14 +53,16 @@ def run_on(
     team = Team(comm, peers)
     try:
         work, parts = team.agree(graph, os.fspath(directory))
-        if team.rank == 0:
-            if not team.threads and edges != "store":
-                logger.warning("MPI was started without MPI_THREAD_MULTIPLE, so all values go through the store")
-            outcome = _coordinate(team, graph, work, machine, order, common)
-        else:
-            outcome = _work(team, graph, work, parts, memory, edges)
-    finally:
+    except SafepointError:  # on all ranks
         team.free()
+        raise
+    if team.rank == 0:
+        if not team.threads and edges != "store":
+            logger.warning("MPI was started without MPI_THREAD_MULTIPLE, so all values go through the store")
+        outcome = _coordinate(team, graph, work, machine, order, common)
+    else:
+        outcome = _work(team, graph, work, parts, memory, edges)
+    team.free()
     return outcome.given()
 
 
@@ -93,6 +96,15 @@ def _coordinate(
         outcome = Outcome(drive(graph, make, work, **options))
     except BaseException as error:
         outcome = Outcome(error=error)
+    try:
+        _end(team, coordinator, outcome)
+    except BaseException as error:  # such as Ctrl-C for the third time
+        _abort(team, Outcome(error=error).text, outcome.status if outcome.error else 130)
+    return outcome
+
+
+def _end(team: Team, coordinator: Coordinator, outcome: Outcome) -> None:
+    """On return all ranks know how it ended, and none expects a message."""
     if coordinator.wrong:
         many = f"{coordinator.wrong} value{'s' * (coordinator.wrong > 1)}"
         text = (
@@ -105,7 +117,6 @@ def _coordinate(
         deaf = f"rank{'s' * some} {named} of {team.size} {'are' if some else 'is'} at work"
         _abort(team, f"{outcome.text}; {deaf}, so MPI ends all; what was kept stays", outcome.status)
     coordinator.tell(outcome.packed())
-    return outcome
 
 
 def _work(team: Team, graph: Graph, work: str, parts: Mapping[str, Any], memory: int, edges: str) -> Outcome:

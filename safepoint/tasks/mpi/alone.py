@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from dataclasses import replace
 from typing import Any
 
-from safepoint.tasks import body
 from safepoint.tasks.jobs import Ended, Job
+from safepoint.tasks.mpi.worker import attempt
 
 
 class Alone:
@@ -38,8 +37,7 @@ class Alone:
         job = self._next.pop()
         with contextlib.suppress(OSError):
             os.chdir(self._place)  # a body before this one may have left it
-        template = pickle.loads(pickle.dumps(job.arguments, 5))  # a body may change them, and be tried again
-        return [replace(body.run(replace(job, arguments=template), self._store, self._writer), worker="rank 0")]
+        return [replace(attempt(job, self._store, self._writer), worker="rank 0")]
 
     def stop(self) -> None:
         pass  # what was given is at work at once

@@ -8,8 +8,8 @@
 | DATA    | worker, worker   | the bytes of that output, or as many empty messages: it is not here        |
 
 (1) Nobody waits inside MPI for what may take long: a blocking receive keeps a core busy. All look, and nap.
-(2) Who sent GET has posted the receives of its DATA before, and receives all of it, however late. The owner always
-    answers. So nothing is left unreceived at `MPI_Finalize`, where an MPI library may die of it.
+(2) Who sent GET receives all of its DATA, however late, and the owner always answers. So nothing is left unreceived at
+    `MPI_Finalize`, where an MPI library may die of it.
 (3) A message is shorter than 2 GiB: an older MPI counts with `int`.
 """
 
@@ -24,16 +24,17 @@ from typing import Any
 
 FREE, WORK, GET, MORE = 1, 2, 3, 4  # tags
 DATA, ANSWERS = 16, 1 << 14  # the n-th GET of a rank is answered under the tag DATA + n modulo ANSWERS
-FIRST, PIECE = 4096, 1 << 24  # bytes of the first message of a DATA, and at most of the others
+FIRST, PIECE = 4096, 1 << 22  # bytes of the first message of a DATA, and at most of the others
 CONTROL = 1 << 30  # at most, of a message of control
 _WORD = struct.Struct("<Q")
 
 
 class Naps:
-    """Sleeps that grow while nothing happens. `calm`: so many of them are short before they begin to grow."""
+    """Sleeps that grow while nothing happens. First so many times it only lets others have the processor, and then so
+    many naps are short: `eager`, `calm`."""
 
-    def __init__(self, shortest_s: float = 1e-4, longest_s: float = 2e-3, calm: int = 20) -> None:
-        self.shortest_s, self.longest_s, self.calm = shortest_s, longest_s, calm
+    def __init__(self, shortest_s: float = 1e-4, longest_s: float = 2e-3, calm: int = 20, eager: int = 0) -> None:
+        self.shortest_s, self.longest_s, self.calm, self.eager = shortest_s, longest_s, calm, eager
         self.wake()
 
     def wake(self) -> None:
@@ -43,7 +44,9 @@ class Naps:
     def length_s(self) -> float:
         """Of the next one."""
         length, self._count = self._next_s, self._count + 1
-        if self._count > self.calm:
+        if self._count <= self.eager:
+            return 0.0
+        if self._count > self.eager + self.calm:
             self._next_s = min(self._next_s * 1.4, self.longest_s)
         return length
 

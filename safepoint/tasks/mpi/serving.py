@@ -101,7 +101,7 @@ class Server(threading.Thread):
             self.failure = error
 
     def _serve(self) -> None:
-        naps = Naps()
+        naps = Naps(SOON_S * 2)
         while not self._left or self._sending:
             while self._answer() or self._soon.is_set():
                 self._soon.clear()
@@ -155,16 +155,16 @@ class Asker:
         self.tidy()
         tag = DATA + self._count % ANSWERS
         self._count += 1
+        sent = post(self._comm, (key, output.name, output.nbytes, tag), rank, GET)
         room = space(output.nbytes)
         requests = [self._comm.Irecv([room[a:b], mpi().BYTE], rank, tag) for a, b in spans(output.nbytes)]
-        sent = post(self._comm, (key, output.name, output.nbytes, tag), rank, GET)
         return Asked(rank, output, room, requests, sent)
 
     def wait(self, asked: Asked, patience_s: float = PATIENCE_S) -> memoryview | None:
         """The bytes, checked. None if they are not there, are wrong, or nothing came from that rank for so long: then
         it may be called again."""
         begun = time.monotonic()
-        naps = Naps(SOON_S, calm=100)
+        naps = Naps(SOON_S, calm=100, eager=100)
         while asked.number < len(asked.requests):
             if self._advance(asked):
                 self._heard[asked.rank] = time.monotonic()

@@ -11,13 +11,14 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from safepoint.disk import kernel
 from safepoint.errors import SafepointError
 from safepoint.tasks import body
-from safepoint.tasks.jobs import Ended, Job, Reference
+from safepoint.tasks.jobs import Ended, Failure, Job, Reference
 from safepoint.tasks.mpi.inputs import Inputs, Remembering
 from safepoint.tasks.mpi.messages import FREE, WORK, Naps, Posted, post, take
 from safepoint.tasks.mpi.outcome import Outcome, Packed
@@ -92,7 +93,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 os.chdir(place)  # a body before this one may have left it
             inputs.begin(work.inputs, work.owners)
-            ended = body.run(self._job(work), store, remembering, inputs.value)
+            ended = self._attempt(work, store, remembering, inputs)
             inputs.end()
             ended = replace(ended, worker=f"rank {self._team.rank}", moved=inputs.moved)
             before, wrong = wrong, self._asker.wrong if self._asker else 0
@@ -102,14 +103,14 @@ class Worker:
                     raise self._server.failure
                 self._server.expect()
 
-    def _job(self, work: Work) -> Job:
-        """From the graph of this rank. Its parameters are copied: a body may change them, and be tried again."""
+    def _attempt(self, work: Work, store: Any, writer: Any, inputs: Inputs) -> Ended:
+        """From the graph of this rank."""
         vertex = self._graph.vertices[work.vertex]
-        template = pickle.loads(pickle.dumps(vertex.template, 5))
-        return Job(
-            work.vertex, work.key, vertex.function, vertex.head, template, work.inputs, work.attempt, self._graph.seed,
-            vertex.keep, self._parts[work.vertex], vertex.source, tasks_directory(self._directory),
+        job = Job(
+            work.vertex, work.key, vertex.function, vertex.head, vertex.template, work.inputs, work.attempt,
+            self._graph.seed, vertex.keep, self._parts[work.vertex], vertex.source, tasks_directory(self._directory),
         )  # fmt: skip
+        return attempt(job, store, writer, inputs.value)
 
     def _leave(self, writer: Any, failure: str) -> Outcome:
         naps = Naps()
@@ -141,6 +142,16 @@ class Worker:
                 self._asker.tidy()
             naps.sleep()
         return found[1]
+
+
+def attempt(job: Job, store: Any, writer: Any, get: Callable[[Reference], Any] | None = None) -> Ended:
+    """Its parameters are copied: a body may change them, and be tried again."""
+    try:
+        job = replace(job, arguments=pickle.loads(pickle.dumps(job.arguments, 5)))
+    except Exception as error:  # of a parameter's own code
+        failure = Failure(type(error).__name__, f"its arguments cannot be copied: {error}", "", "")
+        return Ended(job.vertex, job.key, job.attempt, failure=failure, host=kernel.host())
+    return body.run(job, store, writer, get)
 
 
 @contextlib.contextmanager
