@@ -3,7 +3,8 @@
 The driver's plan goes its own way, vertex by vertex. When it starts one, that was submitted long before: it is only
 *claimed*, and may even have ended. So the driver needs no loop of its own for Dask, and Dask sees the whole graph.
 
-(1) What a worker tells of a vertex reaches the driver before Dask tells it to have finished: both go the same way.
+(1) Workers tell the driver what has ended, some milliseconds late. Dask is asked only about a vertex of which nothing
+    was heard for longer: its worker died, or Dask has given it up.
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
     came out different. Those below it that wait for the old future are submitted anew with it.
 (3) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
@@ -32,16 +33,17 @@ if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
 
 MANY = 1 << 30  # jobs: Dask queues by itself
-LOOK_S = 0.25  # between two looks at what Dask says of its futures, if nothing is heard
+LOOK_S = 0.25  # of silence, after which Dask is asked what became of its futures
 STRAGGLERS_S = 5.0
 
 _heard: dict[str, queue.SimpleQueue[tuple[str, bytes]]] = {}  # by run: what its workers told
 
 
 def _hear(event: tuple[float, Any]) -> None:
-    run, ticket, ended = event[1]
+    run, all_told = event[1]
     if run in _heard:
-        _heard[run].put((ticket, ended))
+        for ticket, ended in all_told:
+            _heard[run].put((ticket, ended))
 
 
 @dataclass
@@ -72,6 +74,7 @@ class DaskEngine:
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
         self._submitted = self._told = 0
+        self._heard_at = time.monotonic()
         self._over = self._closed = False
         self._pack = Packing()
 
@@ -197,14 +200,16 @@ class DaskEngine:
 
     def ended(self, patience_s: float) -> list[Ended]:
         until = time.monotonic() + patience_s
-        while True:
-            left = 0.0 if self._ready else min(LOOK_S, until - time.monotonic())
-            self._listen(max(0.0, left))
-            if not self._ready and left > 0:
+        while not self._ready:
+            left = until - time.monotonic()
+            self._listen(min(LOOK_S, max(0.0, left)))
+            self._alive()
+            if not self._ready and time.monotonic() - self._heard_at >= LOOK_S:
                 self._look()
-            if self._ready or time.monotonic() >= until:
-                found, self._ready = self._ready, []
-                return found
+            if left <= 0:
+                break
+        found, self._ready = self._ready, []
+        return found
 
     def _listen(self, patience_s: float) -> None:
         """Take what the workers have told; wait for the first of it."""
@@ -213,6 +218,7 @@ class DaskEngine:
             while True:
                 ticket, packed = told.get(timeout=patience_s) if patience_s > 0 else told.get_nowait()
                 patience_s = 0.0
+                self._heard_at = time.monotonic()
                 self._take(ticket, worker.told(packed))
         except queue.Empty:
             return
@@ -238,14 +244,11 @@ class DaskEngine:
         self._ready.append(replace(ended, key=job.key, attempt=job.attempt))
 
     def _look(self) -> None:
-        """Nothing was heard: does Dask know more?"""
-        self._alive()
+        """Nothing was heard for long: does Dask know more? See (1)."""
+        self._heard_at = time.monotonic()
         silent = [(n, self._live[n]) for n in self._claimed if n in self._live]
-        silent = [(n, sent) for n, sent in silent if sent.future.status != "pending"]
-        if silent:
-            self._listen(0.0)  # what was told comes first, see (1)
         for n, sent in silent:
-            if self._live.get(n) is sent and n in self._claimed:
+            if sent.future.status != "pending":
                 self._untold(n, sent)
 
     def _alive(self) -> None:
