@@ -20,13 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from safepoint.disk import Disk
 from safepoint.disk.files import write
 from safepoint.errors import SaveError, TaskError, UsageError
 from safepoint.tasks import dask_worker as worker
 from safepoint.tasks.dask_worker import Parcel
-from safepoint.tasks.jobs import Ended, Failure, Job, Record
-from safepoint.tasks.packing import Packing, unknown
+from safepoint.tasks.jobs import Ended, Job, Record
+from safepoint.tasks.packing import Packing, failure_of, short, unknown
 from safepoint.tasks.planning import MUST, UNKNOWN, Plan
 
 if TYPE_CHECKING:
@@ -60,14 +59,15 @@ class DaskEngine:
 
     name = "dask"
 
-    def __init__(self, client: Any, directory: str, plan: Plan, disk: Disk | None = None) -> None:
-        """`directory`: of the store. `UsageError` if this client cannot be used."""
+    def __init__(self, client: Any, store: Store, plan: Plan) -> None:
+        """`UsageError` if this client cannot be used."""
         if client.asynchronous:
             raise UsageError("this Client is asynchronous: give one that was made without asynchronous=True")
-        self._client, self._directory, self._plan, self._disk = client, directory, plan, disk or Disk()
+        self._client, self._store, self._plan = client, store, plan
+        self._directory, self._disk = store.directory, store.disk
         self._scheduler = client.scheduler.address if client.scheduler else ""
         self.run = os.urandom(6).hex()
-        self._marks = os.path.join(directory, f"stage-dask-{self.run}")
+        self._marks = os.path.join(self._directory, f"stage-dask-{self.run}")
         self._live: dict[int, Sent] = {}
         self._tickets: dict[str, int] = {}  # of those that live
         self._early: dict[int, Ended] = {}  # ended before the driver started it
@@ -128,7 +128,7 @@ class DaskEngine:
             edges: list[tuple[int | Record, str]] = []
             for parent, output in self._plan.edges[n]:
                 record = None if parent in inside else self._record(parent)
-                edges.append((_short(record) if record else inputs.setdefault(parent, len(inputs)), output))
+                edges.append((short(record) if record else inputs.setdefault(parent, len(inputs)), output))
             parcel = self._parcel(n, tickets[n], edges, attempt if n == numbers[0] else 1, earlier or {})
             given = [tickets[each] if each in inside else self._live[each].future for each in inputs]
             graph[tickets[n]] = (worker.work, parcel, *given)
@@ -248,7 +248,7 @@ class DaskEngine:
         self._heard_at = time.monotonic()
         silent = [(n, self._live[n]) for n in self._claimed if n in self._live]
         for n, sent in silent:
-            if sent.future.status != "pending":
+            if sent.future.status not in ("pending", "lost"):  # a lost value is made again, by Dask
                 self._untold(n, sent)
 
     def _alive(self) -> None:
@@ -265,13 +265,24 @@ class DaskEngine:
             held = sent.future.result()
             ended = held.ended or Ended(job.vertex, job.key, job.attempt)  # an input of it failed, or it was stopped
         elif status == "error":
-            ended = Ended(job.vertex, job.key, job.attempt, failure=_failure(sent.future.exception()))
+            ended = self._given_up(n, job, sent.future.exception())
         else:
             self._alive()
             raise TaskError(
                 f"vertex {job.vertex} was cancelled, and not by this run; what had finished stays: start it again"
             )
         self._take(sent.ticket, ended)
+
+    def _given_up(self, n: int, job: Job, error: BaseException | None) -> Ended:
+        """By Dask, which blames all that a dead worker had: also what only waited there, or was kept and not told."""
+        if type(error).__name__ == "KilledWorker":
+            if (record := self._store.find(job.key)) is not None and record.kept:
+                return worker.again(job, record)
+            with self._disk.open(self._marks) as file:
+                file.seek(n)
+                if file.read(1) == b"\0":
+                    return Ended(job.vertex, job.key, job.attempt)
+        return Ended(job.vertex, job.key, job.attempt, failure=failure_of(error))
 
     # The end.
 
@@ -327,23 +338,10 @@ class DaskEngine:
 
 def engine(client: Any, store: Store, plan: Plan) -> DaskEngine:
     """On the cluster of this `distributed.Client`, which stays open; with all of the plan submitted."""
-    made = DaskEngine(client, store.directory, plan, store.disk)
+    made = DaskEngine(client, store, plan)
     try:
         made.ahead(store.records().values())
     except BaseException:
         made.close(abandon=True)
         raise
     return made
-
-
-def _short(record: Record) -> Record:
-    """Without what only `why` reads."""
-    return replace(record, parts={}, versions={})
-
-
-def _failure(error: BaseException | None) -> Failure:
-    """Dask itself has given a vertex up."""
-    kind, text = type(error).__name__, f"{error}"
-    if kind == "KilledWorker":
-        text = "the workers that had it died, again and again: killed, out of memory, or a fault in native code"
-    return Failure(kind, f"Dask gave it up: {text}", text, "")

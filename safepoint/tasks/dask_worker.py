@@ -120,9 +120,9 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     begun_before = _mark(parcel.marks, parcel.number)
     for record in parcel.earlier:
         if record.key == job.key and record.kept:
-            return Held(_again(job, record), {})
+            return Held(again(job, record), {})
     if begun_before and (found := _found(store, job.key)) is not None:
-        return Held(_again(job, found), {})
+        return Held(again(job, found), {})
     keeping = _Keeping(writer)
     own = {each.record.key: each for each in held if each.record is not None}
     moved = sum(each.nbytes for each in held if each.came)
@@ -169,7 +169,7 @@ def _value(own: dict[str, Held], store: Store, reference: Reference) -> Any:
     return found if names is not None else found[reference.output]
 
 
-def _again(job: Job, record: Record) -> Ended:
+def again(job: Job, record: Record) -> Ended:
     """It has this result already."""
     return Ended(job.vertex, job.key, record.attempt, record=record, host=record.host, worker=record.worker,
                  began=record.time - record.seconds, body_s=record.seconds)  # fmt: skip
