@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import time
 from collections.abc import Iterator
 
 from safepoint.disk import Disk
@@ -15,6 +17,8 @@ from safepoint.root import Root, refuse_link
 from safepoint.sealed import write_durably
 from safepoint.tasks import names
 
+logger = logging.getLogger("safepoint")
+LATELY_S = 3600.0
 _held: dict[str, tuple[int, int]] = {}  # the locks of this process: device and inode of each, by directory
 
 
@@ -60,6 +64,7 @@ def _take(directory: str, disk: Disk, leaving: contextlib.ExitStack) -> None:
     for name in (names.DONE, names.LOOSE):
         _make(disk, directory, f"{directory}/{name}")
     _sweep(disk, directory)
+    _settle(disk, directory)
 
 
 def _make(disk: Disk, parent: str, path: str) -> None:
@@ -92,6 +97,20 @@ def _sweep(disk: Disk, directory: str) -> None:
         if name.startswith(names.GONE):
             remove_tree(disk, f"{directory}/{name}")
     _empty(disk, directory, names.LOOSE)
+
+
+def _settle(disk: Disk, directory: str) -> None:
+    """Make durable what dead runs had handed over and not flushed: this run counts on it, and a power cut after its end
+    would take it. Journals to which nothing was added for an hour the kernel has written by itself."""
+    for name in listdir(disk, directory):
+        path = f"{directory}/{name}"
+        try:
+            if name.startswith(names.JOURNAL) and time.time() - disk.stat(path).st_mtime < LATELY_S:
+                disk.sync_files([path])
+        except OSError as error:
+            logger.warning("%s: %s; a power cut may take what an earlier run has kept there", path, cause(error))
+    for path in (directory, f"{directory}/{names.DONE}"):  # names that a kill left before their flush, or a removal
+        disk.sync_dir(path)
 
 
 def _empty(disk: Disk, directory: str, below: str) -> None:

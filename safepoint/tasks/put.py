@@ -254,6 +254,10 @@ class Writer:
                 raise
             logger.warning("%s; what it covered was written again, to another journal", self._why)
             return False
+        except BaseException:  # Ctrl-C: it is still to be flushed
+            with self._lock:
+                self._fresh = covered + self._fresh
+            raise
         self._failed = 0
         return True
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from testbed import sweep
 from testbed.faultdisk import FaultDisk, images
-from testbed.task_stories import SMALL, Story, check
+from testbed.task_stories import SMALL, Story, check, key, store_of
 
-from safepoint.tasks import journal
+from safepoint.tasks import journal, values
+from safepoint.tasks.jobs import Record
 
 pytestmark = pytest.mark.leaves_damage
 
@@ -31,8 +32,8 @@ def test_an_undisturbed_life_keeps_what_it_should(tmp_path: Path) -> None:
     story = lived(tmp_path / "w")
     assert story.finished, story.errors
     must, must_not = story.there(1 << 40, "handed")
-    assert must_not == {"d", "two"}
-    assert must == {*Story.VALUES, "file"} - {"d", "two", "loose"}
+    assert must_not == {"c", "d", "e", "two"}
+    assert must == {*Story.VALUES, "file"} - must_not - {"loose"}
     check(str(tmp_path / "w"), must, must_not)
 
 
@@ -60,6 +61,49 @@ def test_after_a_power_cut_at_any_operation_all_that_was_flushed_is_there(tmp_pa
             check(image.directory, *whole.there(image.ops, "durable"))
         except Exception as error:
             pytest.fail(f"{image} ({[*ops, 'the end'][image.ops]}) [{points}]: {error!r}")
+        shutil.rmtree(image.directory)
+
+
+def test_what_a_killed_run_left_is_durable_once_the_next_one_has_begun(tmp_path: Path) -> None:
+    """T1 and then T2: the next run counts on it, and says at its end that all is durable."""
+    whole = lived(tmp_path / "whole")
+    points = sweep.sample(range(len(whole.disk.record.ops)), 31, 3)
+    for at in points:
+        story = lived(tmp_path / f"{at}", kill_at=at)
+        disk = FaultDisk(tmp_path / f"{at}", before=story.disk)
+        with store_of(tmp_path / f"{at}", disk).held():
+            pass
+        disk.end()
+        for image in images(disk.record, str(tmp_path / f"{at}"), singles=0, at=[len(disk.record.ops)]):
+            try:
+                check(image.directory, *story.there(1 << 40, "handed"))
+            except AssertionError as error:
+                pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}), then {image} [{points}]: {error}")
+        shutil.rmtree(tmp_path / f"{at}")
+
+
+def test_what_was_forgotten_stays_so_when_its_journals_are_rewritten(tmp_path: Path) -> None:
+    """Tending: the blocks go for good before the block that takes them back; the power is cut at each operation."""
+    directory = tmp_path / "w"
+    directory.mkdir()
+    disk = FaultDisk(directory)
+    store = store_of(directory, disk)
+    for name in ("a", "c"):
+        with store.held():
+            writer = store.writer("w", every=0)
+            writer.put(Record(name, key(name), (), False), values.encode(Story.VALUES[name]))
+            writer.close()
+    with store.held():
+        assert store.forget("c") == ["c"]
+    begin = len(disk.record.ops)
+    with store.held():
+        store.clean(used=[key("a")])
+    assert len(store.journals()) == 1
+    disk.end()
+    points = list(range(begin, len(disk.record.ops) + 1))
+    for image in images(disk.record, str(tmp_path), at=points):
+        found = store_of(image.directory)
+        assert [record.vertex for record in found.records().values()] == ["a"], image
         shutil.rmtree(image.directory)
 
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 from testbed import sweep
-from testbed.faultdisk import FaultDisk
+from testbed.faultdisk import FaultDisk, images
 from testbed.paths import HOUSE
 from testbed.task_stories import key, store_of
 
-from safepoint.disk import kernel
+from safepoint.disk import SyncFailed, kernel
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
 from safepoint.tasks import values
 from safepoint.tasks.jobs import Record
@@ -250,6 +250,58 @@ def test_the_thread_flushes_what_was_put_and_the_name_of_a_new_journal(tmp_path:
             assert time.monotonic() < deadline, ops
             time.sleep(0.001)
         writer.close()
+
+
+class Refusing(FaultDisk):
+    """No flush succeeds as long as it `refuses`."""
+
+    refuses: type[BaseException] | None = None
+
+    def sync_files(self, paths: Any, *opened: Any) -> None:
+        if self.refuses is not None:
+            raise self.refuses(5, "Input/output error", next(iter(paths)))
+        super().sync_files(paths, *opened)
+
+
+def test_after_three_failed_flushes_a_put_fails_until_one_succeeds(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    disk = Refusing(tmp_path / "w")
+    store = store_of(tmp_path / "w", disk)
+    with store.held():
+        writer = store.writer(every=0)
+        put(writer, "a", 1)
+        disk.refuses = SyncFailed
+        with pytest.raises(SaveError, match=r"are not durable yet: .*/journal-.*: Input/output error"):
+            writer.flush()
+        put(writer, "b", 2)
+        with pytest.raises(SaveError):
+            writer.flush()
+        with pytest.raises(OSError, match="since then nothing could be made durable"):
+            put(writer, "c", 3)
+        assert {record.vertex for record in store.records().values()} == {"a", "b"}  # a kill loses neither
+        disk.refuses = None
+        writer.flush()
+        put(writer, "c", 3)
+        writer.close()
+    for image in images(disk.record, str(tmp_path), singles=0, at=[len(disk.record.ops)]):
+        found = {record.vertex for record in store_of(image.directory).records().values()}
+        assert found == {"a", "b", "c"}, image
+
+
+def test_what_ctrl_c_kept_from_being_flushed_is_flushed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    disk = Refusing(tmp_path / "w")
+    store = store_of(tmp_path / "w", disk)
+    with store.held():
+        writer = store.writer(every=0)
+        put(writer, "a", 1)
+        disk.refuses = KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            writer.flush()
+        disk.refuses = None
+        writer.close()
+    for image in images(disk.record, str(tmp_path), singles=0, at=[len(disk.record.ops)]):
+        assert [record.vertex for record in store_of(image.directory).records().values()] == ["a"], image
 
 
 def test_a_store_of_another_format_and_another_place_are_refused(tmp_path: Path) -> None:
