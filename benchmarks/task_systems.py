@@ -1,7 +1,7 @@
 """The programs that `tasks.py` runs: one graph, written for each system as its own documentation says.
 
 Each is called with a directory that has `graph.json` and `bodies.py`. It prints the sum of the last layer, and the
-seconds from the first vertex that is handed over to the last result, without its start and its imports.
+seconds from the first vertex that is made or handed over to the last result, without its start and its imports.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def made():
     return graph, vertices
 
 def run(on):
-    graph, vertices = made()
     begin = time.perf_counter()
+    graph, vertices = made()
     found = graph.run(on, directory=sys.argv[1])
     told([found[vertices[number].name] for number in LAST], time.perf_counter() - begin)
 """
@@ -264,10 +264,15 @@ class System(NamedTuple):
 
     def run(self, work: Path, body_s: float, workers: int) -> Told:
         """One whole command, which must succeed."""
-        begin = time.perf_counter()
-        with self.start(work, body_s, workers, token_of(work)) as process:
-            out, _ = process.communicate(timeout=PATIENCE_S)
-        spent = time.perf_counter() - begin
+        token, begin = token_of(work), time.perf_counter()
+        with self.start(work, body_s, workers, token) as process:
+            try:
+                out, _ = process.communicate(timeout=PATIENCE_S)
+                spent = time.perf_counter() - begin
+            except subprocess.TimeoutExpired as error:
+                end_all(token)
+                raise CannotRun(f"{self.name} took more than {PATIENCE_S} s") from error
+        end_all(token)  # what it may have left running would slow down the next one
         if process.returncode:
             raise CannotRun(f"{self.name} ended with {process.returncode}: {(work / 'errors').read_text()[-800:]}")
         told = json.loads(out.splitlines()[-1])

@@ -1,6 +1,6 @@
 """What `safepoint.tasks` costs beside a bare process pool, Dask, Parsl and Snakemake; ratios of one run.
 
-    python benchmarks/tasks.py [--rounds N] [--vertices N] [--others PYTHON] [--table] [--quick]
+    python benchmarks/tasks.py [--rounds N] [--vertices N] [--others PYTHON] [--only WHAT] [--table]
 
 put      processor time of one small result that is put into the store (encoded, appended, flushed by its thread), over
          that of an empty call of `ProcessPoolExecutor`, in both of its processes. They take turns.
@@ -231,7 +231,7 @@ def write(table: str) -> None:
     _, mark, after = rest.partition(END)
     if not mark:
         raise SystemExit(f"{PAGE} has no place for the tables: {BEGIN} … {END}")
-    PAGE.write_text(f"{before}{BEGIN}\n{table}{END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", "utf-8")
 
 
 def main() -> None:

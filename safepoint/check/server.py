@@ -28,7 +28,7 @@ from safepoint.check.followed import Elsewhere
 from safepoint.check.landing import RANKS_MAX, Landed, Landing
 from safepoint.check.processes import PATIENCE_S
 from safepoint.check.tail import TIME_MAX
-from safepoint.check.wire import SECRET, VERSION, Where, addresses, put, take
+from safepoint.check.wire import CLOCKS, SECRET, VERSION, Where, addresses, put, take
 from safepoint.errors import UsageError
 from safepoint.matching.symbols import Site
 from safepoint.nodes.transfer import PATIENCE, Channel, Refused, whole
@@ -310,6 +310,10 @@ def _greeted(channel: Channel) -> Node:
         put(channel, "no", why=refused)
         raise Refused(refused)
     put(channel, "clock", ns=time.monotonic_ns())
+    for _ in range(CLOCKS - 1):
+        if take(channel)[0].get("do") != "clock":
+            raise Refused("it has not asked for the clock")
+        put(channel, "clock", ns=time.monotonic_ns())
     channel.bear(PATIENCE)
     return Node(channel, *(f"{words.get(name)!s:.{TEXT_MAX}}" for name in ("host", "directory")))
 

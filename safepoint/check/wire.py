@@ -18,6 +18,7 @@ SECRET = 32  # bytes
 NAME = "safepoint check"  # instead of an address in the greeting: the follower finds by itself which of them it reaches
 BLOB = 64 << 20  # bytes with a word, at most
 RUNS = 512  # pieces of `.calls` in a word
+CLOCKS = 4  # times that a follower asks for the clock, at first with `hello`
 VERSION = __version__
 
 

@@ -49,11 +49,8 @@ class _Waiting:
                 if not missing:
                     return
 
-    def again(self) -> None:
-        """The caller has taken out others than those that it was given: all are new."""
-        self._turn.clear()
-
     def holds(self, name: str, turn: int, ready: Collection[str]) -> bool:
+        """Whether it still waits since then. What the caller has taken out without being given it is forgotten."""
         if self._turn.get(name) != turn:
             return False
         if name in ready:
@@ -115,8 +112,7 @@ class Dynamic:
     def choose(self, worker: int, ready: Collection[str]) -> str | None:
         self._notice(ready)
         name = self._cheapest(worker, ready)
-        if name is None and ready:
-            self._waiting.again()
+        if name is None and ready:  # the caller has taken others out, and they were counted
             self._notice(ready)
             name = self._cheapest(worker, ready)
         return name

@@ -95,7 +95,8 @@ class Drive:
                 self._failures.get(n, 0) + 1, self._graph.seed, vertex.keep, parts, vertex.source,
                 self._store.directory,
             ))  # fmt: skip
-            self._log.add("begin", vertex=vertex.name, attempt=self._failures.get(n, 0) + 1, worker="", host="")
+            worker = getattr(self._engine, "given_to", "")  # of an engine that knows it at once
+            self._log.add("begin", vertex=vertex.name, attempt=self._failures.get(n, 0) + 1, worker=worker, host="")
 
     def _take(self, ended: Ended) -> None:
         n = self._at_work.pop(ended.vertex, None)

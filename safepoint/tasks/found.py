@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from safepoint.errors import TaskError
+from safepoint.errors import SafepointError, TaskError
 from safepoint.tasks.jobs import Failure, Record
-from safepoint.tasks.saved import Store
+from safepoint.tasks.saved import LostValue, Store
 
 
 class Found(Mapping[str, Any]):
     """`found["stack"]` is the value of a vertex, read from the store at each call; `found["read-1.header"]` that of one
-    of its outputs. Only vertices that have finished are in it.
+    of its outputs. Only vertices that have finished are in it. `LostValue`: the result is damaged, and the next run
+    makes it again.
 
     failed    why each of those failed that did
     skipped   of each that was not run for that: the vertex that it needs
@@ -51,7 +53,16 @@ class Found(Mapping[str, Any]):
             raise TaskError(
                 f"the result of {vertex} is not kept (keep=False), only its digest: add a vertex that uses it"
             )
-        return self._store.value(record.reference(output))
+        try:
+            return self._store.value(record.reference(output))
+        except LostValue:
+            self._forget(record)
+            raise
+
+    def _forget(self, record: Record) -> None:
+        """Of a result that is damaged: the next run makes it again."""
+        with contextlib.suppress(SafepointError, OSError), self._store.held():  # a run at work finds it by itself
+            self._store.drop([record.key])
 
     def _why_not(self, name: str) -> str:
         if name in self.failed:

@@ -27,9 +27,9 @@ def heft(costs: Costs) -> tuple[list[int], Times]:
     rank = ranks(costs)
     # Ties in the order of the graph: a parent has never less than its child, and may have the same. What differs by a
     # rounding error is a tie.
-    scale = 1e12 / (max(rank, default=0.0) or 1.0)
+    longest = max(rank, default=0.0) or 1.0
     position = {vertex: n for n, vertex in enumerate(costs.problem.order)}
-    order = sorted(costs.problem.order, key=lambda vertex: (-round(rank[vertex] * scale), position[vertex]))
+    order = sorted(costs.problem.order, key=lambda vertex: (-round(rank[vertex] / longest * 1e12), position[vertex]))
     return order, earliest(costs, order)
 
 

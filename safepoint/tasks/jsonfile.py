@@ -31,7 +31,7 @@ def write(disk: Disk, path: str, content: dict[str, Any]) -> None:
     """In the place of what is there. On error, and killed inside, the older file is as it was."""
     path = os.path.abspath(path)
     beside = f"{path}.{os.getpid()}.new"
-    data = json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
+    data = _text(content).encode()
     try:
         with contextlib.suppress(FileNotFoundError):
             disk.remove(beside)  # of a process that was killed, and had this number
@@ -46,6 +46,18 @@ def write(disk: Disk, path: str, content: dict[str, Any]) -> None:
         raise UsageError(
             f"cannot write {path}: {files.cause(error)}; what was there is as it was", error.errno
         ) from error
+
+
+def _text(content: dict[str, Any]) -> str:
+    """A line for each key, and for each row of a table: to be read, and compared line by line."""
+    lines = []
+    for key, value in content.items():
+        text = json.dumps(value, allow_nan=False)
+        if isinstance(value, list) and value and isinstance(value[0], (list, dict)):
+            rows = ",\n  ".join(json.dumps(row, allow_nan=False) for row in value)
+            text = f"[\n  {rows}\n ]"
+        lines.append(f"{json.dumps(key)}: {text}")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
 
 
 def number(value: Any, least: float = 0.0, *, above: bool = False) -> float | None:

@@ -18,6 +18,7 @@ from safepoint.disk.files import exists, write
 
 logger = logging.getLogger("safepoint")
 LOG, GRAPH, SCHEDULE = "log.jsonl", "graph.json", "schedule.json"
+_encode = json.JSONEncoder(default=str).encode  # made once: that takes longer than to encode a row
 FLUSH_S = 0.2  # rows are written together, at most this late
 
 
@@ -33,7 +34,7 @@ class Log:
 
     def add(self, event: str, **what: Any) -> None:
         now = time.time()
-        self._rows.append(json.dumps({"time": round(now, 6), "event": event, **what}, default=str) + "\n")
+        self._rows.append(_encode({"time": round(now, 6), "event": event, **what}) + "\n")
         if len(self._rows) == 1:
             self._due = now + FLUSH_S
 

@@ -20,7 +20,7 @@ from safepoint.tasks.driving import Drive, Wish, states
 from safepoint.tasks.found import Found
 from safepoint.tasks.jobs import Ended, Engine, Record
 from safepoint.tasks.ordering import Planned
-from safepoint.tasks.planning import FOUND, SKIPPED, Plan
+from safepoint.tasks.planning import FOUND, SKIPPED, Plan, many_objects
 from safepoint.tasks.saved import Store
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class OneRun:
             self._put_graph()
         self._say("end")
 
+    @many_objects()
     def _put_graph(self) -> None:
         state, vertices = states(self._plan), []
         work = os.path.dirname(os.path.dirname(self._store.directory))

@@ -48,6 +48,7 @@ class _Worker:
         theirs.close()
         self.job: Job | None = None
         self.since = 0.0
+        self.answered = False  # whether it has ever been at work
 
     def give(self, job: Job, packed: bytes, needs_main: bool) -> None:
         self.job, self.since = job, time.time()
@@ -99,6 +100,7 @@ class Pool:
         self._workers: list[_Worker] = []
         self._given_back: list[Ended] = []
         self._over = False
+        self.given_to = ""  # the worker that got the last job, for the log
         self._setting = Setting(self._environment(), os.getcwd(), mainfile.of_this_process())
 
     def _environment(self) -> Mapping[str, str]:
@@ -123,6 +125,7 @@ class Pool:
         if worker is None:
             worker = _Worker(self._setting)
             self._workers.append(worker)
+        self.given_to = f"pid {worker.process.pid}"
         worker.give(job, packed, needs_main=b"__main__" in packed)
 
     def _give_back(self, job: Job, **how: Any) -> None:
@@ -146,7 +149,7 @@ class Pool:
         ended = worker.answer() if worker.connection.poll() else None
         if isinstance(ended, Ended):
             self._given_back.append(ended)
-            worker.job = None
+            worker.job, worker.answered = None, True
             return
         if worker.process.is_alive() and ended is None and not worker.connection.poll():
             return  # the sentinel of one that was heard already
@@ -155,7 +158,7 @@ class Pool:
     def _bury(self, worker: _Worker) -> None:
         """It died. Its vertex has died with it, unless it never got it."""
         self._workers.remove(worker)
-        if worker.job is not None and worker.since:
+        if worker.job is not None and (worker.since or not worker.answered):  # one that never begins is no accident
             self._give_back(worker.job, died=worker.name(), worker=worker.name(), began=worker.since)
         elif worker.job is not None:
             self._give_back(worker.job)

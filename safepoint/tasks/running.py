@@ -20,10 +20,10 @@ from safepoint.root import REAL
 from safepoint.tasks import mainfile
 from safepoint.tasks.ending import Ending
 from safepoint.tasks.found import Found, Stopped
-from safepoint.tasks.jobs import Engine
+from safepoint.tasks.jobs import Engine, Record
 from safepoint.tasks.one_run import OneRun, Step
 from safepoint.tasks.ordering import Planned
-from safepoint.tasks.planning import Plan
+from safepoint.tasks.planning import Plan, many_objects
 from safepoint.tasks.saved import Store
 
 if TYPE_CHECKING:
@@ -118,8 +118,9 @@ def drive(
     store = Store(tasks_directory(work), disk)
     with ending, store.held():
         planned = Planned.of(schedule, graph)
-        known = store.records()
-        plan = Plan(graph, known.get, lambda record: record.kept, planned.priority)
+        with many_objects():
+            known = _known(store)
+            plan = Plan(graph, known.get, lambda record: record.kept, planned.priority)
         one = OneRun(graph, plan, store, known, planned, progress, began)
         one.go(make, ending)
         found = one.found()
@@ -133,6 +134,23 @@ def drive(
     if found.failed:
         raise _failed(found, one.counts())
     return found
+
+
+def _known(store: Store) -> dict[str, Record]:
+    """What is kept of each identity. Of those of which only digests are kept, the newest: all that was made since then
+    was made of that one, and by an older one it would not be found."""
+    found: dict[str, Record] = {}
+    for each in store.all():
+        record, other = each.record, found.get(each.record.key)
+        if other is None or _counts_more(record, other):
+            found[record.key] = record
+    return found
+
+
+def _counts_more(record: Record, other: Record) -> bool:
+    if record.kept != other.kept:
+        return record.kept
+    return record.time < other.time if record.kept else record.time > other.time
 
 
 def _failed(found: Found, counts: tuple[int, int]) -> TaskError:

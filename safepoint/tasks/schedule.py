@@ -63,14 +63,18 @@ class Schedule:
             return f"the graph has no {_some(strange)}"
         return ""
 
-    def chooser(self, mode: str, problem: Problem, machine: Machine) -> Chooser:
-        """What a coordinator asks; see `choosing`. Raises `UsageError` if the schedule does not fit."""
+    def chooser(self, mode: str, problem: Problem, machine: Machine, workers: int | None = None) -> Chooser:
+        """What a coordinator of so many `workers` asks (by default as many as the machine has); see `choosing`. Raises
+        `UsageError` if schedule or machine are not for them: static would wait for one that never asks."""
+        workers = machine.size if workers is None else workers
         if mode not in MODES:
             raise UsageError(f"a schedule is followed {' or '.join(MODES)}, not {mode!r}")
+        if mode != "dynamic" and (wrong := self.misfit(problem, workers)):
+            raise UsageError(f"the schedule of graph {self.graph} does not fit: {wrong}; {REMEDY}, or run without it")
+        if machine.size != workers:
+            raise UsageError(f"the machine has {machine.size} workers, and here are {workers}; {REMEDY}")
         if mode == "dynamic":
             return Dynamic(problem, machine)
-        if wrong := self.misfit(problem, machine.size):
-            raise UsageError(f"the schedule of graph {self.graph} does not fit: {wrong}; {REMEDY}, or run without it")
         return Static(self.rows, machine.size) if mode == "static" else Combined(problem, machine, self.rows)
 
     # Files.

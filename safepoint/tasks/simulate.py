@@ -178,7 +178,7 @@ def place(costs: Costs, order: Iterable[int], processor: Sequence[int]) -> Times
         length = costs.durations[vertex][where]
         start = free[where].find(arrival(costs, vertex, where, processor, end), length)
         begin[vertex], end[vertex] = start, start + length
-        if length:
+        if end[vertex] > start:  # a length may be too small to count
             free[where].take(start, start + length)
     return Times(tuple(processor), begin, end)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from safepoint.report.markup import tag, text
 from safepoint.report.sheet import sheet
-from safepoint.tasks.pictures.layers import NAMES, by_layer, graph, sign, told
+from safepoint.tasks.pictures.layers import NAMES, by_layer, graph, key, many, told
 from safepoint.tasks.pictures.network import network
-from safepoint.tasks.pictures.past import RUNNING, STATES, Past, read
+from safepoint.tasks.pictures.past import EARLIER, STATES, Past, read
 from safepoint.tasks.pictures.totals import planned_and_real, problems, where_the_time_went
 from safepoint.tasks.pictures.workers import MOST_STARTS, gantt, starts_shown
 from safepoint.words import count, moment, precise
@@ -35,6 +36,7 @@ svg .on-dark { fill: var(--ground); } .lane { fill: var(--line); opacity: .35; }
 .part-saving { fill: var(--saving); background: radial-gradient(var(--ground) 30%, var(--saving) 32%) 0 0 / 4px 4px; }
 .waits { background: var(--line); } .hatch-inputs { stroke: var(--ink); stroke-width: .9; fill: none; }
 .dot-saving { fill: var(--ground); } .planned { fill: none; stroke: var(--ink); stroke-width: 1; }
+.done-before { stroke: var(--soft); stroke-dasharray: 2 3; }
 .legend i.planned { border: 1px solid var(--ink); box-sizing: border-box; }
 .start-line { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 5 3; }
 .end.open { stroke: var(--ink); stroke-width: 1.6; }
@@ -55,7 +57,7 @@ def page(directory: Path, net: Path | None) -> str:
     name = past.graph or directory.resolve().name
     parts = [
         *_headline(past, name), *problems(past), *_graph(past), *_workers(past), *where_the_time_went(past.starts),
-        *(network(past.machine) if past.machine else []),
+        *(network(past.machine, 0 if net else 1) if past.machine else []),
         tag("footer", "Made by safepoint tasks view from graph.json, log.jsonl and schedule.json."),
     ]  # fmt: skip
     return sheet(f"Graph {name}", parts, STYLE)
@@ -90,7 +92,8 @@ def _graph(past: Past) -> list[str]:
     if not drawing:
         return []
     shown = {node.state for node in past.nodes}
-    legend = [tag("li", _key(state), NAMES[state]) for state in STATES if state in shown]
+    keys = {state: key(state, as_bar=many(past.nodes)) for state in STATES if state in shown}
+    legend = [tag("li", _key(drawn), NAMES[state]) for state, drawn in keys.items()]
     details = tag("summary", "The layers as a table"), tag("div", by_layer(past.nodes), class_="wide")
     return [
         tag("h2", "Graph"),
@@ -100,19 +103,20 @@ def _graph(past: Past) -> list[str]:
     ]
 
 
-def _key(state: str) -> str:
-    return tag("svg", sign(state, 8, 8), viewBox="0 0 16 16", aria_hidden="true", style=KEY)
+def _key(drawn: Sequence[str]) -> str:
+    return tag("svg", *drawn, viewBox="0 0 16 16", aria_hidden="true", style=KEY)
 
 
 def _workers(past: Past) -> list[str]:
-    drawing, hidden = gantt(past.starts, past.plan)
+    before = {node.name for node in past.nodes if node.state == EARLIER}
+    drawing, hidden = gantt(past.starts, past.plan, before)
     if not drawing:
         return []
     keys = [("part-inputs", "inputs: they travel, or are read"), ("part-body", "body"), ("part-saving", "saving"),
             ("waits", "waiting"), *[("planned", "planned")] * bool(past.plan)]  # fmt: skip
     legend = [tag("li", tag("i", class_=kind), words) for kind, words in keys]
     signs = [("end bad", "M2,1 l10,10 m0,-10 l-10,10", "failed, or its worker died")]
-    if any(attempt.how == RUNNING for start in past.starts for attempt in start.attempts):
+    if "end open" in drawing:
         signs.append(("end open", "M4,1 l6,5 l-6,5", "no end in the log"))
     for kind, shape, words in signs:
         drawn_sign = tag("path", d=shape, class_=kind)
@@ -123,7 +127,7 @@ def _workers(past: Past) -> list[str]:
         "A row for each worker. Attempts too short to be told apart are one column, as high as their share of the time."
     )
     if past.plan:
-        caption += " The plan is that of the last start."
+        caption += " The plan is that of the last start; dotted is what had finished before."
     if len(drawn) > 1:
         caption += " A dashed line is a start; long pauses between starts are cut out."
     if len(drawn) == MOST_STARTS < len(past.starts):

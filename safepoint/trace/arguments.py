@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from safepoint.trace import roles
+from safepoint.trace import quick, roles
 from safepoint.trace.record import AFTER, ARGUMENTS, BEFORE, HEADER, NOTE
 from safepoint.trace.signatures import HANDLES, Parameter, signatures
 
@@ -109,17 +109,17 @@ def rows(method: Method) -> tuple[str, str]:
     if mine and {*values} <= {"ABSENT", "NO_HANDLE", "self.handle"}:  # both rows at once: nothing here can be odd
         lines += [
             f"end = notes._more_at = (begin := notes._more_at) + {size + 48}",  # (4) of `record`
-            "if end > notes._more.end: room_(end)",
+            "if end > (more := notes._more).end: room_(end)",
             f"note_ = (at - {HEADER}) // {NOTE}",
-            f"{PACKS}{layout}_{BOTH_ROWS}(notes._more.map, begin, {len(values)}, note_, {ARGUMENTS}, {joined}"
+            f"{PACKS}{layout}_{BOTH_ROWS}(more.map, begin, {len(values)}, note_, {ARGUMENTS}, {joined}"
             f"3, note_, {BEFORE}, {method.own() + 1}, 1, self.handle)",
         ]
         return "\n".join(lines), "\n".join(_after(method))
     lines += [  # in line: a function that does it would take as long again
         f"end = notes._more_at = (begin := notes._more_at) + {size}",  # (4) of `record`
-        "if end > notes._more.end: room_(end)",
+        "if end > (more := notes._more).end: room_(end)",
         "try:",
-        f"    {PACKS}{layout}(notes._more.map, begin, {len(values)}, (at - {HEADER}) // {NOTE}, {ARGUMENTS}, {joined})",
+        f"    {PACKS}{layout}(more.map, begin, {len(values)}, (at - {HEADER}) // {NOTE}, {ARGUMENTS}, {joined})",
         "except Exception:",
         f"    carefully_(begin, at, {layout!r}, ({joined}))",
     ]
@@ -171,7 +171,7 @@ def _messages(method: Method) -> tuple[list[str], dict[str, str]]:
     if method.pickled:
         return [], dict(PICKLED)
     if base in COLLECTIVE:
-        return [f"{BOTH} = {COLLECTIVE[base]}"], OF_BOTH
+        return quick.both(base, f"{BOTH} = {COLLECTIVE[base]}"), OF_BOTH
     if "origin" in words:
         return _one_sided(method)
     if base in ("Alltoallw", "Neighbor_alltoallw"):
@@ -179,23 +179,25 @@ def _messages(method: Method) -> tuple[list[str], dict[str, str]]:
     if "inoutbuf" in words:
         return [f"{SENT} = simple_(inbuf)", f"{RECEIVED} = simple_(inoutbuf)"], OF_BOTH
     if "sendbuf" in words and "recvbuf" in words:
-        return [f"{SENT} = simple_(sendbuf, dest, 1)", f"{RECEIVED} = simple_(recvbuf, source, 1)"], OF_BOTH
+        return [*quick.one("s", "sendbuf", "dest"), *quick.one("r", "recvbuf", "source")], OF_BOTH
     memory = next((word for word in ("memory", "location") if word in words), "buf" if "_attach" in base else "")
     if memory in words:
         return [], {name: f"{reader}({memory})" for name, reader in MEMORY.items()}
     if "buf" in words:
-        return [f"{RECEIVED} = {_one(method)}"], OF_ONE
+        return _one(method), OF_ONE
     return [], {}
 
 
-def _one(method: Method) -> str:
+def _one(method: Method) -> list[str]:
     words = method.words
     if method.function in ("Mrecv", "Imrecv"):
-        return "matched_(self, buf)"
+        return [f"{RECEIVED} = matched_(self, buf)"]
     if "dest" in words and "source" in words:
-        return "simple_(buf, dest if source == PROC_NULL else source, 1)"
-    side = next((word for word in ("dest", "source", "root") if word in words), "0")
-    return f"simple_(buf, {side}, {'partitions' if 'partitions' in words else 1})"
+        return [f"{RECEIVED} = simple_(buf, dest if source == PROC_NULL else source, 1)"]
+    side = next((word for word in ("dest", "source", "root") if word in words), "")
+    if "partitions" in words:
+        return [f"{RECEIVED} = simple_(buf, {side or 0}, partitions)"]
+    return quick.one("r", "buf", side)
 
 
 def _one_sided(method: Method) -> tuple[list[str], dict[str, str]]:

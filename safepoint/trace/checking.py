@@ -61,6 +61,10 @@ def others() -> dict[str, int]:
     return {name: number for number, name in enumerate(names, FIRST_OTHER)}
 
 
+class NotYet:
+    """In the place of numpy's arrays, until numpy is loaded: nothing is of this class."""
+
+
 class Watched(Methods):
     """Wrappers of the functions that are watched, which note arguments too."""
 
@@ -103,7 +107,7 @@ class Checking:
         Path(self._stem + ".new").write_text(json.dumps(constants), "utf-8")
         os.replace(self._stem + ".new", self._stem + ".constants")
         self._listen()
-        names |= self._names()
+        names |= self._names(names)
         found = Watched(names, self._synchronous() if self._wanted.sync_sends else {})
         return install(self._mpi, found, self._wanted, names)
 
@@ -113,10 +117,11 @@ class Checking:
         pairs = roles.SYNCHRONOUS | {"send": "ssend", "isend": "issend"}
         return {inspect.getattr_static(comm, name): inspect.getattr_static(comm, sync) for name, sync in pairs.items()}
 
-    def _names(self) -> dict[str, Any]:
-        """What the lines of `arguments` use."""
-        specs, rows, seen = Specs(self._mpi, self._plain), self._rows, self._seen
+    def _names(self, all_: dict[str, Any]) -> dict[str, Any]:
+        """What the lines of `arguments` use, which is to be among all names of the wrappers."""
+        specs, rows, seen = Specs(self._mpi, self._plain, all_), self._rows, self._seen
         return {
+            "array_": NotYet, "buffer_": self._mpi.buffer, "kinds_": specs.kinds,
             "simple_": specs.simple, "types_": specs.types, "matched_": specs.matched, "target_": specs.target,
             "gather_": specs.gather, "scatter_": specs.scatter, "allgather_": specs.allgather,
             "alltoall_": specs.alltoall, "neighbors_": specs.neighbors, "reduce_": specs.reduce,

@@ -13,9 +13,12 @@ BODY = """
 def {name}({params}):
     try:
         frame = getframe(1)
-        site = sites.get((id(frame.f_code), frame.f_lasti))
-        if site is None:
+        site = sites[id(frame.f_code), frame.f_lasti]
+    except KeyError:
+        try:
             site = new_site(frame)
+        except Exception as error:
+            site = no_site(error)
     except Exception as error:
         site = no_site(error)
     if not site:
@@ -28,8 +31,7 @@ def {name}({params}):
         if at >= notes.end:
             seen.grow(at)
 {rows}
-        pack(notes.map, at, now(), 0, site, NUMBER, flags, {peer}, {tag}, {got_peer}, {got_tag}, {bytes}, {request},
-             {comm}, 0, 0 if ident() == main else thread(), 255, 1)
+        {note}
     except Exception as error:
         return unnoted(error, (at, site, NUMBER), plain, {args})
     try:
@@ -41,7 +43,7 @@ def {name}({params}):
 {after}
 {wrote}
         returned(notes.map, at + 8, now())
-        notes.map[at + 62 : at + 64] = RETURNED
+        notes.map[at + 63] = RETURNED
     except Exception as error:
         stop(error)
     return result

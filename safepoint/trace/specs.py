@@ -24,9 +24,11 @@ DTYPES_MAX, KINDS_MAX = 1000, 100  # a program may make types without end, and c
 
 
 class Specs:
-    """Of one process. `plain`: the classes of mpi4py, before anything was put in their place."""
+    """Of one process. `plain`: the classes of mpi4py, before anything was put in their place. `names`: those of the
+    wrappers, of which `array_` is the class of numpy's arrays once the program has loaded it."""
 
-    def __init__(self, mpi: Any, plain: dict[str, Any]) -> None:
+    def __init__(self, mpi: Any, plain: dict[str, Any], names: dict[str, Any]) -> None:
+        self._names = names
         self._datatype, self._buffer, self._finalized = plain["Datatype"], mpi.buffer, mpi.Is_finalized
         self._extent_of = plain["Datatype"].Get_extent
         self._things = tuple(plain[name] for name in (
@@ -40,7 +42,8 @@ class Specs:
         self._extents, self.sizes = dict[int, int](), {self._byte: 1}  # of predefined types, by handle
         self._kinds = set[type]()  # classes of which objects are things
         self._array: Any = None  # numpy's, once the program has loaded it
-        self._dtypes: dict[int, tuple[int, Any]] = {}  # by address of a dtype, which is kept: no other gets it
+        # Handles of types by the addresses of dtypes, which are kept: no other gets one of these.
+        self.kinds, self._dtypes = dict[int, int](), list[Any]()
         self._degrees: dict[Known, tuple[int, int]] = {}
 
     # One thing.
@@ -95,7 +98,7 @@ class Specs:
             try:  # what most programs give
                 if kind is self._array:
                     count = message.size if blocks < 2 else message.size // blocks
-                    return self._buffer(message).address, count, self._dtypes[id(message.dtype)][0]
+                    return self._buffer(message).address, count, self.kinds[id(message.dtype)]
                 if (kind is list or kind is tuple) and len(message) == 3 and type(message[1]) is int:
                     buffer, count, found = message
                     if (type(buffer) is self._array or type(buffer) is array) and type(found) is self._datatype:
@@ -184,11 +187,12 @@ class Specs:
             return None
         layout = view.format.lstrip("@=" if view.format[:1] in "@=" else "<" if sys.byteorder == "little" else ">")
         if self._array is None and "numpy" in sys.modules:
-            self._array = getattr(sys.modules["numpy"], "ndarray", None)
+            self._array = self._names["array_"] = getattr(sys.modules["numpy"], "ndarray", None)
         if type(buffer) is self._array and layout in self._named and len(self._dtypes) < DTYPES_MAX:
             found = self._named[layout]
             if self._extent(found) == view.itemsize:
-                self._dtypes[id(buffer.dtype)] = found.handle, buffer.dtype
+                self._dtypes.append(kind := buffer.dtype)
+                self.kinds[id(kind)] = found.handle
         try:
             return self._buffer(view).address, view.nbytes, layout
         except BufferError:  # in the order of Fortran
@@ -272,13 +276,6 @@ class Specs:
 
     def allreduce(self, c: Known, sent: Any, received: Any) -> Message2:
         """Scan and Exscan too."""
-        if type(sent) is type(received) is self._array:
-            try:  # what most programs give
-                at, to, kinds = self._buffer(sent).address, self._buffer(received).address, self._dtypes
-                if at != to:
-                    return (at, sent.size, kinds[id(sent.dtype)][0]), (to, received.size, kinds[id(received.dtype)][0])
-            except (KeyError, BufferError, ValueError, TypeError):
-                pass
         got = self.simple(received)
         if sent is None or sent is self._in_place:
             return (self.in_place, *got[1:]), got

@@ -6,9 +6,11 @@ A method that several classes inherit is made once, in the shape of its kind (`r
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from safepoint.trace import record
 from safepoint.trace.compiled import compiled
 from safepoint.trace.methods import Found
 from safepoint.trace.roles import CLASSES, FIRST_OTHER, LOCAL, NUMBERS, kind, of_method
@@ -17,21 +19,35 @@ from safepoint.trace.shapes import BODY, COMM, GIVEN, Shape, shapes
 
 QUIET = {LOCAL, "group_new"}  # kinds that are not noted
 SKIPPED = {"py2f", "toint"}  # they make nothing and send nothing
+LETTERS = record.LAYOUT.format[1:]  # of the fields of a note
 OF_HANDLES = ("f2py", "fromhandle", "fromint")  # these make an object of what is there, which is to be noted too
+
+# The bytes of a message of which the arguments are known. What has none by itself is mostly a list, and to ask it for
+# them is slow.
+ROOM = """
+if type({buffer}) is list or type({buffer}) is tuple:
+    room = {known}
+else:
+    try:
+        room = {buffer}.nbytes
+    except AttributeError:
+        room = {known}
+"""
 
 
 def source(
     name: str, method: Any, number: int, pickled: bool, shape: Shape, body: str = BODY,
     rows: tuple[str, str] = ("", ""),
-) -> str:  # fmt: skip
-    """The definition of one wrapper, by the name `name`. `rows`: lines that write more of it, before and after."""
+) -> tuple[str, str]:  # fmt: skip
+    """The definition of one wrapper, by the name `name`, and how it packs its note. `rows`: lines that write more of
+    it, before and after."""
     parameters = list(inspect.signature(method).parameters.values())
     words = [p.name for p in parameters]
     of_class = words[:1] == ["cls"]
     heads = [p.name if p.default is p.empty else f"{p.name}=defaults[{name!r}, {p.name!r}]" for p in parameters]
     passed = [f"{word}_" if word == shape.status else word for word in words]
     buffer = next((word for word in ("buf", "sendbuf", "origin") if word in words), "")
-    size = "UNKNOWN" if pickled else "room" if buffer else "0"
+    size = "" if pickled else "room" if buffer else "0"
     flags, peer = shape.flags, shape.peer
     if peer == "ROOT":
         peer = "root if root >= 0 else special[root]" if "root" in words else "-4"
@@ -44,16 +60,44 @@ def source(
     count, kind = ("rn", "rt") if buffer == "buf" else ("sn", "st")
     if size == "room" and f"{count}, {kind}" in rows[0]:  # the rows know how many of which type it is
         known = f"{count} * sizes_[{kind}] if {count} >= 0 and {kind} in sizes_ else size({buffer})"
-        lines = f"{rows[0]}\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = {known}"
-        rows = lines, rows[1]
+        lines = ROOM.strip().format(buffer=buffer, known=known)
+        if "room = None" in rows[0]:  # they may know these too
+            lines = "if room is None:\n" + "\n".join(f"    {line}" for line in lines.splitlines())
+        rows = f"{rows[0]}\n{lines}", rows[1]
     elif size == "room":
         before += f"\ntry:\n    room = {buffer}.nbytes\nexcept AttributeError:\n    room = size({buffer})"
-    fields = shape._asdict() | {"flags": flags + (" | 1" if pickled else ""), "peer": peer, "bytes": size}
+    flags += " | 1" if pickled else ""
+    layout, values = note((
+        "now()", "0", "site", str(number), "flags" if "|" in flags else flags, peer, shape.tag, shape.got_peer,
+        shape.got_tag, str(record.UNKNOWN) if pickled else size, shape.request, shape.comm, "0",
+        "0 if ident() == main else thread()", "0", str(record.ENTERED),
+    ))  # fmt: skip
+    fields = shape._asdict() | {"flags": flags, "note": f"note_{layout}(notes.map, at, {values})"}
     fields |= {key: _indented(code) or " " * 8 + "pass" for key, code in (("before", before), ("after", shape.after))}
     fields |= {"rows": _indented(rows[0]), "wrote": _indented(rows[1])}
-    return body.format(
+    text = body.format(
         name=name, params=", ".join(heads), args=", ".join(words), passed=", ".join(passed), **fields,
     ).replace("plain", f"plain_{name}").replace("NUMBER", str(number))  # fmt: skip
+    return text, layout
+
+
+def note(values: Iterable[str]) -> tuple[str, str]:
+    """How the fields of a note are packed that have these values as source, and which of these are given: numbers that
+    are always the same are put together here, as each value that is given takes time."""
+    layout, given, fixed = "", list[str](), b""
+    for letter, value in (*zip(LETTERS, values, strict=True), ("", "the end")):
+        if value.removeprefix("-").isdigit():
+            fixed += struct.pack(f"<{letter}", int(value))
+            continue
+        if any(fixed):
+            layout += f"{len(fixed)}s"
+            given.append(repr(fixed))
+        elif fixed:
+            layout += f"{len(fixed)}x"
+        fixed = b""
+        layout += letter
+        given.append(value)
+    return layout, ", ".join(given[:-1])
 
 
 def _indented(code: str) -> str:
@@ -144,7 +188,9 @@ class Methods:
                     self._names["defaults"][name, word] = parameter.default
             self._names[f"plain_{name}"] = self._instead.get(plain, plain)
             rows = self._rows(plain, function, pickled, of_class)
-            self._sources.append(source(name, plain, number, pickled, shape, self._body, rows))
+            text, layout = source(name, plain, number, pickled, shape, self._body, rows)
+            self._names[f"note_{layout}"] = struct.Struct(f"<{layout}").pack_into
+            self._sources.append(text)
             self._later.append((method, plain, of_class))
         return self._made[key]
 

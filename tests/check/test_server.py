@@ -24,6 +24,7 @@ from safepoint.check import callers, hosts, running, server, wire
 from safepoint.check.config import Config
 from safepoint.check.landing import Landed, Landing
 from safepoint.check.node import connected
+from safepoint.check.node import greeted as greeted_by_node
 from safepoint.check.processes import boot
 from safepoint.check.running import Run
 from safepoint.check.server import Server
@@ -169,16 +170,40 @@ def test_a_note_points_to_its_row_wherever_that_is(tmp_path: Path) -> None:
         assert more[note.more : note.more + 3] == [3 * (note.number + 1), note.number, record.COMPLETED]
 
 
-def test_times_are_by_the_clock_of_the_launcher(tmp_path: Path) -> None:
-    trace = Noted(tmp_path / "t", 1)
+@pytest.mark.parametrize("shift", [1000, -1000, 10**15, -5 * 10**10])
+def test_times_are_by_the_clock_of_the_launcher(shift: int, tmp_path: Path) -> None:
+    """Which host was booted first does not matter, nor a clock that is known within milliseconds only."""
+    trace = Noted(tmp_path / "t", 1, {0: {"begin": [10**11, 2 * 10**18]}})
+    trace.now = 10**11
     trace[0].call("Barrier", 3)
     trace[0].call("Recv", 4, peer=0, state=ENTERED)
-    ship(*begun(tmp_path / "t", tmp_path / "u", 1000))
+    ship(*begun(tmp_path / "t", tmp_path / "u", shift))
     before, after = latest(tmp_path / "t", 0), latest(tmp_path / "u", 0)
-    assert [note[1] for note in after.values()] == [int(str(note[1])) + 1000 for note in before.values()]
-    assert (after[0][2], after[1][2]) == (int(str(before[0][2])) + 1000, 0)
+    assert [note[1] for note in after.values()] == [int(str(note[1])) + shift for note in before.values()]
+    assert (after[0][2], after[1][2]) == (int(str(before[0][2])) + shift, 0)
     begins = [Tail(tmp_path / name, 0).about["begin"][0] for name in "tu"]
-    assert begins[1] == begins[0] + 1000
+    assert begins[1] == begins[0] + shift
+
+
+def test_an_answer_that_was_long_on_its_way_is_not_what_a_clock_is_known_by(node: Node, tmp_path: Path) -> None:
+    """A host that is busy, or a network: by half of it the clocks would seem to differ."""
+    pauses_s = [0.5, 0.3, 0.0, 0.4]
+    with socket.create_server(("127.0.0.1", 0)) as late:
+        where = node.server.where._replace(port=late.getsockname()[1])
+
+        def serve() -> None:
+            with Channel(late.accept()[0]) as channel:
+                channel.welcome(where.peer)
+                for pause_s in pauses_s:
+                    wire.take(channel)
+                    time.sleep(pause_s)
+                    wire.put(channel, "clock", ns=time.monotonic_ns())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with connected(where) as channel:
+            assert abs(greeted_by_node(channel, tmp_path)) < 10**8
+        thread.join()
 
 
 def test_a_follower_tells_all_of_its_ranks_and_removes_what_has_come(node: Node) -> None:
@@ -271,7 +296,8 @@ def test_a_node_whose_follower_cannot_read_a_file_is_lost_and_the_program_goes_o
     trace = some(node.directory)
     trace[1].notes.map[HEADER + NOTE - 1] = 77
     node.follow()
-    found = Run(node.launcher, [], 0, False, print, node.server).run(["sleep", "1.5"], os.environ)
+    node.until(lambda: node.server.nodes and node.server.nodes[0].closed)
+    found = Run(node.launcher, [], 0, False, print, node.server).run(["sleep", "0.1"], os.environ)
     why = found.incomplete[0]
     assert "rank-00001.calls: note 0: its last byte is none that is written. The rest is in" in why
     assert (found.code, found.code_of_program) == (2, 0) and list(node.directory.glob("rank-00001.calls"))
@@ -565,7 +591,11 @@ def greeted(server: Server, **words: Any) -> tuple[Channel, dict[str, Any]]:
     channel = Channel(connection(server))
     channel.greet(Peer(wire.NAME, server.where.port, server.where.secret))
     wire.put(channel, "hello", host="b", directory="/d", **{"version": wire.VERSION, **words})
-    return channel, wire.take(channel)[0]
+    answer = wire.take(channel)[0]
+    for _ in range(wire.CLOCKS - 1 if answer["do"] == "clock" else 0):
+        wire.put(channel, "clock")
+        answer = wire.take(channel)[0]
+    return channel, answer
 
 
 def test_a_follower_of_another_version_is_told_so(node: Node) -> None:

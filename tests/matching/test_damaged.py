@@ -26,7 +26,7 @@ from safepoint.places.graph import order
 from safepoint.trace import record
 from safepoint.trace.record import HEADER, NOTE
 
-DAMAGES = 20_000 if LONG else 300
+DAMAGES = 20_000 if LONG else 150
 LONGEST_S = 5.0  # many times what any of these takes
 HOSTILE = [0, 1, 2, 3, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 NAMED = re.compile(r"rank-\d{5}\.\w+|functions-\w+\.json|rank \d|its sites are damaged|is not a trace|ranks name more")

@@ -17,7 +17,7 @@ from testbed.written_down import killed, written_down
 from safepoint.matching.matched import NONE, Matched
 from safepoint.places.graph import LEVELS, order
 
-PROGRAMS = 50_000 if LONG else 500
+PROGRAMS = 50_000 if LONG else 250
 HOWS: list[dict[str, Any]] = [
     {}, {"certain": True, "events": 14}, {"cut_short": True}, {"events": 20, "wild": 0.6}, {"wild": 0.0, "events": 16},
 ]  # fmt: skip

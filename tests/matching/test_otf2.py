@@ -32,7 +32,7 @@ from safepoint.matching.stored import TraceError
 from safepoint.trace import record
 from safepoint.trace.record import ANY_SOURCE, ANY_TAG, CANCELLED, ENTERED, NONE, PICKLED, RAISED
 
-PROGRAMS = 2000 if LONG else 100
+PROGRAMS = 2000 if LONG else 50
 EVERY_CALL = Path(__file__).parents[1] / "testbed/every_call.py"
 WILDCARDS = "this OTF2 does not say which receives were wildcards: each is judged as if it was for any source and tag"
 LINES = "this OTF2 does not say in which lines the calls are: each stands where its function begins"

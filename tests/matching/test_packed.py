@@ -30,7 +30,7 @@ from safepoint.matching.columns import NOTES
 from safepoint.matching.stored import TraceError
 from safepoint.trace import record
 
-RUNS = 2000 if LONG else 200
+RUNS = 2000 if LONG else 100
 Notes = tuple[Any, Any, int]
 
 

@@ -14,7 +14,7 @@ from safepoint.nodes.session import Nodes
 from safepoint.nodes.turns import IDLE, Turn
 from safepoint.record import Record
 
-SCHEDULES = 20_000 if ALL or LONG else 2_000
+SCHEDULES = 20_000 if ALL or LONG else 1_000
 
 
 @pytest.mark.timeout(7200 if LONG else 600)

@@ -163,6 +163,9 @@ def test_the_plan_stands_beside_what_really_was(sky: Path) -> None:
     assert names == ["planned", "real"] and past.plan is not None
     planned = [each for each in of_class(gantt, "planned") if each.tag == "rect"]
     assert len(planned) == len(past.plan.vertices)
+    done = {node.name for node in past.nodes if node.state == EARLIER}
+    dotted = {titles(box)[0].partition(":")[0] for box in planned if "done-before" in (box.get("class") or "")}
+    assert dotted == done and done
     last = past.starts[-1]
     line = of_class(gantt, "start-line")[-1]
     assert abs(min(float(box.get("x") or 0) for box in planned) - float(line.get("x1") or 0)) < 0.1
@@ -212,10 +215,35 @@ def test_a_worker_with_threads_has_a_row_for_each_and_a_new_process_takes_the_ro
     start = {"time": BEGAN, "event": "start", "graph": "sky", "run": "", "workers": 2}
     begin = {"time": BEGAN + 2.5, "event": "begin", "vertex": "c", "worker": "pid 7", "host": "h", "attempt": 1}
     pasts.rows = [start, row("a", "pid 5", 0, 2), row("b", "pid 5", 1, 3), begin,
-                  row("c", "pid 7", 2.5, 0.5, "died"), row("d", "pid 9", 4, 1)]  # fmt: skip
+                  row("c", "pid 7, SIGKILL", 2.5, 0.5, "died") | {"host": ""}, row("d", "pid 9", 4, 1)]  # fmt: skip
     past = read(pasts.write(tmp_path) / STORE)
     lanes = [(lane.name, [attempt.vertex for attempt in lane.attempts]) for lane in lanes_of(past.starts[0])]
     assert lanes == [("pid 5", ["a"]), ("pid 5", ["b"]), ("pid 7", ["c", "d"])]
+    assert "c: its worker died, body 500 ms: SIGKILL" in titles(whole(tmp_path))
+
+
+@pytest.mark.parametrize(("given", "drawn"), [(3, 3), (7, 0)])
+def test_what_a_killed_start_had_given_out_stands_where_a_worker_was_free(
+    tmp_path: Path, given: int, drawn: int
+) -> None:
+    """The log tells who ran a vertex when that ends. Of many that were given out most were queued: none is drawn."""
+    pasts = Pasts({f"v{number}": [] for number in range(12)})
+    at = {f"v{number}": BEGAN + number // 3 for number in range(12)}
+    pasts.rows = [{"time": BEGAN, "event": "start", "graph": "sky", "run": "", "workers": 3}]
+    for number in range(3 + given):
+        pasts.rows.append(
+            {"time": at[f"v{number}"], "event": "begin", "vertex": f"v{number}", "worker": "", "attempt": 1}
+        )
+    for number in range(3):
+        done = {"worker": f"pid {number}", "attempt": 1, "began": BEGAN, "body_s": 1.0 + number / 10}
+        pasts.rows.append({"time": BEGAN + 1.3, "event": "finished", "vertex": f"v{number}", **done})
+    pasts.rows.append({"time": BEGAN + 2.0, "event": "torn afterwards"})
+    past = read(pasts.write(tmp_path) / STORE)
+    lanes = lanes_of(past.starts[0])
+    assert [len(lane.attempts) for lane in lanes] == [1 + bool(drawn)] * 3
+    assert all(lane.attempts[-1].ended == pytest.approx(BEGAN + 2.0) for lane in lanes if drawn)
+    assert all(b.began >= a.ended for lane in lanes for a, b in zip(lane.attempts, lane.attempts[1:], strict=False))
+    assert ("no end in the log" in texts(whole(tmp_path)).partition("Workers")[2].partition("Totals")[0]) == bool(drawn)
 
 
 def test_processes_of_another_start_take_the_rows_in_order(tmp_path: Path) -> None:
@@ -247,7 +275,11 @@ def test_the_network_is_a_matrix_and_a_link_that_is_slower_than_back_is_marked(s
 
 
 def test_without_a_file_the_network_is_that_of_the_plan(sky: Path) -> None:
-    assert "5 ranks on 3 hosts" in texts(whole(sky))
+    """A schedule has the ranks that work: its first one is rank 1."""
+    root = whole(sky)
+    assert "5 ranks on 3 hosts" in texts(root)
+    assert any(title.startswith("rank 2 to rank 4: ") and "slower than back" in title for title in titles(root))
+    assert [row[0] for row in next(rows for rows in tables(root) if rows[0][0] == "rank")[1:]] == list("12345")
 
 
 def test_of_many_ranks_a_row_of_the_matrix_stands_for_several(sky: Path, tmp_path: Path) -> None:
@@ -354,6 +386,25 @@ def test_the_log_is_torn_at_each_byte_of_its_last_row(sky: Path) -> None:
     for length in range(data[:-1].rindex(b"\n"), len(data), 7):
         path.write_bytes(data[:length])
         whole(sky)
+
+
+def test_a_clock_of_another_host_that_is_wrong_puts_no_bar_outside_of_its_start(tmp_path: Path) -> None:
+    for wrong_s in (-5000.0, 5000.0):
+        pasts = Pasts(layered([4, 4]))
+        pasts.start(2, seconds(2.0))
+        for row in pasts.rows:
+            row.update({"began": row["began"] + wrong_s} if row.get("worker") == "rank 2" and "began" in row else {})  # type: ignore[attr-defined]
+        (start,) = read(pasts.write(tmp_path) / STORE).starts
+        assert all(start.began <= each.began and each.ended <= start.ended + 1e-6 for each in start.attempts)
+
+
+def test_a_second_attempt_that_ends_after_the_first_one_changes_nothing(tmp_path: Path) -> None:
+    """Dask may run a vertex twice at a time: the first result stays."""
+    pasts = Pasts({"a": []})
+    pasts.start(1, lambda name: 1.0)
+    late = {"time": BEGAN + 2, "event": "died", "vertex": "a", "worker": "rank 2", "host": "node02"}
+    pasts.rows = [*pasts.rows[:-1], late]
+    assert states_drawn(whole(pasts.write(tmp_path)))["finished"] == 1
 
 
 def test_rows_of_another_graph_in_the_same_directory_are_not_drawn(tmp_path: Path) -> None:

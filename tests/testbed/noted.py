@@ -134,6 +134,7 @@ class Noted:
 def some(directory: Path) -> Noted:
     """Two ranks that use what a trace can hold."""
     trace = Noted(directory, 2)
+    trace.now = 10**11  # long enough after the boot: by the clock of another node, too, it is after its boot
     for rank in range(2):
         mine, other = trace[rank], 1 - rank
         mine.call("Irecv", 10, peer=ANY, tag=5, request=1)

@@ -189,7 +189,8 @@ def test_a_rank_that_cannot_be_read_ends_neither_the_program_nor_the_report(
 
 
 def test_what_a_process_does_after_finalize_is_its_own_affair(tmp_path: Path) -> None:
-    done = of_program(tmp_path, BEGIN + "import os\ncomm.Barrier()\nMPI.Finalize()\nos._exit(0)\n")
+    """It may leave without a word. One rank: MPICH's launcher kills those that are there when another leaves so."""
+    done = of_program(tmp_path, BEGIN + "import os\ncomm.Barrier()\nMPI.Finalize()\nos._exit(0)\n", ranks=1)
     assert "died" not in done.stdout and done.returncode == 0, done.stdout
 
 

@@ -25,7 +25,8 @@ def verify(ctx: click.Context, directory: str, as_json: bool) -> None:
     """Read all results and compare them with their checksums.
 
     It takes no lock and changes nothing. Exit code 0: all are whole; 18: some are damaged. A damaged result costs its
-    vertex alone, which runs again when it is needed. A torn end of a journal is no damage: so does a kill leave it.
+    vertex alone, which runs again when another vertex needs it, or after `safepoint tasks forget`. A torn end of a
+    journal is no damage: so does a kill leave it.
     """
     store = places.store_of(directory)
     found = list(store.verify())
@@ -49,7 +50,7 @@ def verify(ctx: click.Context, directory: str, as_json: bool) -> None:
     )
     if damaged:
         raise DamagedError(
-            f"{words.count(len(damaged), 'place')} damaged; those vertices run again when they are needed"
+            f"{words.count(len(damaged), 'place')} damaged; safepoint tasks forget makes those vertices run again"
         )
 
 

@@ -146,30 +146,36 @@ def _watching(graph: Graph, first: bool) -> Iterator[Callable[[Step], None] | No
         return
     edges = sum(len(vertex.edges) for vertex in graph.vertices.values())
     head = f"graph {graph.name}: {words.count(len(graph.vertices), 'vertex', 'vertices')}, {words.count(edges, 'edge')}"
-    with _line() as draw:
-        yield _Watch(head, draw).step
+    if not sys.stderr.isatty():
+        yield _Watch(head, terminal.say, None).step
+        return
+    with _bar() as (say, draw):
+        yield _Watch(head, say, draw).step
 
 
 class _Watch:
-    def __init__(self, head: str, draw: Callable[[str, int, int], None]) -> None:
-        self._head, self._draw = head, draw
+    """`draw`: a line of the terminal, with how many of how many vertices are over; None: there is no terminal."""
+
+    def __init__(self, head: str, say: Callable[[str], None], draw: Callable[[str, int, int], None] | None) -> None:
+        self._head, self._say, self._draw = head, say, draw
         self._said = time.monotonic()
 
     def step(self, step: Step) -> None:
         if step.event == "start":
             left = step.total - step.finished
             on = f"; {step.text}" if step.text and left else ""
-            terminal.say(f"{self._head}; {step.finished} finished before, {left} to run{on}")
+            self._say(f"{self._head}; {step.finished} finished before, {left} to run{on}")
         elif step.event in ("failed", "again") and step.ended is not None and step.ended.failure is not None:
-            terminal.say(_failure(step))
+            self._say(_failure(step))
         elif step.event == "failed":
-            terminal.say(f"{step.vertex} failed{f': {step.text}' if step.text else ''}")
+            self._say(f"{step.vertex} failed{f': {step.text}' if step.text else ''}")
         counts = f"{step.finished} of {step.total} finished" + (f", {step.failed} failed" if step.failed else "")
         counts += f", {step.skipped} not run" if step.skipped else ""
-        self._draw(counts, step.finished + step.failed + step.skipped, step.total)
-        if not sys.stderr.isatty() and step.event == "finished" and time.monotonic() - self._said > LINE_S:
+        if self._draw is not None:
+            self._draw(counts, step.finished + step.failed + step.skipped, step.total)
+        elif step.event == "finished" and time.monotonic() - self._said > LINE_S:
             self._said = time.monotonic()
-            terminal.say(counts)
+            self._say(counts)
 
 
 def _failure(step: Step) -> str:
@@ -181,18 +187,37 @@ def _failure(step: Step) -> str:
 
 
 @contextmanager
-def _line() -> Iterator[Callable[[str, int, int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda text, done, total: None
-        return
+def _bar() -> Iterator[tuple[Callable[[str], None], Callable[[str, int, int], None]]]:
+    """What says a line, and what draws the bar below all lines; warnings of the library are said so, too."""
+    import logging
+
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
 
     columns = BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=True) as bar:
-        task = bar.add_task("", total=None)
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False)
+    task = bar.add_task("", total=None)
 
-        def draw(text: str, done: int, total: int) -> None:
-            bar.update(task, description=text, completed=done, total=total)
+    def say(text: str) -> None:
+        if sys.stdout.isatty():
+            bar.console.print(Text(terminal.printable(text)), soft_wrap=True)
+        else:
+            terminal.say(text)
 
-        yield draw
+    def draw(text: str, done: int, total: int) -> None:
+        bar.update(task, description=text, completed=done, total=total)
+
+    class Above(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            bar.console.print(Text(terminal.printable(f"safepoint: {record.getMessage()}")), soft_wrap=True)
+
+    logger, above = logging.getLogger("safepoint"), Above()
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(above)
+    try:
+        with bar:
+            yield say, draw
+    finally:
+        logger.removeHandler(above)
+        logger.propagate = before

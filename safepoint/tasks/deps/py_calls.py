@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from safepoint.tasks.deps.py_expressions import Expressions
-from safepoint.tasks.deps.py_heap import ARRAY, CONTAINER, FLAT, FOREIGN, ITERATOR, NOTHING, Value
+from safepoint.tasks.deps.py_heap import ARRAY, CONTAINER, FLAT, FOREIGN, ITERATOR, NOTHING, ROW, Value
 from safepoint.tasks.deps.py_places import label
 from safepoint.tasks.deps.py_scope import DYNAMIC
 from safepoint.tasks.deps.statements import ANY
@@ -146,8 +146,8 @@ class Calls(Expressions):
             held |= self.iterate(value, label(each))
             whole |= value
         if name == "reversed":
-            return self.heap.make(node, ITERATOR, held | whole)
-        row = self.heap.make(node, CONTAINER, held, "row")
+            return self.heap.make(node, ITERATOR, whole)
+        row = self.heap.make(node, CONTAINER, held, ROW)
         return self.heap.make(node, ITERATOR, row | whole)
 
     # Methods.
@@ -193,7 +193,7 @@ class Calls(Expressions):
         self.read(value, of, deep=False)
         if name in METHODS_READ:
             if name in ("keys", "values", "items"):
-                row = self.heap.make(node, CONTAINER, held, "row")
+                row = self.heap.make(node, CONTAINER, held, ROW)
                 return value | self.heap.make(node, CONTAINER, row | held)
             if name == "copy":
                 return self.heap.make(node, CONTAINER, held)

@@ -22,6 +22,8 @@ RANKS = {ARRAY: 0, CONTAINER: 0, ITERATOR: 0, NUMERIC: 1, UNKNOWN: 2}
 
 FLAT = "#"  # ends the site of an array of numbers: it never holds other objects
 
+ROW = "/row"  # ends the site of what an iterator makes of what it goes through
+
 
 class Heap:
     """Grows until it no longer changes; only then is it true."""

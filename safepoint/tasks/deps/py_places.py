@@ -13,6 +13,7 @@ from safepoint.tasks.deps.py_heap import (
     NOTHING,
     NUMERIC,
     OUTSIDE,
+    ROW,
     UNKNOWN,
     Heap,
     Value,
@@ -120,19 +121,23 @@ class Places(ABC):
     def iterate(self, value: Value, name: str) -> Value:
         """What a loop over these objects gets. A generator runs its code meanwhile, a file moves on."""
         self.done.raises |= bool(value)
-        found, unseen = self.heap.contents(value), NOTHING
-        for site in sorted(value):
-            tag = self.heap.tags[site]
+        found, unseen, asked = NOTHING, NOTHING, set(value)
+        todo = sorted(value)
+        while todo:
+            site = todo.pop()
+            tag, one = self.heap.tags[site], frozenset({site})
             if tag in (CONTAINER, ARRAY):
                 self.done.reads[self._object(site, name)] = None
-                found |= {site} if tag == ARRAY else NOTHING
-            elif tag == ITERATOR:
+                found |= self.heap.contents(one) | (one if tag == ARRAY else NOTHING)
+            elif tag == ITERATOR:  # it goes through others
                 self.done.touch(self._object(site, name))
-                within = self.heap.reach(frozenset(self.heap.held[site]))
-                self.read(within, name)
-                unseen |= within if not self.heap.only(within, CONTAINER, ARRAY) else NOTHING
+                rows = {each for each in self.heap.held[site] if each.endswith(ROW)}
+                found |= rows | self.heap.contents(frozenset(rows))
+                more = self.heap.held[site] - rows - asked
+                asked |= more
+                todo += sorted(more)
             else:
-                unseen |= {site}
+                unseen |= one
         return found | self.unknown(unseen, name) if unseen else found
 
     def operate(self, node: ast.AST, *values: Value, name: str = ANY) -> Value:

@@ -114,7 +114,7 @@ def toml(found: Analysis) -> Iterator[str]:
     """
     names = [f"line-{name}" for name in _names(found)]
     given = sorted(set(found.parameters))
-    yield f"# Made from {found.function} of {json.dumps(found.file)}. The functions that `run` names are still to be written."
+    yield f"# Made from {found.function} of {json.dumps(found.file)}. The functions after `run` are still to be written."
     if given:
         yield f"# Parameters of it, for `with`: {', '.join(given)}"
     yield f"graph = {json.dumps(found.function.replace('/', '-'))}"
@@ -142,7 +142,7 @@ def toml(found: Analysis) -> Iterator[str]:
 
 def _values(each: Statement) -> list[str]:
     """What it reads, and what it changes in part."""
-    return list(dict.fromkeys([*_named(each.inputs), *(name for name in _named(each.outputs) if each.kind)]))
+    return list(dict.fromkeys([*_named(each.inputs), *_named(each.outputs)]))
 
 
 def _named(labels: list[str]) -> list[str]:

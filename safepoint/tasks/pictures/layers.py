@@ -27,7 +27,7 @@ HATCHED = {
 NAMES = {
     FINISHED: "finished in this start",
     EARLIER: "finished before",
-    RUNNING: "begun, with no end in the log",
+    RUNNING: "given out, with no end in the log",
     WAITING: "waiting",
     FAILED: "failed",
     SKIPPED: "not run: it needs a failed one",
@@ -43,18 +43,16 @@ def layers(nodes: Sequence[Node]) -> list[list[Node]]:
             children[parent].append(node.name)
     depth = {name: 0 for name, left in missing.items() if not left}
     ready = list(depth)
-    for name in ready:  # which grows
+    for name in ready:  # which grows, and never by less deep ones: the last parent of a child is the deepest
         for child in children[name]:
-            depth[child] = max(depth.get(child, 0), depth[name] + 1)
             missing[child] -= 1
             if not missing[child]:
+                depth[child] = depth[name] + 1
                 ready.append(child)
-    circle = max((depth[name] for name in ready), default=-1) + 1
-    placed = {name: depth[name] for name in ready}
-    found: list[list[Node]] = [[] for _ in range(max(placed.values(), default=-1) + 1)]
-    found += [[]] * (len(ready) < len(nodes))
+    circle = max(depth.values(), default=-1) + 1
+    found: list[list[Node]] = [[] for _ in range(circle + (len(ready) < len(nodes)))]
     for node in nodes:
-        found[placed.get(node.name, circle)].append(node)
+        found[depth.get(node.name, circle)].append(node)
     return found
 
 
@@ -79,13 +77,22 @@ def graph(nodes: Sequence[Node]) -> tuple[str, str]:
     if not nodes:
         return "", ""
     rows = layers(nodes)
-    if len(nodes) > MOST_NODES or len(rows) > MOST_LAYERS:
+    if _many(nodes, rows):
         return _counts(rows)
     drawing, edges = _shapes(in_order(rows))
     words = "Each vertex stands right of all that it needs."
     if edges > MOST_EDGES:
         words += f" The {edges:,} edges are too many to be drawn."
     return drawing, words
+
+
+def _many(nodes: Sequence[Node], rows: Sequence[object]) -> bool:
+    return len(nodes) > MOST_NODES or len(rows) > MOST_LAYERS
+
+
+def many(nodes: Sequence[Node]) -> bool:
+    """Whether the drawing has counts."""
+    return _many(nodes, layers(nodes))
 
 
 def told(nodes: Iterable[Node]) -> str:
@@ -112,6 +119,15 @@ def sign(state: str, x: float, y: float, words: str = "", size: float = HALF) ->
         SKIPPED: f"M{x:.1f},{y - size:.1f} l{size:.1f},{size:.1f} l{-size:.1f},{size:.1f} l{-size:.1f},{-size:.1f} z",
     }  # fmt: skip
     return tag("path", *inside, d=paths[state], class_=kind)
+
+
+def key(state: str, *, as_bar: bool) -> list[str]:
+    """What stands for a state in a legend, within 16 by 16."""
+    if not as_bar:
+        return [sign(state, 8, 8)]
+    place = {"x": 1, "y": 2, "width": 14, "height": 12}
+    hatched = [tag("rect", **place, fill=f"url(#of-{state})")] * (state in HATCHED)
+    return [tag("rect", **place, class_=f"bar-{state}"), *hatched]
 
 
 def _shapes(rows: Sequence[Sequence[Node]]) -> tuple[str, int]:

@@ -57,7 +57,10 @@ def heat(name: str, matrix: Matrix, ranks: Sequence[str], show: Show, *, larger_
     least, most = min(values, default=1.0), max(values, default=1.0)
     left, top = 74.0, 60.0
     side = (WIDE - left - 10) / len(groups)
-    labels = [ranks[group[0]] if len(group) == 1 else f"{group[0]}–{group[-1]}" for group in groups]
+    labels = [
+        ranks[group[0]] if len(group) == 1 else f"{ranks[group[0]]}–{ranks[group[-1]]}".replace("rank ", "")
+        for group in groups
+    ]
     every, aside = math.ceil(len(groups) / 20), math.ceil(len(groups) / 14)
     marks = [tag("text", text(name), x=4, y=14, class_="name")]
     marks.append(tag("text", "from, by row; to, by column", x=4, y=31, class_="tick"))
@@ -65,7 +68,15 @@ def heat(name: str, matrix: Matrix, ranks: Sequence[str], show: Show, *, larger_
         if p % every == 0:
             marks.append(tag("text", label, x=left - 6, y=top + (p + 0.5) * side + 4, class_="tick end-at"))
         if p % aside == 0:
-            marks.append(tag("text", str(groups[p][0]), x=left + (p + 0.5) * side, y=top - 4, class_="tick middle"))
+            marks.append(
+                tag(
+                    "text",
+                    ranks[groups[p][0]].removeprefix("rank "),
+                    x=left + (p + 0.5) * side,
+                    y=top - 4,
+                    class_="tick middle",
+                )
+            )
         for q, value in enumerate(cells[p]):
             x, y = left + q * side, top + p * side
             if not value > 0:
@@ -117,10 +128,10 @@ def asymmetric(machine: Machine) -> list[tuple[float, int, int, str]]:
     return sorted(found, key=lambda each: -each[0])
 
 
-def network(machine: Machine) -> list[str]:
-    """The part of the page."""
+def network(machine: Machine, first: int = 0) -> list[str]:
+    """The part of the page. `first`: the rank of the first processor, as a schedule's machine has no rank 0."""
     many = machine.size
-    ranks = [f"rank {rank}" for rank in range(many)]
+    ranks = [f"rank {first + rank}" for rank in range(many)]
     hosts = dict.fromkeys(host for host in machine.hosts if host)
     pairs = [(p, q) for p in range(many) for q in range(many) if p != q]
     words = f"{count(many, 'rank')}" + (f" on {count(len(hosts), 'host')}" if hosts else "") + "."
@@ -133,8 +144,8 @@ def network(machine: Machine) -> list[str]:
     if unequal:
         times, p, q, name = unequal[0]
         words += (
-            f" {count(len(unequal), 'value')} differ by direction, most of all the {name} from rank {p} to rank {q}: "
-            f"{times:.1f} times worse than back."
+            f" {count(len(unequal), 'value')} differ by direction, most of all the {name} from {ranks[p]} to "
+            f"{ranks[q]}: {times:.1f} times worse than on the way back."
         )
     caption = (
         "The stronger a cell stands out, the slower is its link. A corner: slower than the same link in the other "
@@ -151,21 +162,21 @@ def network(machine: Machine) -> list[str]:
         tag("p", text(words)),
         tag("div", *[tag("figure", drawing) for drawing in drawings], class_="many"),
         tag("p", text(caption), class_="soft"),
-        tag("details", tag("summary", "The ranks as a table"), tag("div", table(machine), class_="wide")),
+        tag("details", tag("summary", "The ranks as a table"), tag("div", table(machine, first), class_="wide")),
     ]
 
 
-def table(machine: Machine) -> str:
+def table(machine: Machine, first: int) -> str:
     """For each rank its host and speed, and its slowest links."""
     heads = ("rank", "host", "speed", "slowest link", "latency", "narrowest link", "bandwidth")
     lines = [tag("tr", *[tag("th", head) for head in heads])]
     for rank in range(machine.size):
         others = [other for other in range(machine.size) if other != rank]
-        cells = [str(rank), machine.hosts[rank] if machine.hosts else "", f"{machine.speed[rank]:.2f}"]
+        cells = [str(first + rank), machine.hosts[rank] if machine.hosts else "", f"{machine.speed[rank]:.2f}"]
         if others:
             late = max(others, key=lambda other: machine.latency_s[rank][other])
             thin = min(others, key=lambda other: machine.bandwidth[rank][other])
-            cells += [f"to {late}", precise(machine.latency_s[rank][late])]
-            cells += [f"to {thin}", rate(machine.bandwidth[rank][thin])]
+            cells += [f"to {first + late}", precise(machine.latency_s[rank][late])]
+            cells += [f"to {first + thin}", rate(machine.bandwidth[rank][thin])]
         lines.append(tag("tr", *[tag("td", text(cell)) for cell in cells]))
     return tag("table", *lines)

@@ -205,10 +205,12 @@ def _take(start: Start, row: dict[str, Any], time: float, begun: dict[tuple[str,
         if event == "failed" and turn >= length(row.get("attempts")):
             start.failed[vertex] = row.get("error") or ""
     elif event == "died":
-        worker = row.get("worker") or ""
+        worker, _, cause = (row.get("worker") or "").partition(", ")  # "pid 4711, SIGKILL"
         those = sorted((key for key in begun if key[0] == vertex), key=lambda key: begun[key].get("worker") != worker)
         first = begun.pop(those[0]) if those else row
-        start.attempts.append(_until(start, {**first, "began": row.get("began")}, time, "died", worker))
+        start.attempts.append(
+            _until(start, {**first, "began": row.get("began"), "host": row.get("host")}, time, "died", worker, cause)
+        )
 
 
 def _attempt(start: Start, row: Mapping[str, Any], first: Mapping[str, Any], time: float, how: str) -> Attempt:
@@ -225,11 +227,12 @@ def _attempt(start: Start, row: Mapping[str, Any], first: Mapping[str, Any], tim
         row["vertex"], worker, host, turn, began, inputs_s, body_s, saving_s, how, nbytes, moved, error)  # fmt: skip
 
 
-def _until(start: Start, first: Mapping[str, Any], time: float, how: str, worker: str = "") -> Attempt:
+def _until(start: Start, first: Mapping[str, Any], time: float, how: str, worker: str = "", cause: str = "") -> Attempt:
     """Of an attempt with no end of its own: all of it counts as body."""
     began = min(max(first.get("began") or first["time"], start.began), time)
-    worker, host = worker or first.get("worker") or "", first.get("host") or ""
-    return Attempt(first["vertex"], worker, host, int(length(first.get("attempt"))), began, 0.0, time - began, 0.0, how)
+    worker, host, turn = worker or first.get("worker") or "", first.get("host") or "", first.get("attempt")
+    parts = 0.0, time - began, 0.0
+    return Attempt(first["vertex"], worker, host, int(length(turn)), began, *parts, how, error=cause)
 
 
 def _leave_open(start: Start, begun: Mapping[tuple[str, int], dict[str, Any]]) -> None:

@@ -133,6 +133,7 @@ def problems(past: Past) -> list[str]:
         lines.append(tag("tr", *[tag("td", text(cell)) for cell in cells], tag("td", text(whole), class_="say")))
     words = f"{count(len(start.failed), 'vertex', 'vertices')} failed"
     if start.skipped:
-        words += f", {count(len(start.skipped), 'vertex was', 'vertices were')} not run, as they need one of those"
+        those = count(len(start.skipped), "vertex that needs a failed one was", "vertices that need a failed one were")
+        words += f"; {those} not run"
     table = [tag("div", tag("table", *lines), class_="wide")] * bool(start.failed)
     return [tag("h2", "What failed"), tag("p", f"{words}.", class_="bad-text"), *table]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from safepoint.report.drawing import RIGHT, WIDTH, TimeAxis, time_axis
@@ -44,9 +44,12 @@ def lanes_of(start: Start) -> list[Lane]:
     one has its lane, if they ran on one host."""
     lanes: list[Lane] = []
     by_worker: dict[tuple[str, str], list[Attempt]] = {}
+    host_of = {attempt.worker: attempt.host for attempt in start.attempts if attempt.host}
+    only = next(iter(host_of.values())) if len(set(host_of.values())) == 1 else ""
     for attempt in start.attempts:
         if attempt.worker:
-            by_worker.setdefault((attempt.host, attempt.worker), []).append(attempt)
+            host = attempt.host or host_of.get(attempt.worker, only)  # which nobody tells of a worker that died
+            by_worker.setdefault((host, attempt.worker), []).append(replace(attempt, host=host))
     hosts = {host for host, _ in by_worker}
     for host, worker in sorted(by_worker, key=lambda pair: (natural(pair[0]), natural(pair[1]))):
         name = f"{worker}, {host}" if len(hosts) > 1 and host else worker
@@ -67,10 +70,14 @@ def _with_untold(lanes: list[Lane], start: Start) -> list[Lane]:
     if len(untold) > 2 * max(1, start.workers):
         return lanes
     for attempt in sorted(untold, key=lambda attempt: attempt.began):
-        free = min(lanes, key=lambda lane: lane.attempts[-1].ended, default=None)
-        late = free is not None and free.attempts[-1].ended > attempt.began + 1e-3
-        if free is None or (late and len(lanes) < start.workers):
+        alive = [lane for lane in lanes if lane.attempts[-1].how != "died"]
+        idle = [lane for lane in alive if lane.attempts[-1].ended <= attempt.began + 1e-3]
+        if idle:  # the one that has just become free
+            free = max(idle, key=lambda lane: lane.attempts[-1].ended)
+        elif len(alive) < start.workers or not alive:
             lanes.append(free := Lane("a worker"))
+        else:
+            free = min(alive, key=lambda lane: lane.attempts[-1].ended)
         began = max(attempt.began, free.attempts[-1].ended) if free.attempts else attempt.began
         free.attempts.append(replace(attempt, began=began, body_s=max(0.0, attempt.ended - began)))
     return lanes
@@ -113,9 +120,9 @@ def starts_shown(starts: Sequence[Start], plan: Plan | None) -> Sequence[Start]:
     return [start for start in starts if start.attempts or (plan and start is starts[-1])][-MOST_STARTS:]
 
 
-def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
+def gantt(starts: Sequence[Start], plan: Plan | None, before: Collection[str] = ()) -> tuple[str, int]:
     """The plan of the last start, above what all starts really did; empty if there is neither. And the workers for whom
-    there is no room."""
+    there is no room. `before`: vertices of the plan that had finished before."""
     drawn = starts_shown(starts, plan)
     if not drawn and plan is None:
         return "", 0
@@ -131,7 +138,7 @@ def gantt(starts: Sequence[Start], plan: Plan | None) -> tuple[str, int]:
     top = 30.0
     marks, y = [], top
     if planned:
-        y, lines = _plan_rows(planned, axis, offset, y, heading=bool(lanes))
+        y, lines = _plan_rows(planned, before, axis, offset, y, heading=bool(lanes))
         marks += lines
     y, lines = _real_rows(lanes, axis, first, y, heading=bool(planned))
     marks += lines
@@ -188,7 +195,13 @@ def planned_name(worker: int, engine: str) -> str:
 
 
 def _plan_rows(
-    planned: Sequence[tuple[str, Bars]], axis: TimeAxis, offset: float, y: float, *, heading: bool
+    planned: Sequence[tuple[str, Bars]],
+    before: Collection[str],
+    axis: TimeAxis,
+    offset: float,
+    y: float,
+    *,
+    heading: bool,
 ) -> tuple[float, list[str]]:
     tall = BAR if len(planned) <= 24 else 9.0
     marks = [_head("planned", y)] if heading else []
@@ -200,7 +213,9 @@ def _plan_rows(
         for begin, end, words, many in _merged(bars, (1 + len(planned) / 10) / axis.scale):
             x, wide = axis(offset + begin), max(0.8, (end - begin) * axis.scale)
             told = f"{words}: planned for {precise(end - begin)}, from {precise(begin)} on"
-            box = tag("rect", title(told), x=x, y=y, width=wide, height=tall, class_="planned")
+            kind = "planned done-before" if words in before else "planned"
+            told += "; it had finished before" * (words in before)
+            box = tag("rect", title(told), x=x, y=y, width=wide, height=tall, class_=kind)
             marks += [box, *_label(words, x, wide, y, tall)] if many == 1 else [box]
         y += tall + 5
     return y + 6, marks
@@ -256,8 +271,8 @@ def _close(attempts: Sequence[Attempt], axis: TimeAxis, first: float, near: floa
     found: list[list[Attempt]] = []
     for attempt in sorted(attempts, key=lambda attempt: attempt.began):
         left, right = axis(attempt.began - first), axis(attempt.ended - first)
-        short = right - left < near and attempt.how not in (FAILED, "died")
-        if short and found and found[-1][-1].how not in (FAILED, "died"):
+        short = right - left < near and attempt.how not in (FAILED, "died", RUNNING)
+        if short and found and found[-1][-1].how not in (FAILED, "died", RUNNING):
             begin, end = axis(found[-1][0].began - first), axis(found[-1][-1].ended - first)
             alone = len(found[-1]) == 1 and end - begin >= near
             if not alone and left - end < near and right - begin < 6 * near:
