@@ -59,11 +59,18 @@ int main(void) {
   return 0;
 }
 """
-FIRST = ["unsigned x = 1, y = n, z = 2, i, h = 7", "unsigned a[8] = {1, 2, 3}, b[8] = {4, 5}, m[2][4] = {{1}, {2, 3}}",
-         "unsigned *r = a, *s = b, *e = b", "struct pair t = {1, 2, {3}}, u = {4}", "static unsigned count = 2",
-         "unsigned *tmp = calloc(8, sizeof *tmp)"]  # fmt: skip
-LAST = ["for (i = 0; i < 8; i++) h = 31 * h + a[i] + 7 * b[i] + 3 * tmp[i] + m[i & 1][i & 3]",
-        "return h + 3 * x + 5 * y + 7 * z + 11 * t.a + 13 * t.b + t.v[0] + 3 * t.v[1] + 5 * t.v[2] + 7 * u.a + count"]  # fmt: skip
+FIRST = [
+    "unsigned x = 1, y = n, z = 2, i, h = 7",
+    "unsigned a[8] = {1, 2, 3}, b[8] = {4, 5}, m[2][4] = {{1}, {2, 3}}",
+    "unsigned *r = a, *s = b, *e = b",
+    "struct pair t = {1, 2, {3}}, u = {4}",
+    "static unsigned count = 2",
+    "unsigned *tmp = calloc(8, sizeof *tmp)",
+]
+LAST = [
+    "for (i = 0; i < 8; i++) h = 31 * h + a[i] + 7 * b[i] + 3 * tmp[i] + m[i & 1][i & 3]",
+    "return h + 3 * x + 5 * y + 7 * z + 11 * t.a + 13 * t.b + t.v[0] + 3 * t.v[1] + 5 * t.v[2] + u.a + count",
+]
 WILD = ("bump", "keep", "give", "look", "pure", "printf", "SWAP", "return", "goto")
 DECLARES = ("unsigned", "struct")
 POINTING = ("r ", "s ", "e ", "*e", "r[", "s[", "&")
@@ -103,26 +110,88 @@ class Writer:
         n, k, r = self.number(), f"({self.number()}) & 7", self.one(*"rs")
         self.fresh += 1
         return [
-            f"{x} = {n}", f"{x} += {n}", f"{x}++", f"{x} = {y}", f"{a}[{k}] = {n}", f"{a}[{k}] += {n}", f"{x} = {a}[{k}]",
-            f"{p}[{k}] = {n}", f"{x} = {p}[{k}]", f"*{p} = {n}", f"*({p} + ({k})) += {n}", f"{x} = *{p} + 1",
-            f"{r} = {p}", f"{r} = {a}", f"{r} = &{a}[{x} & 3]", f"{r} = m[1]", f"{r} = {p} + ({x} & 3)", f"{r} = G",
-            f"{r}[{x} & 3] = {n}", f"{x} = {r}[{y} & 3]", "s = r", f"(*{r})++", f"e = &{x}", f"*e = {n}", f"*e += 1",
-            f"{x} = *e", f"e = {p}", "e = &t.a", f"w[{k}] = {n}", f"{x} = w[{k}]", f"w[{k}] ^= {x}",
-            f"m[{x} & 1][{y} & 3] = {n}", f"{x} = m[{y} & 1][{x} & 3]", f"t.a = {n}", f"t.v[{x} & 3] = {n}", "u = t",
-            f"{x} = t.b", f"{x} = u.v[{y} & 3]", f"u.b += {x}", f"{x} = bump({a})", f"bump({r})", f"keep({a})",
-            f"{r} = give()", f'printf("%u\\n", {x})', f'printf("%u %u\\n", {a}[1], {n})', f"{x} = pure({y})",
-            f"{x} = look({p})", f"g += {x}", f"{x} = g", f"G[{k}] = {n}", f"{x} = G[{k}]", f"count += {x}", f"{x} = count",
-            "memcpy(a, b, sizeof a)", f"memset({a}, {x} & 255, sizeof {a})", f"memcpy({r}, {p}, 3 * sizeof(unsigned))",
-            f"for (i = 0; i < 8; i++) {a}[i] += b[i]", f"for (i = 0; i < 4; i++) {{ {p}[i] = a[i]; {x} += i; }}",
-            f"for (unsigned i = 0; i < 4; i++) {x} += {p}[i]", f"if ({x} > {n}) {y} = {n}; else {a}[1] = {n}",
-            f"switch ({x} & 3) {{ case 0: {y}++; case 1: z = {n}; break; default: {a}[2]++; }}", f"while ({x} & 3) {x}--",
-            f"do {{ unsigned x = {'z' if y == 'x' else y}; {a}[x & 7]++; }} while (0)", f"{x} = {y} ? z : {a}[{k}]", f"{x} = ({y}++, z)",
-            f"{y} = sizeof {a} / sizeof *{a} + EIGHT", f"unsigned l{self.fresh} = {n}", f"SWAP({x}, {y})",
-            f"if ({x} == 1234567) return {y}", f"tmp[{k}] = {n}", f"{x} = tmp[{k}]", f"{r} = tmp", f"{x} = !tmp",
-            f"memcpy(tmp, {a}, sizeof {a})", f"e = &{a}[2], *e = {n}", f"{{ unsigned *v = {a}; v[{k}] = {n}; }}",
-            f"{x} = (unsigned)({y}) & {n}", f"{a}[{x}++ & 7] = {y}", f"{{ struct pair *o = &t; o->b = {n}; }}",
-            f"(&t)->b = {n}", f"{{ if (n > 9) goto out{self.fresh}; out{self.fresh}: {x} = 1; }}",
-        ]  # fmt: skip
+            f"{x} = {n}",
+            f"{x} += {n}",
+            f"{x}++",
+            f"{x} = {y}",
+            f"{a}[{k}] = {n}",
+            f"{a}[{k}] += {n}",
+            f"{x} = {a}[{k}]",
+            f"{p}[{k}] = {n}",
+            f"{x} = {p}[{k}]",
+            f"*{p} = {n}",
+            f"*({p} + ({k})) += {n}",
+            f"{x} = *{p} + 1",
+            f"{r} = {p}",
+            f"{r} = {a}",
+            f"{r} = &{a}[{x} & 3]",
+            f"{r} = m[1]",
+            f"{r} = {p} + ({x} & 3)",
+            f"{r} = G",
+            f"{r}[{x} & 3] = {n}",
+            f"{x} = {r}[{y} & 3]",
+            "s = r",
+            f"(*{r})++",
+            f"e = &{x}",
+            f"*e = {n}",
+            "*e += 1",
+            f"{x} = *e",
+            f"e = {p}",
+            "e = &t.a",
+            f"w[{k}] = {n}",
+            f"{x} = w[{k}]",
+            f"w[{k}] ^= {x}",
+            f"m[{x} & 1][{y} & 3] = {n}",
+            f"{x} = m[{y} & 1][{x} & 3]",
+            f"t.a = {n}",
+            f"t.v[{x} & 3] = {n}",
+            "u = t",
+            f"{x} = t.b",
+            f"{x} = u.v[{y} & 3]",
+            f"u.b += {x}",
+            f"{x} = bump({a})",
+            f"bump({r})",
+            f"keep({a})",
+            f"{r} = give()",
+            f'printf("%u\\n", {x})',
+            f'printf("%u %u\\n", {a}[1], {n})',
+            f"{x} = pure({y})",
+            f"{x} = look({p})",
+            f"g += {x}",
+            f"{x} = g",
+            f"G[{k}] = {n}",
+            f"{x} = G[{k}]",
+            f"count += {x}",
+            f"{x} = count",
+            "memcpy(a, b, sizeof a)",
+            f"memset({a}, {x} & 255, sizeof {a})",
+            f"memcpy({r}, {p}, 3 * sizeof(unsigned))",
+            f"for (i = 0; i < 8; i++) {a}[i] += b[i]",
+            f"for (i = 0; i < 4; i++) {{ {p}[i] = a[i]; {x} += i; }}",
+            f"for (unsigned i = 0; i < 4; i++) {x} += {p}[i]",
+            f"if ({x} > {n}) {y} = {n}; else {a}[1] = {n}",
+            f"switch ({x} & 3) {{ case 0: {y}++; case 1: z = {n}; break; default: {a}[2]++; }}",
+            f"while ({x} & 3) {x}--",
+            f"do {{ unsigned x = {'z' if y == 'x' else y}; {a}[x & 7]++; }} while (0)",
+            f"{x} = {y} ? z : {a}[{k}]",
+            f"{x} = ({y}++, z)",
+            f"{y} = sizeof {a} / sizeof *{a} + EIGHT",
+            f"unsigned l{self.fresh} = {n}",
+            f"SWAP({x}, {y})",
+            f"if ({x} == 1234567) return {y}",
+            f"tmp[{k}] = {n}",
+            f"{x} = tmp[{k}]",
+            f"{r} = tmp",
+            f"{x} = !tmp",
+            f"memcpy(tmp, {a}, sizeof {a})",
+            f"e = &{a}[2], *e = {n}",
+            f"{{ unsigned *v = {a}; v[{k}] = {n}; }}",
+            f"{x} = (unsigned)({y}) & {n}",
+            f"{a}[{x}++ & 7] = {y}",
+            f"{{ struct pair *o = &t; o->b = {n}; }}",
+            f"(&t)->b = {n}",
+            f"{{ if (n > 9) goto out{self.fresh}; out{self.fresh}: {x} = 1; }}",
+        ]
 
 
 def function(name: str, body: Sequence[str]) -> str:
@@ -140,10 +209,10 @@ def differing(directory: Path, orders: Sequence[tuple[str, bool, Sequence[str]]]
     text += head + "static struct seen firsts[3], now;\n" + rows + tail
     file, program = directory / "orders.c", directory / "orders"
     file.write_text(text, "utf-8")
-    done = subprocess.run(["gcc", "-O0", "-w", "-fwrapv", "-o", str(program), str(file)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["gcc", "-O0", "-w", "-fwrapv", "-o", str(program), str(file)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[:4000]
     ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.returncode
     return ran.stdout.split()
-
-

@@ -20,6 +20,7 @@ COPY = {"memcpy": (1,), "memmove": (1,), "memset": (), "strcpy": (1,), "strncpy"
         "strncat": (0, 1), "free": (0,)}  # fmt: skip
 LOOK = {"strlen": (0,), "strcmp": (0, 1), "strncmp": (0, 1), "memcmp": (0, 1), "atoi": (0,), "atof": (0,), "atol": (0,)}
 PRINT = {"printf": 0, "fprintf": 1, "puts": -1, "putchar": -1, "fputs": -1, "fputc": -1, "putc": -1}
+SEEN_THROUGH = LVALUES | {"binary_expression", "string_literal", "cast_expression"}
 STREAMS = {"stdout", "stderr"}
 STEER = {"exit", "abort", "_Exit", "quick_exit", "assert", "va_start", "va_arg", "va_end", "va_copy", "setjmp",
          "sigsetjmp", "longjmp", "siglongjmp", "fork", "vfork", "pthread_exit", "thrd_exit", "alloca"}  # fmt: skip
@@ -54,8 +55,8 @@ class Calls(Expressions):
                 self.value(each)
             return True
         if name in LOOK or (name in COPY and node.parent.type == "expression_statement"):
-            if any(each.type not in LVALUES | {"binary_expression", "string_literal", "cast_expression"} and
-                   n in LOOK.get(name, (0, 1)) for n, each in enumerate(map(bare, given))):  # fmt: skip
+            looked = {0, *COPY[name]} if name in COPY else LOOK[name]
+            if any(bare(given[n]).type not in SEEN_THROUGH for n in looked if n < len(given)):
                 return False
             return self._moves(name, given)
         return name in PRINT and self._prints(name, given)

@@ -77,6 +77,8 @@ class Places(ABC):
     # Objects.
 
     def _object(self, site: str, name: str, sure: bool = True, shown: bool = True) -> Access:
+        if any(name in names for names in self.inner):  # no variable of the function
+            name, shown = ANY, False
         if site == OUTSIDE:
             return Access(MEMORY, name, MEMORY, sure, shown)
         group = MEMORY if site in self.heap.escaped() else ""

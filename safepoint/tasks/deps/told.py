@@ -114,7 +114,7 @@ def toml(found: Analysis) -> Iterator[str]:
     """
     names = [f"line-{name}" for name in _names(found)]
     given = sorted(set(found.parameters))
-    yield f"# Made from {found.function} of {json.dumps(found.file)}. The functions after `run` are still to be written."
+    yield f"# Made from {found.function} of {json.dumps(found.file)}. Still to be written: what `run` names."
     if given:
         yield f"# Parameters of it, for `with`: {', '.join(given)}"
     yield f"graph = {json.dumps(found.function.replace('/', '-'))}"

@@ -16,9 +16,9 @@ void stencil(double h) {
     int i;                                                  //:
     for (i = 0; i < N; i++) a[i] = h * i;                   //: f1 f2
     for (i = 1; i < N - 1; i++) b[i] = h * (a[i-1] + a[i+1]); //: f1 f2 f3
-    a[0] = b[1];                                            //: f1 f3 o3 f4 a4
+    a[0] = b[1];                                            //: f1 o3 f4 a4
     update(&a[0], h);                                       //: f1 f3 o3 a4 f5 o5
-    b[0] = 0;                                               //: f1 f4 o4 a5
+    b[0] = 0;                                               //: f1 o4 a5
 }
 
 double factors(double (*restrict m)[N], int n) {
@@ -50,7 +50,7 @@ size_t strings(const char *name) {
     char path[N] = "", copy[N];                             //:
     strcpy(path, "/tmp/");                                  //: f1 o1
     memset(copy, 0, sizeof copy);                           //: f1
-    strcat(path, name);                                     //: f1 o1 f2 a2 o2
+    strcat(path, name);                                     //: f1 o1 f2 o2
     memcpy(copy, path, 10);                                 //: f1 f2 f4 o3
     size_t length = strlen(path);                           //: f1 f2 f4
     puts(copy);                                             //: f1 f3 f5
@@ -83,7 +83,7 @@ long prefix(int n) {
     for (int i = 1; i < n; i++) sums[i] += sums[i - 1];     //: f1 f4 o4
     long last = sums[n - 1] + ones[0];                      //: f1 f2 f3 f4 f5
     free(ones);                                             //: f2 f3 o3 a6
-    free(sums);                                             //: f1 f4 o4 f5 o5 a6
+    free(sums);                                             //: f1 f4 o4 f5 a5 o5 a6
     return last;                                            //: all
 }
 
@@ -91,7 +91,7 @@ void push(struct particle *p, int n, real dt) {
     struct particle one = {0, 1, 2}, *q = p;                //:
     one.x += dt;                                            //: f1 o1
     for (int i = 0; i < n; i++) p[i].x += p[i].v * dt;      //:
-    q->x = one.x;                                           //: f1 f2 a3 o3 f3
+    q->x = one.x;                                           //: f1 f2 a3 o3
     p[0] = one;                                             //: f1 f2 a3 o3 o4
 }
 

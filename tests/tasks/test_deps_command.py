@@ -1,0 +1,168 @@
+"""`safepoint deps`: what it prints, in all its forms, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from safepoint.cli.judge.deps import deps
+from safepoint.errors import UsageError
+
+DESIGN = """\
+void relax(double h, int n) {
+  double a[100], b[100]; int i;
+  for (i = 1; i < 99; i++) b[i] = h*(a[i-1]+a[i+1]);
+  a[0] = b[1];
+  update(&a[0], h);
+}
+"""
+LOOP = """\
+def smooth(n, h):
+    a = [1.0] * n
+    for step in range(3):
+        b = a[:]
+        left = sum(b)
+        right = max(b)
+        a = [h * t for t in b]
+    return a
+
+
+def other(n):
+    print(n)
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> dict[str, str]:
+    found = {"c": tmp_path / "relax.c", "py": tmp_path / "smooth.py"}
+    found["c"].write_text(DESIGN, "utf-8")
+    found["py"].write_text(LOOP, "utf-8")
+    return {kind: str(path) for kind, path in found.items()}
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(deps, words, catch_exceptions=True)
+
+
+def said(*words: str) -> str:
+    result = run(*words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.output
+
+
+def refused(*words: str) -> str:
+    error = run(*words).exception
+    assert isinstance(error, UsageError), error
+    return str(error)
+
+
+def test_the_example_of_the_design(written: dict[str, str]) -> None:
+    pytest.importorskip("tree_sitter_c", reason="no tree-sitter-c: pip install '.[deps]'")
+    rows = {line.split()[0]: " ".join(line.split()) for line in said(written["c"], "relax").splitlines()}
+    assert rows["3"].startswith("3 b[i] = h*(a[i-1]+a[i+1]) loop in h a out b weight 400 flow on a from 2")
+    assert rows["4"] == "4 a[0] = b[1] in b out a weight 1 flow on a from 2, flow on b from 2 3, anti on a from 3"
+    assert "in a? h *? output? out a? *? output?" in rows["5"] and "flow on a from 2 4" in rows["5"]
+    assert rows["levels:"] == "levels: {2 2b} {3} {4} {5}"
+
+
+def test_inside_opens_a_loop(written: dict[str, str]) -> None:
+    text = said(written["py"], "smooth", "--inside", "3")
+    assert "smooth(n, h), inside line 3" in text
+    assert "levels: {4} {5 6 7}" in text
+
+
+def test_inside_another_line_names_those_that_can_be_opened(written: dict[str, str]) -> None:
+    assert refused(written["py"], "smooth", "--inside", "4").startswith(f"{written['py']}:4: no loop")
+    assert refused(written["py"], "smooth", "--inside", "4").endswith("in lines: 3")
+    assert "--inside needs the name of a function" in refused(written["py"], "--inside", "3")
+
+
+def test_json_is_the_same_each_time_and_holds_what_the_text_says(written: dict[str, str]) -> None:
+    """Whatever the seed of hashes is: sets must not decide the order."""
+    code = "from safepoint.cli.judge.deps import deps; deps()"
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code, written["py"], "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+    smooth, other = json.loads(outputs.pop())["functions"]
+    assert [each["name"] for each in smooth["statements"]] == ["2", "3", "8"]
+    assert smooth["statements"][1]["in"] == ["a", "b", "h"]
+    assert {"kind": "flow", "on": "a", "from": "2", "to": "3"} in smooth["dependences"]
+    assert smooth["levels"] == [["2"], ["3"], ["8"]]
+    assert other["statements"][0]["out"] == ["output"]
+
+
+def test_dot_draws_each_statement_and_each_kind_of_dependence(written: dict[str, str]) -> None:
+    text = said(written["py"], "smooth", "--dot", "--inside", "3")
+    assert text.startswith('digraph "smooth" {') and text.count("[label=") == 4
+    assert "s0 -> s3 [style=dashed" in text and "{ rank=same; s1; s2; s3; }" in text
+
+
+def test_graph_is_toml_whose_edges_are_the_values_that_flow(written: dict[str, str]) -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
+    table = tomllib.loads(said(written["py"], "smooth", "--graph", "--inside", "3"))
+    assert table["graph"] == "smooth" and table["code"] == "smooth_tasks.py"
+    assert table["line-5"] == {"run": "line_5", "weight": 10.0, "in": {"b": "line-4.b"}}
+    assert table["line-7"]["in"] == {"b": "line-4.b", "after": ["line-5"]} or table["line-7"]["in"]["b"] == "line-4.b"
+
+
+def test_forms_exclude_each_other_and_need_one_function(written: dict[str, str]) -> None:
+    assert "exclude each other" in refused(written["py"], "--dot", "--json")
+    assert "--graph needs the name of a function; there are smooth, other" in refused(written["py"], "--graph")
+
+
+def test_an_unknown_function_is_an_error_that_names_those_there_are(written: dict[str, str]) -> None:
+    assert refused(written["py"], "smoth") == f"{written['py']}: no function smoth; there are smooth, other"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.py", "def f():\n    x = (1\n", ":2: no Python: "),
+        ("a.py", "x = 1\n", ": no function in it"),
+        ("a.py", "def f():\n    return\nreturn\n", ":3: no Python: "),
+        ("a.c", "int f(void) {\n  int x = 1\n  return x;\n}\n", ":2:12: not read as C: missing ;"),
+        ("a.c", "int f(void) {\n  EACH(x, list) { x = 1; }\n  return (;\n}\n", ":2:16: not read as C: "),
+        ("a.c", "int x;\n", ": no function in it"),
+        ("a.f90", "end\n", ": read are Python (.py) and C (.c, .h)"),
+        ("a.py", "def f():\n    x = '\ud8ff'\n", ":2: not in UTF-8"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_an_error_with_file_and_line(
+    tmp_path: Path, name: str, text: str, error: str
+) -> None:
+    if name.endswith(".c"):
+        pytest.importorskip("tree_sitter_c", reason="no tree-sitter-c: pip install '.[deps]'")
+    file = tmp_path / name
+    file.write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert refused(str(file)).startswith(f"{file}{error}")
+
+
+def test_without_tree_sitter_c_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    """In another process, in which the package cannot be found."""
+    file = tmp_path / "a.c"
+    file.write_text(DESIGN, "utf-8")
+    code = (
+        "import sys; sys.modules['tree_sitter'] = None\nfrom safepoint.tasks.deps import analyses\n"
+        "try: analyses(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.stdout.startswith("UsageError tree_sitter is missing") and "pip install '.[deps]'" in done.stdout
