@@ -123,8 +123,11 @@ def post(comm: Any, value: object, rank: int, tag: int) -> Posted:
 
 def take(comm: Any, tag: int, source: int | None = None) -> tuple[int, Any] | None:
     """Receive a value that has come: from whom, and what. None if none has."""
+    source = mpi().ANY_SOURCE if source is None else source
+    if not comm.Iprobe(source, tag):  # cheaper, and most often the end
+        return None
     status = mpi().Status()
-    message = comm.Improbe(mpi().ANY_SOURCE if source is None else source, tag, status)
+    message = comm.Improbe(source, tag, status)
     if message is None:
         return None
     rank, byte = status.Get_source(), mpi().BYTE

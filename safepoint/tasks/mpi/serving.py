@@ -81,17 +81,19 @@ class Server(threading.Thread):
         super().__init__(name="safepoint-tasks-serving", daemon=True)
         self.failure: BaseException | None = None
         self._comm, self._kept = comm, kept
-        self._soon, self._left = threading.Event(), False
+        self._bell, self._left = threading.Lock(), False  # it is rung by a release: no other wait is as cheap
+        self._bell.acquire()
         self._sending: list[Posted] = []
 
     def expect(self) -> None:
-        """Others may ask soon: look more often."""
-        self._soon.set()
+        """Others may ask soon: look more often. One thread calls this."""
+        if self._bell.locked():
+            self._bell.release()
 
     def leave(self) -> None:
         """Nobody will ask any more. On return the thread has ended."""
         self._left = True
-        self._soon.set()
+        self.expect()
         self.join()
 
     def run(self) -> None:
@@ -103,11 +105,11 @@ class Server(threading.Thread):
     def _serve(self) -> None:
         naps = Naps(SOON_S * 2)
         while not self._left or self._sending:
-            while self._answer() or self._soon.is_set():
-                self._soon.clear()
+            while self._answer():
                 naps.wake()
             self._sending = [posted for posted in self._sending if not posted.done()]
-            self._soon.wait(SOON_S if self._sending else naps.length_s())
+            if self._bell.acquire(timeout=SOON_S if self._sending else naps.length_s()):
+                naps.wake()
 
     def _answer(self) -> bool:
         """One question, if there is one."""
