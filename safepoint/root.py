@@ -185,7 +185,7 @@ class Root:
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:
     """The roots in W by their names, each as that of a rank with a saver, and the names that are none of ours."""
-    ours = "FORMAT", "finished.json", "halt.json", NODES, HELD, *REMOTE
+    ours = "FORMAT", "finished.json", "halt.json", "tasks", NODES, HELD, *REMOTE
     known = {name + new for name in ours for new in ("", ".new")}
     refuse_link(disk, side := os.path.join(work, SIDE))
     names = listdir(disk, side)

@@ -23,8 +23,10 @@ from safepoint import SafepointError
 from safepoint.errors import GraphError, TaskError, UsageError
 from safepoint.tasks import Graph
 from safepoint.tasks.found import Found, Stopped
+from safepoint.tasks.machine import Machine
 from safepoint.tasks.mpi import coordinator, team
 from safepoint.tasks.saved import Store
+from safepoint.tasks.schedule import plan, problem
 from testbed import task_bodies_mpi as bodies
 from testbed.ranked import check, same
 
@@ -203,6 +205,12 @@ def a_schedule_is_obeyed(directory: str) -> None:
     wrong["vertices"].pop()
     error = raised(SafepointError, lambda: graph.run(COMM, directory=below(directory, "w"), schedule=wrong))
     check(COMM, "end" in str(error), error)
+    for others, order in ((COMM.size - 2, "static"), (COMM.size, "static"), (COMM.size, "combined")):
+        made = plan(problem(graph, {}, {}), Machine.equal(others)).as_json()  # with a machine of its own, of other ranks
+        at = below(directory, f"{others}-{order}")
+        error = raised(SafepointError, lambda at=at, made=made, order=order: graph.run(
+            COMM, directory=at, schedule=made, order=order))  # fmt: skip
+        check(COMM, f"{others} workers" in str(error) and f"{COMM.size - 1}" in str(error), error)
 
 
 @many_ranks

@@ -36,11 +36,10 @@ def chooser(graph: Any, store: Any, planned: Any, workers: int, schedule: Any, m
     if schedule is None and order in ("static", "combined"):
         raise UsageError(f"order={order!r} needs a schedule: safepoint tasks plan makes one; nothing was run")
     whole = problem(graph, *measured(store.directory))
-    on = machine_of(machine, workers)
     made = _schedule(schedule)
-    found: Chooser = (made or Schedule(graph.name, "static", 0.0, ())).chooser(
-        order or ("combined" if made else "dynamic"), whole, made.machine if made and made.machine else on
-    )
+    mode = order or ("combined" if made else "dynamic")
+    on = made.machine if made and made.machine and mode != "dynamic" else machine_of(machine, workers)
+    found: Chooser = (made or Schedule(graph.name, "static", 0.0, ())).chooser(mode, whole, on, workers)
     for n, vertex in enumerate(planned.vertices):
         if planned.state[n] == FOUND:
             found.made(vertex.name, None)
