@@ -16,7 +16,7 @@ import contextlib
 import os
 import queue
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,7 @@ class DaskEngine:
         self._marks = os.path.join(self._directory, f"stage-dask-{self.run}")
         self._live: dict[int, Sent] = {}
         self._tickets: dict[str, int] = {}  # of those that live
+        self._earlier: dict[str, list[Record]] = {}  # of earlier runs, by vertex
         self._early: dict[int, Ended] = {}  # ended before the driver started it
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
@@ -96,14 +97,13 @@ class DaskEngine:
         write(self._disk, self._marks, bytes(len(plan.vertices)) + self.run.encode())
         self._compare()
         self._client.subscribe_topic(worker.TOPIC, _hear)
-        earlier: dict[str, list[Record]] = {}
         for record in records:
-            earlier.setdefault(record.vertex, []).append(record)
+            self._earlier.setdefault(record.vertex, []).append(record)
         wanted = [state in (UNKNOWN, MUST) for state in plan.state]
         for n in reversed(range(len(wanted))):  # inputs stand before what needs them
             for parent in plan.parents[n] if wanted[n] else ():
                 wanted[parent] = wanted[parent] or not plan.here[parent]
-        self._submit([n for n in range(len(wanted)) if wanted[n]], earlier)
+        self._submit([n for n in range(len(wanted)) if wanted[n]])
 
     def _compare(self) -> None:
         """Whether all workers see the directory."""
@@ -114,9 +114,7 @@ class DaskEngine:
                     "run it in a directory that all workers share"
                 )
 
-    def _submit(
-        self, numbers: Sequence[int], earlier: Mapping[str, Sequence[Record]] | None = None, attempt: int = 1
-    ) -> None:
+    def _submit(self, numbers: Sequence[int], attempt: int = 1) -> None:
         """`attempt`: of the first of them."""
         import dask
 
@@ -129,7 +127,7 @@ class DaskEngine:
             for parent, output in self._plan.edges[n]:
                 record = None if parent in inside else self._record(parent)
                 edges.append((short(record) if record else inputs.setdefault(parent, len(inputs)), output))
-            parcel = self._parcel(n, tickets[n], edges, attempt if n == numbers[0] else 1, earlier or {})
+            parcel = self._parcel(n, tickets[n], edges, attempt if n == numbers[0] else 1)
             given = [tickets[each] if each in inside else self._live[each].future for each in inputs]
             graph[tickets[n]] = (worker.work, parcel, *given)
             needs[n] = frozenset(inputs)
@@ -150,12 +148,11 @@ class DaskEngine:
         early = self._early.get(n)
         return early.record if early else self._plan.record[n] if self._plan.here[n] else None
 
-    def _parcel(
-        self, n: int, ticket: str, edges: list[tuple[int | Record, str]], attempt: int,
-        earlier: Mapping[str, Sequence[Record]],
-    ) -> Parcel:  # fmt: skip
+    def _parcel(self, n: int, ticket: str, edges: list[tuple[int | Record, str]], attempt: int) -> Parcel:
         vertex, parts = self._plan.vertices[n], self._plan.parts[n]
-        same = [each for each in earlier.get(vertex.name, ()) if parts.items() <= each.parts.items()]
+        # Of one that the driver starts it knows that there is no result, or that it was damaged.
+        known = () if n in self._claimed else self._earlier.get(vertex.name, ())
+        same = [each for each in known if parts.items() <= each.parts.items()]
         job = Job(
             vertex.name, "", unknown, None, {}, (), attempt, vertex.seed, vertex.keep, parts, vertex.source,
             self._directory,

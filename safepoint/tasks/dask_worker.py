@@ -17,6 +17,7 @@ import pickle
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace as Has
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safepoint.tasks import body, identity, values
@@ -137,16 +138,26 @@ def _where(failure: Failure | None, source: str) -> Failure | None:
     return replace(failure, where=source.rpartition(":")[0] + failure.where[len(BY_CODE) :])
 
 
+def _record(held: Held) -> Record:
+    assert held.record is not None
+    return held.record
+
+
 def _job(parcel: Parcel, held: Sequence[Held]) -> Job:
     """With what only a worker knows: function, inputs, identity."""
-    records = [held[of].record if isinstance(of, int) else of for of, _ in parcel.edges]
+    records = [_record(held[of]) if isinstance(of, int) else of for of, _ in parcel.edges]
     outputs = [output for _, output in parcel.edges]
-    digests = [record.digest(output) for record, output in zip(records, outputs, strict=True)]  # type: ignore[union-attr]
-    inputs = tuple(record.reference(output) for record, output in zip(records, outputs, strict=True))  # type: ignore[union-attr]
+    digests = [record.digest(output) for record, output in zip(records, outputs, strict=True)]
+    inputs = tuple(record.reference(output) for record, output in zip(records, outputs, strict=True))
     function, head = _functions(parcel.functions)
+    parts = parcel.job.parts
+    edges = [
+        Has(vertex=Has(name=record.vertex), output=output) for record, output in zip(records, outputs, strict=True)
+    ]
+    vertex: Any = Has(edges=edges)  # as much of it as `noted` asks for
     return replace(
-        parcel.job, key=identity.key(parcel.job.parts, parcel.job.vertex, digests), function=function, head=head,
-        arguments=pickle.loads(parcel.arguments), inputs=inputs,
+        parcel.job, key=identity.key(parts, parcel.job.vertex, digests), function=function, head=head,
+        arguments=pickle.loads(parcel.arguments), inputs=inputs, parts=identity.noted(parts, vertex, digests),
     )  # fmt: skip
 
 

@@ -67,7 +67,10 @@ def test_dask_keeps_the_same_bytes_as_a_pool(client: Any, work: Path, tmp_path: 
     bodies.graph(2, notes, 20).run(on=client, directory=work)
     bodies.graph(2, notes, 20).run(directory=tmp_path / "pool", workers=1)
     kept = [
-        {key: [output.digest for output in record.outputs] for key, record in Store(directory).records().items()}
+        {
+            key: (dict(record.parts), [output.digest for output in record.outputs])
+            for key, record in Store(directory).records().items()
+        }
         for directory in (work / ".safepoint.d/tasks", tmp_path / "pool/.safepoint.d/tasks")
     ]
     assert kept[0] == kept[1] and len(kept[0]) == 21
@@ -173,6 +176,50 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
         go.touch()
         running.result(60)
     assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
+
+
+def three(notes: Path, version: str = "") -> Graph:
+    """A chain: what comes from outside, what is made of it, and of that."""
+    g, given = Graph("chain"), {"notes": str(notes)}
+    path = str(notes.parent / "outside.txt")
+    first = g.add("first", bodies.outside, arguments={**given, "name": "first"}, path=path, width=20_000)
+    second = g.add(
+        "second", bodies.mixed, arguments={**given, "name": "second"}, inputs=[first], width=3, version=version
+    )
+    g.add("third", bodies.mixed, arguments={**given, "name": "third"}, inputs=[second], width=3)
+    return g
+
+
+def test_what_was_made_of_an_input_runs_again_only_if_that_comes_out_different(
+    client: Any, work: Path, notes: Path
+) -> None:
+    """T4: a vertex below one that runs again is known only on its worker, by what came in."""
+    (notes.parent / "outside.txt").write_text("5")
+    store = Store(work / ".safepoint.d/tasks")
+    three(notes).run(on=client, directory=work)
+    with store.held():
+        store.forget("first")
+    before = three(notes).run(on=client, directory=work)["third"]["total"]
+    assert bodies.noted(notes) == {"first": 2, "second": 1, "third": 1}
+    with store.held():
+        store.forget("first")
+    (notes.parent / "outside.txt").write_text("6")
+    after = three(notes).run(on=client, directory=work)["third"]["total"]
+    assert bodies.noted(notes) == {"first": 3, "second": 2, "third": 2} and after != before
+
+
+@pytest.mark.leaves_damage
+def test_an_input_that_was_damaged_is_made_again(client: Any, work: Path, notes: Path) -> None:
+    """T3: the worker that reads it says so, and nothing is made of wrong bytes."""
+    (notes.parent / "outside.txt").write_text("5")
+    found = three(notes).run(on=client, directory=work)["third"]
+    (array,) = (work / ".safepoint.d/tasks/done").glob("*/out*.npy")
+    data = bytearray(array.read_bytes())
+    data[-1] ^= 1
+    array.write_bytes(data)
+    again = three(notes, "2").run(on=client, directory=work)["third"]
+    assert bodies.digest(again) == bodies.digest(found)
+    assert bodies.noted(notes) == {"first": 2, "second": 2, "third": 1}
 
 
 PROGRAM = """

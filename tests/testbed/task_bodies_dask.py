@@ -44,6 +44,12 @@ def mixed(notes: str, name: str, inputs: list[Any], width: int, pause: float = 0
     return {"values": np.arange(total, total + width), "total": total}
 
 
+def outside(notes: str, name: str, path: str, width: int) -> np.ndarray:
+    """Depends on a file that no identity tells of."""
+    note(notes, name)
+    return np.full(width, int(Path(path).read_text()))
+
+
 def filed(notes: str, name: str, values: np.ndarray) -> Path:
     note(notes, name)
     path = scratch() / "values.txt"
