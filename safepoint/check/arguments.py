@@ -13,7 +13,7 @@ from safepoint.check.call import Token, Value, plain
 from safepoint.check.handles import UNDEFINED_SIZE, Handles, Instance
 from safepoint.check.ignored import ignored
 from safepoint.check.noted import ABSENT, AFTER, BEFORE, Noted, groups
-from safepoint.check.shapes import KINDS, UNKNOWN, Shape, function
+from safepoint.check.shapes import KINDS, Shape, function
 from safepoint.trace import record
 from safepoint.trace.signatures import Parameter
 
@@ -31,7 +31,7 @@ class Given:
     """The arguments of one call as they were when it was noted. Handles are those of that moment."""
 
     __slots__ = (
-        "_after", "_raw", "_values", "comm", "function", "handles", "held", "kind", "match", "noted", "shape",
+        "_after", "_raw", "_values", "comm", "function", "handles", "held", "init", "kind", "match", "noted", "shape",
         "signature", "source", "started", "step", "what",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class Given:
         self.step = 0
         self.source: tuple[int, int] | None = None  # what came, for a request that takes from anybody
         self.started: tuple[int, ...] = ()
+        self.init: Given | None = None  # of a Start: what has made its request
 
     # What the call is about.
 
@@ -95,14 +96,11 @@ class Given:
     # Values.
 
     def value(self, name: int | str) -> Value | None:
-        shape = self.shape
-        found: Value | None = shape.values.get(name, UNKNOWN)
-        if found is UNKNOWN:
-            found = self._values.get(name, UNKNOWN)
-            if found is UNKNOWN:
-                found = self._value(name)
-                values = self._values if name in shape.passing or not self.lasts(name) else shape.values
-                values[name] = found
+        if name in (values := self._values) or name in (values := self.shape.values):
+            return values[name]
+        shape, found = self.shape, self._value(name)
+        values = self._values if name in shape.passing or not self.lasts(name) else shape.values
+        values[name] = found
         return found
 
     def lasts(self, name: int | str) -> bool:
@@ -167,7 +165,7 @@ class Given:
             )
         if raw == ABSENT or one.kind not in ("int", "tag"):
             return None
-        return plain(raw)._replace(names=self._called(raw, "MPI_UNDEFINED"))
+        return plain(raw).but(names=self._called(raw, "MPI_UNDEFINED"))
 
     def _called(self, raw: int, *names: str) -> frozenset[str]:
         return frozenset(name for name in names if self.handles.constants.get(name) == raw)
@@ -197,7 +195,7 @@ class Given:
         text = f"{one.name}=MPI_ANY_TAG"
         if came is None or came[1] < 0:
             return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_TAG"}), None, True, text)
-        return plain(came[1])._replace(names=frozenset({"MPI_ANY_TAG"}), number=None, text=text)
+        return plain(came[1]).but(names=frozenset({"MPI_ANY_TAG"}), number=None, text=text)
 
     @property
     def wild(self) -> bool:
@@ -237,7 +235,7 @@ class Given:
             text = "source=MPI_ANY_SOURCE"
             if came is None:
                 return Value(EMPTY, EMPTY, frozenset({"MPI_ANY_SOURCE"}), None, True, text)
-            return self.of_rank(came[0], text)._replace(names=frozenset({"MPI_ANY_SOURCE"}), number=None)
+            return self.of_rank(came[0], text).but(names=frozenset({"MPI_ANY_SOURCE"}), number=None)
         if one.name == "root" and self.comm is not None and self.comm.inter:
             # In one group the root says MPI_ROOT and the others MPI_PROC_NULL, in the other group all name its rank.
             return Value(EMPTY, EMPTY, names, None if names else raw, text=text)
@@ -253,7 +251,7 @@ class Given:
     def of_rank(self, rank: int, text: str) -> Value:
         world = self.world(rank)
         if world >= 0:
-            tokens = frozenset[Token]({world})
+            tokens: frozenset[Token] = frozenset((world,))
         else:  # outside of the world, or of the communicator: equal to itself in this process alone
             return Value(frozenset({("rank", rank)}), EMPTY, number=rank, text=text)
         return Value(tokens, tokens, number=rank, text=text)
@@ -275,33 +273,31 @@ class Given:
     def _request(self, at: int, one: Parameter) -> Value | None:
         """(3.8) A request that is made has its variable and its number, one that is completed its number."""
         numbers = self.requests()
-        tokens = {("request", number) for number in numbers if number}
-        address = self.raw(at)
+        tokens: list[Token] = [("request", number) for number in numbers if number]
         creates = one.by == "pointer" and self.kind not in ("wait", "test", "start", "cancel", "request_free", "look")
-        if creates and address not in (ABSENT, 0):
-            tokens.add(("variable", address))
+        if creates and (address := self.raw(at)) not in (ABSENT, 0):
+            tokens.append(("variable", address))
         names = self._nulls(at)
         if not tokens and not names:
             return None
-        text = ", ".join(f"r{number}" for number in numbers[:4]) or min(names, default="request")
-        value = Value(frozenset(tokens), EMPTY, names, None, text=f"request {text}")
-        return value._replace(each=self._each(numbers)) if len(numbers) > 1 else value
+        text = "" if numbers else f"request {min(names, default='request')}"
+        each = self._each(numbers) if len(numbers) > 1 else ()
+        return Value(frozenset(tokens), EMPTY, names, None, False, text, each, numbers)
 
     def _each(self, numbers: list[int]) -> tuple[Value, ...]:
         """One request each; one that was started has two numbers."""
         width = 2 if self.started else 1
         parts = [numbers[at : at + width] for at in range(0, len(numbers), width)]
         return tuple(
-            Value(frozenset(("request", number) for number in part), EMPTY, text=f"request r{part[-1]}")
-            for part in parts
-        )  # fmt: skip
+            Value(frozenset([("request", number) for number in part]), EMPTY, requests=part[-1:]) for part in parts
+        )
 
     def _nulls(self, at: int) -> frozenset[str]:
         if BEFORE not in self.noted.rows:
             return NO_NAMES
         null = self.handles.constants.get("MPI_REQUEST_NULL", ABSENT)
         raws = self.noted.rows.get(record.ARGUMENTS) and self._before().get(at + 1)
-        return frozenset({"MPI_REQUEST_NULL"}) if raws and all(raw == null for raw in raws) else frozenset()
+        return frozenset({"MPI_REQUEST_NULL"}) if raws and raws.count(null) == len(raws) else NO_NAMES
 
     def _before(self) -> dict[int, list[int]]:
         return groups(self.noted.rows.get(BEFORE, []))
@@ -340,5 +336,5 @@ def described(given: Given) -> str:
     words = []
     for at, one in enumerate(given.signature.parameters):
         value = given.value(at + 1)
-        words.append(value.text if value is not None and value.text else one.name)
+        words.append(value.said() if value is not None and value.said() else one.name)
     return f"{given.function}({', '.join(words)})"

@@ -34,18 +34,18 @@ def result(given: Given) -> Value | None:
         name for name, value in given.handles.constants.items()
         if value == code and (name.startswith("MPI_ERR_") or name == "MPI_SUCCESS")
     )  # fmt: skip
-    return plain(code)._replace(names=names or (frozenset({"MPI_SUCCESS"}) if not code else frozenset()))
+    return plain(code).but(names=names or (frozenset({"MPI_SUCCESS"}) if not code else frozenset()))
 
 
 def match(given: Given) -> Value | None:
     if given.match is None:
         return None
-    tokens = frozenset[Token]({("match", given.match)})
+    tokens: frozenset[Token] = frozenset((("match", given.match),))
     return Value(tokens, tokens, number=given.match[1])
 
 
 def function(given: Given) -> Value | None:
-    tokens = frozenset[Token]({("function", given.function)})
+    tokens: frozenset[Token] = frozenset((("function", given.function),))
     return Value(tokens, tokens)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from safepoint.check.shapes import Shape
@@ -18,7 +19,8 @@ def digest(*parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-class Value(NamedTuple):
+@dataclass(slots=True)
+class Value:
     """An argument. Two are equal if they have a token in common; one that is not there is None, and nothing holds on
     it, not even `!=`."""
 
@@ -29,6 +31,17 @@ class Value(NamedTuple):
     any: bool = False  # a wildcard to which nothing has come: = holds with everything, != with nothing
     text: str = ""  # in a report: "dest=2"
     each: tuple[Value, ...] = ()  # of an array: its elements. A call that opens rows opens one for each
+    requests: Sequence[int] = ()  # instead of a text: their numbers
+
+    def said(self) -> str:
+        """As a report has it."""
+        if not self.requests:
+            return self.text
+        return f"request {', '.join(f'r{number}' for number in self.requests[:4])}"
+
+    def but(self, **changes: Any) -> Value:
+        """The same with these changes."""
+        return replace(self, **changes)
 
     def equals(self, other: Value, same_process: bool) -> bool:
         if self.any or other.any:
@@ -45,7 +58,7 @@ class Value(NamedTuple):
 
 
 def plain(number: int, text: str = "") -> Value:
-    tokens = frozenset[Token]({number})
+    tokens: frozenset[Token] = frozenset((number,))
     return Value(tokens, tokens, number=number, text=text or str(number))
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from safepoint.check.call import Call, Value
-from safepoint.check.shapes import UNKNOWN
 from safepoint.check.template import EVERY, Argument, Condition, Constant, Expression, Item, Process, Template
 
 FLIPPED = {"=": "=", "!=": "!=", "<": ">", ">": "<"}
@@ -70,23 +69,27 @@ class Column:
     every: bool  # of Fi
     text: str
     own: list[Own] = field(default_factory=list)
-    needs: list[tuple[int | str, bool]] = field(
-        default_factory=list
-    )  # what must equal that of the same process, or not
+    # What must equal that of the same process, or not.
+    needs: list[tuple[int | str, bool]] = field(default_factory=list)
 
     def takes(self, call: Call, bound: dict[int, int]) -> bool:
         """Can this call fill the column, by what is known of it alone?"""
         shape = call.shape
         if shape is None:
             return self._fits(call, bound, self.needs, self.own)
-        known: Known = shape.taken.get(self, UNKNOWN)
-        if known is UNKNOWN:
-            known = shape.taken[self] = self._known(call, bound)
+        if self in (taken := shape.taken):
+            known: Known = taken[self]
+        else:
+            known = taken[self] = self._known(call, bound)
         return known if known is True or known is False else self._fits(call, bound, *known)
 
     def refuses(self, call: Call, bound: dict[int, int]) -> bool:
         """No call of this shape can fill it."""
         return call.shape is not None and not self.takes(call, bound) and call.shape.taken[self] is False
+
+    def needs_no(self, call: Call) -> bool:
+        """Each call of this shape fills it. To be asked after `refuses`."""
+        return call.shape is not None and call.shape.taken.get(self) is True
 
     def _known(self, call: Call, bound: dict[int, int]) -> Known:
         """Of all calls of its shape: whether they fit, or what is to be asked of each."""

@@ -84,10 +84,17 @@ class Follower:
         streams, shape = self._wanted.get(call.function, ()), call.shape
         if shape is not None and not call.wild:
             if shape.concerned is None:
-                shape.concerned = [(one, one.waits_on(call)) for one in streams if one.matcher.concerns(call)]
+                shape.concerned = [(one, one.waits_on(call), one.matcher, one.matcher.take_of(call))
+                                   for one in streams if one.matcher.concerns(call)]  # fmt: skip
             found: list[Situation] = []
-            for stream, rows in shape.concerned:
-                if rows is None or any(rows):
+            ready = not (call.pending or call.dropped)
+            for stream, rows, matcher, take in shape.concerned:
+                if rows is not None and not any(rows):
+                    continue
+                if ready and take is not None and stream.free and matcher.plain:  # most are so
+                    if some := take(call):
+                        found += matcher.told(some)
+                else:
                     found += stream.offer(call)
             return found
         return [one for stream in streams for one in stream.offer(call)]

@@ -90,7 +90,7 @@ class Message:
             return None
         if name in ("request", "new"):
             tokens = frozenset({("request", self.number)})
-            return Value(tokens, frozenset(), text=f"request r{self.number}") if self.number else None
+            return Value(tokens, frozenset(), requests=(self.number,)) if self.number else None
         if name in ("buf", "count", "datatype"):
             return self.what.value(self._names.get(name, name))
         if name == "bytes":
@@ -140,7 +140,8 @@ class Messages:
 
     def of(self, given: Given, noted: Noted) -> list[Made]:
         """Those that this call sends or takes, as far as that is known when it is entered."""
-        kind, found = given.kind, list[Made]()
+        kind = given.kind
+        found: list[Made] = []
         if kind in SENDS and self._goes(given, "dest"):
             found.append(self._one(SENT, given, given, given, noted.request if kind[0] == "i" else 0))
         if kind in TAKES and self._goes(given, "source"):
@@ -171,6 +172,10 @@ class Messages:
                 started.source = None
                 started.changed()
                 yield self._one(function, started, started, given, running)
+
+    def init(self, started: tuple[int, ...]) -> Given | None:
+        """What has made the request that was started, if it is a message, and one."""
+        return self._lasting.get(started[0]) if len(started) == 2 else None
 
     def taken(self, given: Given, noted: Noted) -> int:
         """The number of the message that a Mrecv takes, which is known from now on; 0: of one that nobody has seen."""

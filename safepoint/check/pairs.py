@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from safepoint.check.call import Call
 from safepoint.check.columns import Column, Variant
@@ -25,7 +25,8 @@ Key = tuple[object, ...]
 Slot = tuple[int, int | str] | None  # column and argument; None: the rank itself
 
 
-class Part(NamedTuple):
+@dataclass(slots=True)
+class Part:
     """Of a key: what is the same in all calls of a shape, and the places and arguments that are still to be asked."""
 
     key: Key | None
@@ -46,9 +47,8 @@ class Keys:
         call = row.calls[row.alone]
         if call.shape is None or row.element is not None or len(row.calls) > 1:
             return self._of(row)
-        known: Part | None = call.shape.taken.get(self)
-        if known is None:
-            known = call.shape.taken[self] = self._part(row, call)
+        taken = call.shape.taken
+        known: Part = taken[self] if self in taken else taken.setdefault(self, self._part(row, call))
         if not known.left:
             return known.key
         if known.key is None:
@@ -82,7 +82,8 @@ class Keys:
         return Part((*key, ""), left)
 
     def _of(self, row: Row) -> Key | None:
-        found, several = list[object](), False
+        several = False
+        found: list[object] = []
         for slot, its in zip(self._slots, self._its, strict=True):
             if slot is None:
                 found.append(row.rank)
@@ -186,10 +187,13 @@ class Pairs:
     def _in_line(self, row: Row, side: int, key: Key) -> list[Situation]:
         line = self._lines.get(key)
         if line is None or (line[0].alone in self._left) == (side == 0):
-            if self._admit(side, False):
-                if line is None:
-                    line = self._lines[key] = deque()
-                line.append(row)
+            if self._room.left > 0:
+                self._room.left -= 1
+            elif not self._admit(side, False):
+                return []
+            if line is None:
+                line = self._lines[key] = deque()
+            line.append(row)
             return []
         other = line.popleft()
         self._room.left += 1
@@ -213,7 +217,7 @@ class Pairs:
             bucket.various = bucket.various or said != bucket.first
             if not bucket.various:
                 return []  # none differs from another
-        found = list[Situation]()
+        found: list[Situation] = []
         for rank, rows in others.items():
             if rank != row.rank and len(rows) > place:
                 pair = (row, rows[place]) if side == 0 else (rows[place], row)

@@ -50,11 +50,13 @@ def text_of(call: Call) -> str:
 
 
 def made(call: Call) -> Call | None:
-    """Where the persistent request was made with which this message is started."""
-    message = call.arguments
-    if not isinstance(message, Message) or message.who is message.by or message.by.function not in STARTS:
-        return None
-    return replace(call, function=message.who.function, site=message.who.noted.site, arguments=message.who)
+    """Where the persistent request was made that is started here, or with which this message is."""
+    who: Given | None = None
+    if isinstance(call.arguments, Given):
+        who = call.arguments.init
+    elif isinstance(message := call.arguments, Message) and message.by.function in STARTS:
+        who = message.who if message.who is not message.by else None
+    return None if who is None else replace(call, function=who.function, site=who.noted.site, arguments=who)
 
 
 def label(cell: Cell) -> str:

@@ -12,15 +12,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sized
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sized
+from dataclasses import dataclass
 
 from safepoint.check.call import Call
 from safepoint.check.columns import Column, Variant, variants
 from safepoint.check.joins import Joins, Members
 from safepoint.check.pairs import Pairs, sides
 from safepoint.check.situations import Situation
-from safepoint.check.strands import MOST_OPEN, Opening, Plan, Room, Row, Strands, private
+from safepoint.check.strands import MOST_OPEN, Asked, Opening, Plan, Room, Row, Strands, private
 from safepoint.check.template import EVERY, Argument, Template
 
 MOST_FOUND = 10_000  # situations of a template
@@ -50,6 +50,7 @@ class Matcher:
                 self._of[function].append(search)
         self._apart: dict[tuple[int, int], Call] = {}  # wildcards to which nothing has come
         self._known = set[tuple[int, int]]()  # wildcards of which it does not matter
+        self.plain = True  # a call that is not wild is taken as it is: nothing is apart, and not too much was found
 
     def feed(self, call: Call) -> list[Situation]:
         """A call. Those of a rank come in the order of their numbers, but for wildcards that were put apart."""
@@ -61,7 +62,12 @@ class Matcher:
         if len(searches) > 1:
             return self._take(call, searches)
         found = searches[0].take(call)
-        return self._told(found) if found else found
+        return self.told(found) if found else found
+
+    def take_of(self, call: Call) -> Callable[[Call], list[Situation]] | None:
+        """What takes calls of its function while this is `plain`; what it gives is to be `told`. None: `feed` does."""
+        searches = self._of.get(call.function, ())
+        return searches[0].take if len(searches) == 1 else None
 
     def concerns(self, call: Call) -> bool:
         """False: no call of its shape fills a column, so they need not be fed."""
@@ -76,7 +82,7 @@ class Matcher:
         """This rank makes no more calls."""
         if any(each == rank for each, _ in self._apart):
             return []  # in the final pass these may still excuse something
-        return self._told(one for search in self._searches for one in search.ended(rank))
+        return self.told(one for search in self._searches for one in search.ended(rank))
 
     def finish(self) -> list[Situation]:
         """No rank makes any more calls."""
@@ -84,14 +90,14 @@ class Matcher:
         apart, self._apart = self._apart, {}
         for _, call in sorted(apart.items(), key=lambda one: one[0]):
             found += self._take(call, self._of[call.function])
-        found += self._told(one for search in self._searches for one in search.finish())
+        found += self.told(one for search in self._searches for one in search.finish())
         if self._room.dropped:
             self.remarks.append(f"too many rows were open: {self._room.dropped} calls were not looked at")
         return sorted(found)
 
     def _put_apart(self, call: Call) -> bool:
         """Nothing is to be done with it now."""
-        which = call.rank, call.number
+        which, self.plain = (call.rank, call.number), False
         if not call.wild:
             self._apart.pop(which, None)
             if which in self._known:
@@ -105,13 +111,14 @@ class Matcher:
         return False
 
     def _take(self, call: Call, searches: list[_Search]) -> list[Situation]:
-        return self._told(one for search in searches for one in search.take(call))
+        return self.told(one for search in searches for one in search.take(call))
 
-    def _told(self, situations: Iterable[Situation]) -> list[Situation]:
+    def told(self, situations: Iterable[Situation]) -> list[Situation]:
         """As many as may be told."""
         found = list(situations)
         left = MOST_FOUND - self._found
         if found and len(found) >= left and self._found < MOST_FOUND:
+            self.plain = False
             self.remarks.append(f"stopped after {MOST_FOUND} situations")
         self._found += len(found[:left])
         return found[:left]
@@ -129,11 +136,13 @@ def _asked(template: Template) -> dict[str, set[int | str]]:
     return found
 
 
-class _Route(NamedTuple):
+@dataclass(slots=True)
+class _Route:
     """Where a call of a function and rank goes."""
 
-    strands: list[tuple[int, Strands]]  # of the processes that it may be
+    strands: list[tuple[int, Strands, Asked]]  # of the processes that it may be
     alone: list[tuple[Column, Opening | None]]  # where each call is a strand; None: it must not be called
+    whole: list[Column]  # the same, where it is known that each call of a shape is one
 
 
 class _Search:
@@ -171,21 +180,27 @@ class _Search:
         )
 
     def joined(self, call: Call) -> tuple[Sized, ...] | None:
-        route = self._route(call.function, call.rank)
-        found = [strands.joined(call) for _, strands in route.strands]
+        route = self._routes[call.rank].get(call.function) or self._route(call.function, call.rank)
+        found = [strands.joined(call) for _, strands, _ in route.strands]
         if None in found or any(not column.refuses(call, self._bound) for column, _ in route.alone):
             return None
         return tuple(one for some in found for one in some or ())
 
     def take(self, call: Call) -> list[Situation]:
-        routes = self._routes[call.rank]
-        route = routes.get(call.function)
-        if route is None:
-            route = routes[call.function] = self._route(call.function, call.rank)
+        shape = call.shape
+        if shape is not None and self in shape.taken:
+            route: _Route = shape.taken[self]
+        else:
+            route = self._routes[call.rank].get(call.function) or self._route(call.function, call.rank)
+            if shape is not None:
+                route = shape.taken[self] = self._of_shape(route, call)
         found: list[Situation] = []
-        for process, strands in route.strands:
-            for row in strands.take(call):
+        for process, strands, asked in route.strands:
+            for row in strands.take(call, asked):
                 found += self._give(process, row)
+        for column in route.whole:
+            if some := self._give(column.process, Row(call.rank, column.at, call, None, (-1, call.number))):
+                found += some
         for column, opening in route.alone:
             if column.takes(call, self._bound):
                 for row in opening.rows(column, call) if opening else [Row(call.rank, column.at, call, None)]:
@@ -193,9 +208,22 @@ class _Search:
                         found += some
         return found
 
+    def _of_shape(self, route: _Route, call: Call) -> _Route:
+        """The same without what no call of its shape fills."""
+        strands = [(process, strands, strands.asked(call)) for process, strands, _ in route.strands]
+        alone, whole = list[tuple[Column, Opening | None]](), list[Column]()
+        for column, opening in route.alone:
+            if column.refuses(call, self._bound):
+                continue
+            if opening is not None and column.needs_no(call) and not opening.asks(call):
+                whole.append(column)
+            else:
+                alone.append((column, opening))
+        return _Route([one for one in strands if any(one[2])], alone, whole)
+
     def _route(self, function: str, rank: int) -> _Route:
         plans, absent = self._of[function]
-        strands, alone = list[tuple[int, Strands]](), list[tuple[Column, Opening | None]]()
+        strands, alone = list[tuple[int, Strands, Asked]](), list[tuple[Column, Opening | None]]()
         for plan in plans:
             if self._may_be(plan.process, rank):
                 if plan.single is not None:
@@ -204,9 +232,10 @@ class _Search:
                 key = plan.process, rank
                 if key not in self._strands:
                     self._strands[key] = Strands(plan, rank, self._bound, self._room)
-                strands.append((plan.process, self._strands[key]))
+                strands.append((plan.process, self._strands[key], plan.of[function]))
         alone += [(each, None) for each in absent if self._may_be(each.process, rank)]
-        return _Route(strands, alone)
+        route = self._routes[rank][function] = _Route(strands, alone, [])
+        return route
 
     def ended(self, rank: int) -> list[Situation]:
         found = list[Situation]()

@@ -54,7 +54,8 @@ class Shelf(Generic[T]):
     def __init__(self, links: Sequence[Link]) -> None:
         self._links = links
         self._same = [link.same for link in links]
-        self._one = links[0] if len(links) == 1 else None
+        self._one = one = links[0] if len(links) == 1 else None
+        self._right, self._other, self._here = (one.right, one.other, one.same) if one is not None else (-1, 0, False)
         self._by_key: dict[Key, T | OrderedDict[T, None]] = {}  # most often it is one
         self.rows: dict[T, tuple[int, Iterable[Key]]] = {}  # all, in the order in which they have come: age, keys
         self._wild: OrderedDict[T, int] = OrderedDict()
@@ -66,8 +67,8 @@ class Shelf(Generic[T]):
     def put(self, row: T) -> None:
         keys: Iterable[Key] | None
         if self._one is not None:
-            value = row.value(self._one.right, self._one.other)
-            keys = () if value is None else None if value.any else value.here if self._one.same else value.across
+            value = row.value(self._right, self._other)
+            keys = () if value is None else None if value.any else value.here if self._here else value.across
         elif self._links:
             keys = combinations([row.value(link.right, link.other) for link in self._links], self._same)
         else:
@@ -105,10 +106,31 @@ class Shelf(Generic[T]):
 
     def oldest(self, values: Sequence[Value | None], fits: Callable[[T], bool]) -> list[T]:
         """For each combination of tokens the row that has waited longest, of those that fit."""
-        return self._found(values, fits, 1)
+        found = self._mostly(values, fits)
+        return self._found(values, fits, 1) if found is None else found
 
     def all(self, values: Sequence[Value | None], fits: Callable[[T], bool]) -> list[T]:
-        return self._found(values, fits, len(self.rows))
+        found = self._mostly(values, fits)
+        return self._found(values, fits, len(self.rows)) if found is None else found
+
+    def _mostly(self, values: Sequence[Value | None], fits: Callable[[T], bool]) -> list[T] | None:
+        """One value is compared, and it has one row or none. None: it is not so."""
+        value = values[0] if values else None
+        if self._one is None or self._wild or (value is not None and value.any):
+            return None
+        if value is None:
+            return []
+        rows, found = self._by_key, None
+        for key in value.here if self._here else value.across:
+            if key in rows:
+                if found is not None:
+                    return None
+                found = rows[key]
+        if found is None:
+            return []
+        if isinstance(found, OrderedDict):
+            return None
+        return [found] if fits(found) else []
 
     def _found(self, values: Sequence[Value | None], fits: Callable[[T], bool], most: int) -> list[T]:
         keys = combinations(values, self._same)

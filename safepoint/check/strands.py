@@ -29,6 +29,7 @@ ONCE = frozenset(name for name, role in ROLES.items() if role.kind in KINDS)
 MOST_OPEN = 10**6  # rows of a template
 
 
+Asked = tuple[list[tuple[bool, list[Column]]], list[Column]]  # of a plan: `of`
 Element = tuple["int | str", int, Value]  # the argument; which it is, from 0; its value
 
 
@@ -101,7 +102,7 @@ class Plan:
         self.until_the_end = any(window == self.last for window in self.windows.values())
         self.single = filled[0] if len(filled) == 1 and not self.absent else None  # each call is a strand
         self.opens = {each.at: Opening(variant, each) for each in self.groups[0]}
-        self.of: dict[str, tuple[list[tuple[bool, list[Column]]], list[Column]]] = {}  # the last group first
+        self.of: dict[str, Asked] = {}  # the last group first
         for function in frozenset[str]().union(*(each.functions for each in [*filled, *self.absent])):
             groups = [(not number, _of(function, some)) for number, some in enumerate(self.groups)]
             self.of[function] = [one for one in reversed(groups) if one[1]], _of(function, self.absent)
@@ -133,16 +134,21 @@ class Opening:
         both = [*variant.equal, *(link.turned() for link in [*variant.equal, *variant.excused])]
         self._args = list(dict.fromkeys(link.arg for link in both if link.left == column.at))
 
+    def asks(self, call: Call) -> list[int | str]:
+        """The arguments that may be an array in calls of its shape. Arrays are requests, whose values do not last."""
+        shape, lasts = call.shape, call.arguments.lasts
+        if shape is None:
+            return self._args
+        known: list[int | str] | None = shape.taken.get(self)
+        if known is None:
+            known = shape.taken[self] = [arg for arg in self._args if not lasts(arg)]
+        return known
+
     def elements(self, call: Call) -> Sequence[Element | None]:
-        """One that is None: there is no array. Arrays are requests, whose values do not last."""
+        """One that is None: there is no array."""
         shape, of = call.shape, call.arguments
-        args = self._args
-        if shape is not None:
-            known: list[int | str] | None = shape.taken.get(self)
-            if known is None:
-                known = shape.taken[self] = [arg for arg in args if not of.lasts(arg)]
-            args = known
-        for arg in args:
+        known = None if shape is None else shape.taken.get(self)
+        for arg in self.asks(call) if known is None else known:
             value = of.value(arg)
             if value is not None and len(value.each) > 1:
                 return [(arg, at, element) for at, element in enumerate(value.each)]
@@ -150,8 +156,6 @@ class Opening:
 
     def rows(self, column: Column, call: Call) -> list[Row]:
         """The strands of a process that has this column only."""
-        if call.shape is not None and call.shape.taken.get(self) == []:
-            return [Row(call.rank, column.at, call, None, (-1, call.number))]
         return [Row(call.rank, column.at, call, element, (-1, call.number)) for element in self.elements(call)]
 
 
@@ -189,17 +193,26 @@ class Strands:
                 shelves.append(self._windows[column.at] if column.absent else self._waiting[column.at])
         return [shelf.rows for shelf in shelves]
 
-    def take(self, call: Call) -> list[Row]:
+    def asked(self, call: Call) -> Asked:
+        """The columns that calls of this shape may fill."""
+        groups, absent = self._plan.of[call.function]
+        left = [(first, self._left(columns, call)) for first, columns in groups]
+        return [one for one in left if one[1]], self._left(absent, call)
+
+    def _left(self, columns: list[Column], call: Call) -> list[Column]:
+        return [one for one in columns if not one.refuses(call, self._bound)]
+
+    def take(self, call: Call, asked: Asked) -> list[Row]:
         """The rows that this call completes."""
         complete: list[Row] = []
-        groups, absent = self._plan.of[call.function]
+        groups, absent = asked
         waiting, bound = self._waiting, self._bound
         for first, columns in groups:
             opening: Column | None = None
             for column in columns:
-                shelf = waiting[column.at]
-                if (first or shelf) and column.takes(call, bound):
-                    if shelf and (rows := self._join(column, call)):
+                lying = waiting[column.at].rows
+                if (first or lying) and column.takes(call, bound):
+                    if lying and (rows := self._join(column, call)):
                         complete += [row for row in rows if self._advance(row)]
                         break
                     opening = opening or column
@@ -207,7 +220,7 @@ class Strands:
                 if first and opening is not None:
                     complete += self._opened(opening, call)
         for column in absent:
-            if (column.at in self._seen or self._windows[column.at]) and column.takes(call, bound):
+            if (column.at in self._seen or self._windows[column.at].rows) and column.takes(call, bound):
                 self._excuse(column, call)
         return complete
 
@@ -220,14 +233,15 @@ class Strands:
 
     def _join(self, column: Column, call: Call) -> list[Row]:
         shelf, number = self._waiting[column.at], call.number
-        values = [call.value(link.arg) for link in self._plan.links[column.at]]
+        of = call.arguments
+        values = [of.value(link.arg) for link in self._plan.links[column.at]]
         found = shelf.all if call.function in ONCE else shelf.oldest
         rows = found(values, lambda row: row.lows[-1] < number)
         for row in rows:
             row.calls[column.at] = call
             row.late = row.late or call.wild
             shelf.take_off(row)
-            row.on = tuple(one for one in row.on if one is not shelf)
+            row.on = () if len(row.on) == 1 else tuple(one for one in row.on if one is not shelf)
         return rows
 
     def _opened(self, column: Column, call: Call) -> list[Row]:
@@ -252,8 +266,9 @@ class Strands:
         for shelf in row.on:
             shelf.take_off(row)
         row.on, row.at = (), at
-        numbers = [row.calls[column.at].number for column in group]
-        row.lows = (*row.lows, max(numbers) if len(numbers) > 1 else numbers[0])
+        calls = row.calls
+        last = calls[group[0].at].number if len(group) == 1 else max(calls[column.at].number for column in group)
+        row.lows = (*row.lows, last)
         if plan.noted and any(self._was_called(column, row) for column in plan.noted if plan.asked[column.at] == at):
             self._room.left += 1
             return False
@@ -281,7 +296,8 @@ class Strands:
     # What must not be called.
 
     def _excuse(self, column: Column, call: Call) -> None:
-        values = [call.value(link.arg) for link in self._plan.excused[column.at]]
+        of = call.arguments
+        values = [of.value(link.arg) for link in self._plan.excused[column.at]]
         if column.at in self._seen:
             self._seen[column.at].add(call, values)
             return

@@ -38,6 +38,7 @@ class Stream:
         self._by_source = any(side.name in RECEIVED for _, side in _sides(template))
         self._by_result = any(side.name in RETURNED for _, side in _sides(template))
         self._waiting: dict[int, deque[Call]] = {}
+        self.free = True  # nothing waits in it
         self.early: dict[int, int] = {}  # ranks whose first call was given while they are inside of it
         self.forced = 0
 
@@ -49,6 +50,7 @@ class Stream:
                 return [] if call.dropped else self.matcher.feed(call)
             waiting = self._waiting.setdefault(call.rank, deque())
         waiting.append(call)
+        self.free = False
         if len(waiting) > MOST:
             self.forced += 1
             return self._drain(call.rank, 1)
@@ -73,6 +75,7 @@ class Stream:
             call = waiting.popleft()
             if not call.dropped:
                 found += self.matcher.feed(call)
+        self.free = not any(self._waiting.values())
         return found
 
     def stuck(self, rank: int, since: int) -> list[Situation]:
@@ -90,6 +93,7 @@ class Stream:
         while waiting:
             call = waiting.popleft()
             found += [] if call.dropped else self.matcher.feed(call)
+        self.free = not any(self._waiting.values())
         return found + self.matcher.ended(rank)
 
     def finish(self) -> list[Situation]:

@@ -142,6 +142,7 @@ class Translator:
                 call.leave, call.result = noted.leave, noted.result if noted.result != record.NO_RESULT else 0
         if noted.state == record.RETURNED:
             given.started = tuple(noted.rows.get(record.STARTED, ()))
+            given.init = self._messages.init(given.started) if given.started else None
             if given.what.made:
                 self._make(given, noted, things)
             if given.what.freed:

@@ -208,6 +208,16 @@ def test_a_rank_that_does_not_come_to_hide_is_told_with_its_last_one(tmp_path: P
     assert "rank 1 has not come: the last hide that it reached was number 1, step 1, solver.py:10" in done.stdout
 
 
+def test_of_a_start_it_is_told_where_its_request_was_made(tmp_path: Path) -> None:
+    program = BEGIN + "request = comm.Send_init(data, other, 7)\nrequest.Start()\nrequest.Free()\ncomm.Recv(data)\n"
+    done = of_program(tmp_path, program, "-t", "active-request-freed", "--json")
+    (found,) = situations(done)
+    start = found["places"][0]["calls"][0]
+    assert (start["function"], start["line"], start["made"]["function"], start["made"]["line"]) == (
+        "Start", 7, "Send_init", 6,
+    )  # fmt: skip
+
+
 def test_what_is_expected_is_a_check_that_passes_and_fails(tmp_path: Path) -> None:
     (tmp_path / "gathers.tpl").write_text(GATHERS)
     loop = "for _ in range({}):\n    comm.Allreduce(MPI.IN_PLACE, data)\n"
