@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from safepoint.tasks.current import scratch, seed
+    from safepoint.tasks.found import Found, Stopped
     from safepoint.tasks.graph import Edge, Graph, Vertex
 
-_WHERE = {"Edge": "graph", "Graph": "graph", "Vertex": "graph", "scratch": "current", "seed": "current"}
-__all__ = ["Edge", "Graph", "Vertex", "scratch", "seed"]
+_WHERE = {
+    "Edge": "graph", "Graph": "graph", "Vertex": "graph", "Found": "found", "Stopped": "found", "scratch": "current",
+    "seed": "current",
+}  # fmt: skip
+__all__ = ["Edge", "Found", "Graph", "Stopped", "Vertex", "scratch", "seed"]
 
 
 def __getattr__(name: str) -> Any:

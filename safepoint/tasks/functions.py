@@ -79,7 +79,7 @@ def path(function: Any) -> str:
 def digest(function: Callable[..., Any]) -> str:
     """Of what the function says; once for each function of a process."""
     tree = _tree(function)
-    text = "".join(_said(tree) if tree is not None else _compiled(function))
+    text = "".join(said(tree) if tree is not None else _compiled(function))
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
 
 
@@ -105,7 +105,7 @@ def _tree(function: Any) -> ast.AST | None:
     return found
 
 
-def _said(node: object) -> Iterator[str]:
+def said(node: object) -> Iterator[str]:
     """The tree as text, without what is empty: `ast.dump` says that differently in each version of Python."""
     if isinstance(node, ast.AST):
         yield f"{type(node).__name__}("
@@ -115,13 +115,13 @@ def _said(node: object) -> Iterator[str]:
                 value = value[1:] if _is_text(value[:1]) else value
             if value is not None and value != [] and name != "kind":
                 yield f"{name}="
-                yield from _said(value)
+                yield from said(value)
                 yield ","
         yield ")"
     elif isinstance(node, list):
         yield "["
         for each in node:
-            yield from _said(each)
+            yield from said(each)
             yield ","
         yield "]"
     else:

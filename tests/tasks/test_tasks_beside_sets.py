@@ -1,4 +1,4 @@
-"""A directory may have both, sets of files and the vertices of a graph: neither takes the other for something foreign."""
+"""A directory may have both, sets of files and vertices of a graph: neither takes the other for something strange."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def a_schedule_is_obeyed(directory: str) -> None:
     error = raised(SafepointError, lambda: graph.run(COMM, directory=below(directory, "w"), schedule=wrong))
     check(COMM, "end" in str(error), error)
     for others, order in ((COMM.size - 2, "static"), (COMM.size, "static"), (COMM.size, "combined")):
-        made = plan(problem(graph, {}, {}), Machine.equal(others)).as_json()  # with a machine of its own, of other ranks
+        made = plan(problem(graph, {}, {}), Machine.equal(others)).as_json()  # with a machine of its own
         at = below(directory, f"{others}-{order}")
         error = raised(SafepointError, lambda at=at, made=made, order=order: graph.run(
             COMM, directory=at, schedule=made, order=order))  # fmt: skip

@@ -21,4 +21,4 @@ def digest_now(path: str, name: str) -> str:
         if not inside:
             return ""
         found = inside[-1]
-    return xxh3_128_hexdigest("".join(functions._said(found)).encode("utf-8", "surrogatepass"))
+    return xxh3_128_hexdigest("".join(functions.said(found)).encode("utf-8", "surrogatepass"))
