@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from xxhash import xxh3_128_hexdigest
+
+from safepoint.errors import GraphError
+
 NPY, PICKLE, FILE = "npy", "pkl", "file"  # the kinds in which an output is kept
 
 
@@ -21,12 +25,15 @@ class Output:
     kind: str  # NPY, PICKLE or FILE
     digest: str  # xxh3-128 of its bytes, in hexadecimal
     nbytes: int
-    file: str = ""  # below `done/KEY`, or "" where the bytes are in a journal
+    file: str = ""  # below `done/KEY` or `loose/KEY`; "" where the bytes are in a journal
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the bytes of a result are: from `offset` of a journal, or in `done/KEY` if there is no journal."""
+    """Where a result is: a block from `offset` of a journal, or `done/KEY` if there is no journal.
+
+    An output with a `file` whose record is in a journal is one that is not kept: its bytes are in `loose/KEY`, perhaps.
+    """
 
     journal: str = ""
     offset: int = 0
@@ -48,7 +55,9 @@ class Record:
     worker: str = ""  # "pid 4711" or "rank 3"
     time: float = 0.0  # when it was made, in seconds since 1970
     versions: Mapping[str, str] = field(default_factory=dict)  # of Python and of packages: no part of the identity
-    parts: Mapping[str, str] = field(default_factory=dict)  # what the identity was made of, each by its digest, for `why`
+    parts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # what the identity was made of, each by its digest, for `why`
     source: str = ""  # "sky.py:28", where the function is
 
     @property
@@ -56,8 +65,25 @@ class Record:
         return sum(output.nbytes for output in self.outputs)
 
     def digest(self, output: str = "") -> str:
-        """Of one output; of the whole result (`""`) of named outputs: of all of them, with their names."""
-        raise NotImplementedError  # identity.py says how
+        """Of one output; of the whole result (`""`) of named outputs: of all of them, with their names. `GraphError` if
+        there is no output of this name."""
+        if output == "" and self.named:
+            named = "".join(f"{each.digest} {each.name}\n" for each in self.outputs)
+            return xxh3_128_hexdigest(named.encode("utf-8", "surrogatepass"))
+        return self.output(output).digest
+
+    def output(self, name: str) -> Output:
+        for each in self.outputs:
+            if each.name == name:
+                return each
+        has = ", ".join(each.name for each in self.outputs) if self.named else "only its result, which is no dict"
+        raise GraphError(f"vertex {self.vertex} has no output {name!r}: it has {has}")
+
+    def reference(self, output: str = "") -> Reference:
+        """The value of an edge from this vertex. `GraphError` if there is no output of this name."""
+        if output or not self.named:
+            self.output(output)
+        return Reference(self.vertex, self.key, output, self.named, self.outputs, self.place)
 
 
 @dataclass(frozen=True)

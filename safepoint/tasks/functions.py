@@ -1,0 +1,144 @@
+"""Functions of vertices: which may be one, where it is, and the digest of what it says.
+
+The digest is that of the syntax tree of the function's source: comments, spacing and docstrings do not count, and it is
+the same in each version of Python. A function without source counts by its import path and, if it is none of C, by its
+compiled code, which differs from version to version.
+It does not see what the function calls, nor globals that it reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from xxhash import xxh3_128_hexdigest
+
+from safepoint.errors import UsageError
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def check(vertex: str, function: Any) -> None:
+    """`UsageError`, which names the vertex, unless other processes can import this function by its name."""
+    why = why_not(function)
+    if why:
+        raise UsageError(f"vertex {vertex}: its function {why}; only a function at the top of a module will do")
+
+
+def why_not(function: Any) -> str:
+    """Why other processes cannot import this function by its name; "" if they can."""
+    name = getattr(function, "__qualname__", "")
+    if not callable(function):
+        return f"is {function!r}, which cannot be called"
+    if isinstance(function, functools.partial):
+        return "is a functools.partial: give its function, and its arguments to add"
+    if "<lambda>" in name:
+        return "is a lambda, which no other process can import"
+    if "<locals>" in name:
+        return f"{name} is defined inside of another one, so no other process can import it"
+    if not name:
+        return f"is an object, {type(function).__name__}: what it holds would not be seen when it changes"
+    found: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is function or (isinstance(getattr(function, "__self__", None), type) and found == function):
+        return ""
+    return f"{name} is not what {function.__module__} has under this name, so no other process can import it"
+
+
+def where(function: Callable[..., Any]) -> str:
+    """As "sky.py:28"; "" where there is no source."""
+    code = _code(function)
+    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" if code else ""
+
+
+def _code(function: Any) -> CodeType | None:
+    """Of the function itself: not of one that a decorator has put round it, if that keeps it as `__wrapped__`."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def path(function: Any) -> str:
+    """As "sky:read". A program that is run by its name and one that is imported are the same module."""
+    module = getattr(function, "__module__", None) or ""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None) or ""
+        module = spec.name if spec else os.path.splitext(os.path.basename(file))[0]
+    return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
+
+
+@functools.lru_cache(4096)
+def digest(function: Callable[..., Any]) -> str:
+    """Of what the function says; once for each function of a process."""
+    tree = _tree(function)
+    text = "".join(_said(tree) if tree is not None else _compiled(function))
+    return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
+
+
+def _tree(function: Any) -> ast.AST | None:
+    """Its syntax tree, if the source is there and still the one that this process has loaded."""
+    import inspect  # here, as they take long to import
+    import textwrap
+
+    code = _code(function)
+    if code is None and not isinstance(function, type):
+        return None
+    try:
+        lines, _ = inspect.getsourcelines(code or function)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    found = tree.body[0] if len(tree.body) == 1 else tree
+    if code is not None and code.co_name != getattr(found, "name", code.co_name):
+        raise UsageError(
+            f"{code.co_filename} was changed since it was loaded: {code.co_name} is not in line {code.co_firstlineno} "
+            "any more; start the program again"
+        )
+    return found
+
+
+def _said(node: object) -> Iterator[str]:
+    """The tree as text, without what is empty: `ast.dump` says that differently in each version of Python."""
+    if isinstance(node, ast.AST):
+        yield f"{type(node).__name__}("
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name == "body" and isinstance(node, DOCUMENTED) and isinstance(value, list):
+                value = value[1:] if _is_text(value[:1]) else value
+            if value is not None and value != [] and name != "kind":
+                yield f"{name}="
+                yield from _said(value)
+                yield ","
+        yield ")"
+    elif isinstance(node, list):
+        yield "["
+        for each in node:
+            yield from _said(each)
+            yield ","
+        yield "]"
+    else:
+        yield repr(node)
+
+
+def _compiled(function: Any) -> Iterator[str]:
+    """What counts where there is no source: the import path, and the code of a function that was typed at a prompt."""
+    yield f"import {path(function)}"
+    ahead = [_code(function)]
+    while ahead:
+        if (code := ahead.pop()) is not None:
+            yield f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"
+            ahead += [each for each in code.co_consts if isinstance(each, CodeType)]
+            others = [each for each in code.co_consts if not isinstance(each, CodeType)]
+            yield repr([sorted(map(repr, each)) if isinstance(each, frozenset) else each for each in others])
+
+
+def _is_text(first: list[Any]) -> bool:
+    return bool(first) and isinstance(first[0], ast.Expr) and isinstance(getattr(first[0].value, "value", None), str)

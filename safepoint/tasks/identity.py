@@ -1,0 +1,123 @@
+"""The identity of a vertex: what must be equal for a result of an earlier run to be its result.
+
+(1) It holds the digest of each input's bytes, in the order of the arguments: a vertex whose input comes out different
+    is another one, so no result is combined with inputs that it was not made of (T4).
+(2) It is equal in all processes and versions of Python: else a finished vertex would run again. So sets are taken in
+    an order of their own, since Python's changes with each start, and texts count by what they say, not by whether
+    they are one object.
+(3) It does not hold what the function calls, nor versions of packages: those are in the record, to be shown.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_128_hexdigest
+
+from safepoint.errors import UsageError
+from safepoint.tasks import functions
+from safepoint.tasks.jobs import Slot
+
+if TYPE_CHECKING:
+    from safepoint.tasks.graph import Vertex
+
+PLAIN = (int, str, float, bool, type(None), bytes)
+
+
+def parts(vertex: Vertex) -> dict[str, str]:
+    """What the vertex itself says: function, version, parameters, seed of its graph; each by digest or as it is.
+
+    `UsageError` names a parameter that cannot be pickled.
+    """
+    found = {
+        "function": functions.digest(vertex.function),
+        "version": vertex.version,
+        "parameters": xxh3_128_hexdigest(_parameters(vertex)),
+        "seed": str(vertex.seed),
+    }
+    if vertex.head is not None:
+        found["head"] = functions.digest(vertex.head)
+    return found
+
+
+def key(vertex_parts: Mapping[str, str], name: str, digests: Sequence[str]) -> str:
+    """The identity, 32 hexadecimal digits. `digests`: of the outputs of `vertex.edges`, in their order."""
+    texts = [name]
+    for part in sorted(vertex_parts):
+        texts += part, vertex_parts[part]
+    texts += digests
+    return xxh3_128_hexdigest("".join([f"{len(text)} {text}\n" for text in texts]).encode("utf-8", "surrogatepass"))
+
+
+def noted(vertex_parts: Mapping[str, str], vertex: Vertex, digests: Sequence[str]) -> dict[str, str]:
+    """What a record keeps of an identity, so that `differs` can say what has changed: parts and inputs."""
+    found = dict(vertex_parts)
+    for number, (edge, digest) in enumerate(zip(vertex.edges, digests, strict=True)):
+        found[f"input {number} {edge.vertex.name}{edge.output and '.'}{edge.output}"] = digest
+    return found
+
+
+def differs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """What is not the same in two such notes, in words: "its function changed", "input read-17 has other bytes"."""
+    said = []
+    for part in ("function", "head", "version", "parameters", "seed"):
+        if old.get(part, "") != new.get(part, ""):
+            said.append("the seed of the graph changed" if part == "seed" else f"its {part} changed")
+    inputs = [{name: each for name, each in note.items() if name.startswith("input ")} for note in (old, new)]
+    if list(inputs[0]) != list(inputs[1]):
+        said.append("its inputs are others, or in another order")
+    else:
+        said += [
+            f"input {name.split(' ', 2)[2]} has other bytes" for name in inputs[1] if inputs[0][name] != inputs[1][name]
+        ]
+    return said
+
+
+class _Pickler(pickle.Pickler):
+    """By content alone, see (2). What it writes is never read."""
+
+    def persistent_id(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in PLAIN or kind is list or kind is dict or kind is tuple:
+            return None
+        if kind is Slot:
+            return f"edge {value.number}"
+        if kind is set or kind is frozenset:
+            return [kind.__name__, *sorted(xxh3_128_hexdigest(content(each)) for each in value)]
+        if kind is FunctionType:
+            if why := functions.why_not(value):
+                raise TypeError(f"a function {why}")
+            return f"function {functions.digest(value)}"
+        return None
+
+
+def content(value: Any) -> bytes:
+    """Bytes that are equal for equal content."""
+    file = io.BytesIO()
+    pickler = _Pickler(file, 5)
+    pickler.fast = True  # else it would tell whether two equal texts are one object
+    try:
+        pickler.dump(value)
+    except (ValueError, RecursionError):  # it goes round in itself, so it needs what tells that
+        file = io.BytesIO()
+        _Pickler(file, 5).dump(value)
+    return file.getvalue()
+
+
+def _parameters(vertex: Vertex) -> bytes:
+    try:
+        return content(vertex.template)
+    except UsageError:
+        raise
+    except Exception:
+        for name, value in vertex.template.items():
+            try:
+                content(value)
+            except Exception as error:
+                text = f"vertex {vertex.name}: its argument {name}, {type(value).__name__}, cannot be pickled: {error}"
+                raise UsageError(text) from error
+        raise

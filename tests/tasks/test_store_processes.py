@@ -1,0 +1,354 @@
+"""The store of tasks with real processes: killed, forked, two at a time, many threads; and what a put costs."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import sweep
+from testbed.faultdisk import FaultDisk, images
+from testbed.paths import HOUSE
+from testbed.task_stories import key, store_of
+
+from safepoint.disk import SyncFailed, kernel
+from safepoint.errors import FormatError, LockedError, SaveError, UsageError
+from safepoint.tasks import values
+from safepoint.tasks.jobs import Record
+from safepoint.tasks.put import Writer
+from safepoint.tasks.saved import Store
+
+BEGIN = """
+import os, sys, time
+from testbed.task_stories import key, store_of
+from safepoint.tasks import values
+from safepoint.tasks.jobs import Record
+store = store_of(sys.argv[1])
+def put(writer, name, value):
+    return writer.put(Record(name, key(name), (), False), values.encode(value))
+def say(text):
+    os.write(1, text.encode() + b"\\n")
+"""
+
+
+@contextmanager
+def started(code: str, work: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    way = os.pathsep.join([str(HOUSE), str(HOUSE / "tests")])
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN + code, str(work), *more], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": way},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def put(writer: Writer, name: str, value: Any) -> Record:
+    return writer.put(Record(name, key(name), (), False), values.encode(value))
+
+
+WORKS = """
+with store.held():
+    writer = store.writer(every=0.001)
+    for n in range(10**6):
+        put(writer, f"v{n}", f"{n} " * (20_000 if n % 5 == 4 else 1))
+        say(str(n))
+"""
+
+
+def test_killed_at_any_moment_a_process_loses_nothing_that_it_had_handed_over(tmp_path: Path) -> None:
+    """T1, with real processes: what was told is there at the next start, whole, and the lock is free."""
+    for told in [1, 6, 23, 60, 111] if not sweep.LONG else range(1, 200, 3):
+        work = tmp_path / f"{told}"
+        work.mkdir()
+        with started(WORKS, work) as process:
+            for _ in range(told):
+                last = int(line(process))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        store = store_of(work)
+        with store.held():
+            found = {record.vertex: record for record in store.records().values()}
+            assert {f"v{n}" for n in range(last + 1)} <= set(found)
+            for record in found.values():
+                n = int(record.vertex[1:])
+                assert store.value(record.reference()) == f"{n} " * (20_000 if n % 5 == 4 else 1)
+            assert all(damage.torn for damage in store.verify())
+            assert not [name for name in os.listdir(store.directory) if name.startswith(("stage-", "gone-"))]
+
+
+HOLDS = """
+with store.held():
+    say("held")
+    sys.stdin.read() if len(sys.argv) < 3 else time.sleep(600)
+"""
+
+
+def test_a_second_driver_is_told_who_the_first_one_is_and_changes_nothing(tmp_path: Path) -> None:
+    """T6."""
+    with started(HOLDS, tmp_path, "sleeps") as process:
+        assert line(process) == "held"
+        store = store_of(tmp_path)
+        before = sorted((path, path.stat().st_mtime_ns) for path in Path(store.directory).rglob("*"))
+        with pytest.raises(LockedError, match=f"process {process.pid} on {kernel.host()}, since "), store.held():
+            pass
+        assert sorted((path, path.stat().st_mtime_ns) for path in Path(store.directory).rglob("*")) == before
+        assert store.records() == {}  # to look needs no lock
+        process.kill()
+        process.wait()
+    with store.held():
+        pass
+
+
+def test_the_same_process_cannot_hold_it_twice_and_can_again(tmp_path: Path) -> None:
+    with store_of(tmp_path).held(), pytest.raises(LockedError, match="this very process"), store_of(tmp_path).held():
+        pass
+    with store_of(tmp_path).held():
+        pass
+
+
+FORKS = """
+with store.held():
+    if (child := os.fork()) == 0:
+        os.closerange(0, 3)
+        time.sleep(600)
+    say(str(child))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_that_lives_on_does_not_hold_the_lock(tmp_path: Path) -> None:
+    """A worker of a pool lives on for a while when its driver was killed: the next start must not wait for it."""
+    with started(FORKS, tmp_path) as process:
+        child = int(line(process))
+        process.kill()
+        process.wait()
+        try:
+            begin = time.monotonic()
+            with store_of(tmp_path).held():
+                assert time.monotonic() - begin < 5
+            assert kernel.is_alive(child)
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_writes_to_a_journal_of_its_own(tmp_path: Path) -> None:
+    """Put (4): also if the parent's thread was just flushing."""
+    store = store_of(tmp_path)
+    with store.held():
+        writer = store.writer(every=0.0001)
+        children = []
+        for child in range(3):
+            for n in range(20):
+                put(writer, f"p{child}-{n}", n)
+            if (pid := os.fork()) == 0:
+                try:
+                    for n in range(20):
+                        put(writer, f"c{child}-{n}", n)
+                    writer.close()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            children.append(pid)
+        for pid in children:
+            assert os.waitpid(pid, 0)[1] == 0
+        writer.close()
+    assert {record.vertex for record in store.records().values()} == {
+        f"{who}{child}-{n}" for who in "pc" for child in range(3) for n in range(20)
+    }
+    assert list(store.verify()) == [] and len(store.journals()) == 4
+
+
+def test_threads_share_a_writer(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    with store.held():
+        writer = store.writer(every=0.0001)
+
+        def work(thread: int) -> None:
+            for n in range(100):
+                record = put(writer, f"{thread}-{n}", "x" * (70_000 if n == 50 else n))
+                assert store.value(record.reference()) == "x" * (70_000 if n == 50 else n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        writer.close()
+    assert len(store.records()) == 400 and list(store.verify()) == []
+
+
+SAME = """
+writer = store.writer()
+say("ready")
+time.sleep(max(0, float(sys.argv[2]) - time.time()))
+for n in range(20):
+    record = put(writer, f"v{n}", f"{sys.argv[3]} " * 40_000)
+    assert set(store.value(record.reference()).split()) <= {"one", "two"}
+writer.close()
+"""
+
+
+def test_two_attempts_of_one_vertex_at_a_time_leave_one_result(tmp_path: Path) -> None:
+    store = store_of(tmp_path)
+    with store.held():
+        at = str(time.time() + 1.5)
+        with started(SAME, tmp_path, at, "one") as one, started(SAME, tmp_path, at, "two") as two:
+            assert (one.wait(60), two.wait(60)) == (0, 0)
+        assert len(store.records()) == 20 and list(store.verify()) == []
+        assert not [name for name in os.listdir(store.directory) if name.startswith(("stage-", "gone-"))]
+
+
+def test_a_worker_of_a_dead_run_cannot_finish_what_the_next_driver_took_away(tmp_path: Path) -> None:
+    """Holding: the stage is renamed before it is emptied, so nothing in part is ever renamed to `done`."""
+    store = store_of(tmp_path)
+    with store.held():
+        writer = store.writer()
+        scratch = writer.scratch()
+        Path(scratch, "f").write_text("1")
+        encoded = values.encode(Path(scratch, "f"), scratch)
+    with store.held():
+        assert not os.path.exists(scratch)
+        with pytest.raises(FileNotFoundError):
+            writer.put(Record("v", key("v"), (), False), encoded)
+        put(writer, "w", 1)
+        writer.close()
+    assert [record.vertex for record in store.records().values()] == ["w"]
+
+
+def test_the_thread_flushes_what_was_put_and_the_name_of_a_new_journal(tmp_path: Path) -> None:
+    store: Store = store_of(tmp_path, FaultDisk(tmp_path))
+    with store.held():
+        writer = store.writer(every=0.001)
+        record = put(writer, "v", 1)
+        journal = f"sync .safepoint.d/tasks/{record.place.journal}"
+        ops = store.disk.record.ops  # type: ignore[attr-defined]
+        deadline = time.monotonic() + 30
+        while journal not in ops or "sync .safepoint.d/tasks" not in ops[ops.index(journal) :]:
+            assert time.monotonic() < deadline, ops
+            time.sleep(0.001)
+        writer.close()
+
+
+class Refusing(FaultDisk):
+    """No flush succeeds as long as it `refuses`."""
+
+    refuses: type[BaseException] | None = None
+
+    def sync_files(self, paths: Any, *opened: Any) -> None:
+        if self.refuses is not None:
+            raise self.refuses(5, "Input/output error", next(iter(paths)))
+        super().sync_files(paths, *opened)
+
+
+def test_after_three_failed_flushes_a_put_fails_until_one_succeeds(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    disk = Refusing(tmp_path / "w")
+    store = store_of(tmp_path / "w", disk)
+    with store.held():
+        writer = store.writer(every=0)
+        put(writer, "a", 1)
+        disk.refuses = SyncFailed
+        with pytest.raises(SaveError, match=r"are not durable yet: .*/journal-.*: Input/output error"):
+            writer.flush()
+        put(writer, "b", 2)
+        with pytest.raises(SaveError):
+            writer.flush()
+        with pytest.raises(OSError, match="since then nothing could be made durable"):
+            put(writer, "c", 3)
+        assert {record.vertex for record in store.records().values()} == {"a", "b"}  # a kill loses neither
+        disk.refuses = None
+        writer.flush()
+        put(writer, "c", 3)
+        writer.close()
+    for image in images(disk.record, str(tmp_path), singles=0, at=[len(disk.record.ops)]):
+        found = {record.vertex for record in store_of(image.directory).records().values()}
+        assert found == {"a", "b", "c"}, image
+
+
+def test_what_ctrl_c_kept_from_being_flushed_is_flushed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    disk = Refusing(tmp_path / "w")
+    store = store_of(tmp_path / "w", disk)
+    with store.held():
+        writer = store.writer(every=0)
+        put(writer, "a", 1)
+        disk.refuses = KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt):
+            writer.flush()
+        disk.refuses = None
+        writer.close()
+    for image in images(disk.record, str(tmp_path), singles=0, at=[len(disk.record.ops)]):
+        assert [record.vertex for record in store_of(image.directory).records().values()] == ["a"], image
+
+
+def test_a_store_of_another_format_and_another_place_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"lies in a directory \.safepoint\.d"), Store(tmp_path / "tasks").held():
+        pass
+    with store_of(tmp_path).held() as store:
+        pass
+    Path(store.directory, "FORMAT").write_text("tasks 2\n")
+    with pytest.raises(FormatError, match="says 'tasks 2', and this safepoint knows 'tasks 1'"), store.held():
+        pass
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".safepoint.d").symlink_to(tmp_path)
+    with pytest.raises(FormatError, match="a symbolic link"), store_of(tmp_path / "other").held():
+        pass
+
+
+def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+    said = "none/.safepoint.d: No such file or directory; nothing was run"
+    with pytest.raises(SaveError, match=said), store_of(tmp_path / "none").held():
+        pass
+
+
+def nothing() -> None:
+    pass
+
+
+def processor_s(who: int = resource.RUSAGE_SELF) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def test_a_small_put_takes_a_quarter_of_the_empty_call_of_a_process_pool(tmp_path: Path) -> None:
+    """In processor time, of the caller and of the worker; the least of several, as other programs disturb."""
+    count, puts, calls = 500, [], []
+    store = store_of(tmp_path)
+    with store.held():
+        writer = store.writer()
+        for turn in range(5):
+            begin = processor_s()
+            for n in range(count):
+                put(writer, f"v{turn}-{n}", 1.5)
+            puts.append((processor_s() - begin) / count)
+        writer.close()
+    for _ in range(3):
+        begin = processor_s() + processor_s(resource.RUSAGE_CHILDREN)
+        with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
+            for future in [pool.submit(nothing) for _ in range(count)]:
+                future.result()
+        calls.append((processor_s() + processor_s(resource.RUSAGE_CHILDREN) - begin) / count)
+    assert min(puts) <= 0.25 * min(calls), (puts, calls)
