@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from safepoint.cli.judge.deps import deps
 from safepoint.errors import UsageError
+from safepoint.tasks import Graph
 
 DESIGN = """\
 void relax(double h, int n) {
@@ -116,6 +117,24 @@ def test_graph_is_toml_whose_edges_are_the_values_that_flow(written: dict[str, s
     assert table["graph"] == "smooth" and table["code"] == "smooth_tasks.py"
     assert table["line-5"] == {"run": "line_5", "weight": 10.0, "in": {"b": "line-4.b"}}
     assert table["line-7"]["in"] == {"b": "line-4.b", "after": ["line-5"]} or table["line-7"]["in"]["b"] == "line-4.b"
+
+
+def test_graph_is_read_as_a_graph_of_tasks_when_its_functions_are_written(tmp_path: Path) -> None:
+    """One function stands for all of them here; what flows arrives under its name."""
+    file = tmp_path / "tiny.py"
+    file.write_text("def f(n):\n    a = [1, 2]\n    b = sum(a)\n    a[0] = 5\n    print(a, b)\n", "utf-8")
+    text = said(str(file), "f", "--graph")
+    functions = "".join(f"def line_{n}(**given):\n    return given\n\n\n" for n in range(2, 6))
+    (tmp_path / "tiny_tasks.py").write_text(functions, "utf-8")
+    (tmp_path / "tiny.toml").write_text(text, "utf-8")
+    graph = Graph.read(tmp_path / "tiny.toml")
+    edges = {name: [(edge.vertex.name, edge.output) for edge in each.edges] for name, each in graph.vertices.items()}
+    assert edges == {
+        "line-2": [],
+        "line-3": [("line-2", "a")],
+        "line-4": [("line-2", "a"), ("line-3", "")],
+        "line-5": [("line-4", "a"), ("line-3", "b")],
+    }
 
 
 def test_forms_exclude_each_other_and_need_one_function(written: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from testbed import deps_c_programs as of_c
 from testbed import deps_programs as of_python
 from testbed import sweep
 from testbed.deps_orders import exchanged, mixed
+from testbed.deps_outcomes import ARGUMENTS, outcome, source
 
 from safepoint.tasks.deps.python import File as PythonFile
 
@@ -31,15 +32,15 @@ def test_python_that_is_claimed_independent_does_the_same_in_other_orders() -> N
     tried = 0
     for seed in range(FIRST, FIRST + PYTHON):
         body = of_python.Writer(seed).program(LENGTH)
-        found = PythonFile("made up", of_python.source(body)).analysis("f")
+        found = PythonFile("made up", source(body)).analysis("f")
         assert len(found.statements) == len(body)
         orders = [order for _, order in exchanged(found, of_python.KNOWN)] + [mixed(found, seed + n) for n in range(2)]
-        for arguments in of_python.ARGUMENTS:
-            expected = of_python.outcome(body, arguments)
+        for arguments in ARGUMENTS:
+            expected = outcome(body, arguments)
             for order in orders:
                 tried += 1
                 other = in_order(body, order)
-                assert of_python.outcome(other, arguments) == expected, (seed, *other)
+                assert outcome(other, arguments) == expected, (seed, *other)
     assert tried > 4 * PYTHON  # else it claims too little to be tried
 
 

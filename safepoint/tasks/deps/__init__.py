@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from safepoint.errors import UsageError
 from safepoint.tasks.deps.statements import Analysis
@@ -29,7 +30,14 @@ def analyses(path: str, function: str = "", inside: int = 0) -> list[Analysis]:
         from safepoint.tasks.deps.c import File
     else:
         from safepoint.tasks.deps.python import File  # type: ignore[assignment]
-    file = File(path, source)
+    try:
+        file = File(path, source)
+        return _asked(path, file, function, inside)
+    except RecursionError as error:
+        raise UsageError(f"{path}: an expression in it is nested too deeply to be read") from error
+
+
+def _asked(path: str, file: Any, function: str, inside: int) -> list[Analysis]:
     if not file.functions:
         raise UsageError(f"{path}: no function in it")
     if function and function not in file.functions:

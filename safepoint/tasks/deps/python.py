@@ -104,7 +104,20 @@ def _covered(node: ast.AST) -> set[str]:
 
 
 def _uses(node: ast.AST) -> Iterator[str]:
-    return (each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    """Names, but for those that comprehensions have for themselves."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    own = _of_comprehension(node)
+    for child in ast.iter_child_nodes(node):
+        yield from (name for name in _uses(child) if name not in own)
+
+
+def _of_comprehension(node: ast.AST) -> set[str]:
+    if not isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        return set()
+    targets = [each for part in node.generators for each in ast.walk(part.target) if isinstance(each, ast.Name)]
+    first = {each.id for each in ast.walk(node.generators[0].iter) if isinstance(each, ast.Name)}
+    return {each.id for each in targets} - first
 
 
 def _covered_uses(node: ast.AST, within: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -122,8 +135,9 @@ def _covered_uses(node: ast.AST, within: frozenset[str] = frozenset()) -> Iterat
             for each in body:
                 yield from _covered_uses(each, of)
         return
+    own = _of_comprehension(node)
     for child in ast.iter_child_nodes(node):
-        yield from _covered_uses(child, within)
+        yield from (name for name in _covered_uses(child, within) if name not in own)
 
 
 def _removed(node: ast.AST) -> set[str]:
@@ -157,8 +171,9 @@ def _weight(node: ast.AST) -> int:
     elif isinstance(node, ast.While):
         once, often = [*node.orelse], [node.test, *node.body]
     elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-        inner = sum(map(_weight, ast.iter_child_nodes(node)))
-        return _weight(node.generators[0].iter) + int(LOOP ** len(node.generators)) * inner
+        first = _weight(node.generators[0].iter)
+        inner = sum(map(_weight, ast.iter_child_nodes(node))) - first
+        return first + int(LOOP ** len(node.generators)) * inner
     else:
         once = list(ast.iter_child_nodes(node))
     return own + sum(map(_weight, once)) + LOOP * sum(map(_weight, often))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 FLOW, ANTI, OUTPUT = "flow", "anti", "output"  # out-in, in-out, out-out
 MEMORY, NAMES, CELLS = "memory", "names", "cells"  # groups: what a pointer, what a call may reach; what a call may read
@@ -163,7 +164,14 @@ def _reasons(labels: Iterable[str]) -> list[str]:
 
 
 def _meeting(one: tuple[Access, ...], other: tuple[Access, ...]) -> Iterable[tuple[Access, Access]]:
+    if _keys(one).isdisjoint(_keys(other)):  # most pairs: this is for functions of hundreds of statements
+        return ()
     return ((a, b) for a in one for b in other if a.meets(b))
+
+
+@lru_cache(maxsize=4096)
+def _keys(accesses: tuple[Access, ...]) -> frozenset[str]:
+    return frozenset(key for access in accesses for key in (access.place, access.group) if key)
 
 
 def _joint(a: Access, b: Access) -> str:

@@ -120,6 +120,7 @@ def toml(found: Analysis) -> Iterator[str]:
     yield f"graph = {json.dumps(found.function.replace('/', '-'))}"
     yield f"code = {json.dumps(PurePath(found.file).stem + '_tasks.py')}"
     writers: dict[str, int] = {}
+    before: list[set[int]] = []  # what each comes after, by any way
     for number, each in enumerate(found.statements):
         edges = {name: writers[name] for name in _values(each) if name in writers}
         yield ""
@@ -129,7 +130,9 @@ def toml(found: Analysis) -> Iterator[str]:
         wanted = [name for name in _values(each) if name in given and name not in writers]
         if wanted:
             yield "# with = { " + ", ".join(f"{name} = …" for name in wanted) + " }"
-        after = {dep.source for dep in found.dependences if dep.target == number} - set(edges.values())
+        direct = {dep.source for dep in found.dependences if dep.target == number}
+        before.append(direct.union(*(before[source] for source in direct)))
+        after = direct - set(edges.values()) - set().union(*(before[source] for source in direct))
         parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
         if after:
             parts.append("after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]")
