@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from safepoint.check import files, stacks
+from safepoint.check import files, rollcall, stacks
 from safepoint.check.busy import Busy
 from safepoint.check.followed import Followed
 from safepoint.check.processes import PATIENCE_S, Launcher, boot, end, signal_of
@@ -255,6 +255,10 @@ class Ends:
             return
         if len(others) == len(where) and not any(one.state == STOPPED or one.calls for one in others.values()):
             return  # all compute
+        lost = tuple(rank for rank, one in others.items() if one.state == LOST)
+        if len(lost) == len(others) and (LOST, lost) not in self._told:
+            self._told.add((LOST, lost))
+            yield Event(LOST, lost, rollcall.unknown(lost, (now - self._moved) // 10**9))
         for rank, one in others.items():
             if one.state != LOST and (one.state, (rank,)) not in self._told:
                 self._told.add((one.state, (rank,)))
@@ -273,9 +277,7 @@ class Ends:
         if one.calls and call is not None:
             text = f"rank {rank} is in {said(standing, call)} since {seconds} s, {at}".rstrip(", ")
             return f"{text}; another thread of it is at work, or is outside of MPI"
-        return (
-            f"rank {rank} computes since {seconds} s, after {at}" if at else f"rank {rank} computes since {seconds} s"
-        )
+        return f"rank {rank} computes since {seconds} s{f', after {at}' if at else ''}"
 
     def _stores(self, where: Mapping[int, Where]) -> bool:
         """All that are inside of something are in the same `hide`, or another verb: none waits for another, and a disk
@@ -292,11 +294,8 @@ class Ends:
         """Ranks that can only be released by each other, while others go on; a little later than a hang of all."""
         if self._over is not None or not self.followed:
             return
-        long_ago = [
-            rank
-            for rank, one in self.followed.items()
-            if now - one.moved >= 1.5 * self._hang and not (one.ended or one.lost)
-        ]
+        long_ago = [rank for rank, one in self.followed.items()
+                    if now - one.moved >= 1.5 * self._hang and not (one.ended or one.lost)]  # fmt: skip
         if not long_ago:
             return
         where = {rank: one for rank, one in self.where(now).items() if rank in long_ago}

@@ -114,7 +114,12 @@ def of_rank(names: record.Names) -> tuple[File | Held, File | Held]:
     """Its notes and their rows, packed or not. Raises `TraceError`."""
     where = names.calls.with_suffix(".packed")
     if not where.exists():
-        return File(names.calls), File(names.more)
+        calls = File(names.calls)
+        try:
+            return calls, File(names.more)
+        except TraceError:
+            calls.close()
+            raise
     try:
         from safepoint.matching import columns
     except ImportError as error:

@@ -86,6 +86,7 @@ class Followed:
         `size`: of the world, if it is known. Raises `TraceError`."""
         self.tail = Tail(directory, rank)
         if size and self.tail.about["size"] != size:
+            self.tail.close()
             raise TraceError(f"{self.tail.name}: the trace is of {size} ranks, and this one is of another program")
         self.standing = Standing(rank, self.tail.named)
         same = bool(boot) and self.tail.about["boot"] == boot

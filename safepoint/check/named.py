@@ -52,7 +52,12 @@ class Named:
         self._directory, self._about = directory, about
         names = record.names(directory, about["rank"])
         self._files = names
-        self._site_lines, self._object_lines = Lines(names.sites), Lines(names.objects)
+        self._site_lines = Lines(names.sites)
+        try:
+            self._object_lines = Lines(names.objects)
+        except TraceError:
+            self._site_lines.close()
+            raise
         self.functions: dict[int, tuple[str, str]] = {}  # name and kind of each number
         self.things: list[Thing] = []  # number 1 is things[0]
         self.keys: list[object] = []  # by which another rank knows each of these

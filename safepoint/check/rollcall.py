@@ -58,6 +58,12 @@ def named(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {listed(ranks)}"
 
 
+def unknown(ranks: Sequence[int], seconds: int) -> str:
+    """Of a program of which all other ranks wait, or have ended."""
+    one, verb = named(ranks), "are" if len(ranks) > 1 else "is"
+    return f"{one} {verb} not followed, and nothing else moves since {seconds} s: whether this is a hang is not known"
+
+
 def place(of: Named, site: int, cwd: str = "") -> str:
     """`halo.c:52`; empty if it is not known."""
     found = of.site(site)

@@ -67,8 +67,6 @@ class Tail:
         self.rank, self._path, self._stat = rank, names.about, (0, 0)
         self.about: dict[str, Any] = {}
         self.look()
-        self.named = Named(directory, self.about)
-        self._calls, self._more = of_rank(names)
         self.closed = False  # the tracer has ended: it says how many notes there are
         self.told = -1  # that number
         self.given = 0  # notes, but those that are given again
@@ -82,6 +80,19 @@ class Tail:
         self._word, self._held = FIRST_ROW, -1
         self._many = False  # several threads have made calls
         self._words, self._from = memoryview(b"").cast("q"), 0
+        self._files: list[File | Held | Named] = []
+        try:
+            self._open_all(directory, names)
+        except TraceError:
+            self.close()
+            raise
+
+    def _open_all(self, directory: Path, names: record.Names) -> None:
+        """Raises `TraceError`: what is open then is among its files."""
+        self.named = Named(directory, self.about)
+        self._files.append(self.named)
+        self._calls, self._more = of_rank(names)
+        self._files += [self._calls, self._more]
         for file, size in ((self._calls, NOTE), (self._more, 8)):
             self._head(file, size)
 
@@ -144,7 +155,7 @@ class Tail:
         return given
 
     def close(self) -> None:
-        for file in (self._calls, self._more, self.named):
+        for file in self._files:
             file.close()
 
     # Notes.

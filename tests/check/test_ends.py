@@ -454,3 +454,38 @@ def test_a_rank_of_a_program_of_another_size_is_not_followed(tmp_path: Path) -> 
     ends.poll()
     assert ends.never == {1: f"rank 1 is not followed: {tmp_path / 'rank-00001.json'}: the trace is of 2 ranks, and "
                              "this one is of another program"}  # fmt: skip
+
+
+def test_that_others_wait_for_a_rank_that_is_not_followed_is_told_and_is_no_hang(tmp_path: Path) -> None:
+    """It may compute. Once: nothing has moved since."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        trace = Noted(tmp_path, 2, {0: {"pid": process.pid, "boot": processes.boot()}})
+        trace[0].call("Recv", 4, peer=1, tag=5, state=ENTERED)
+        (tmp_path / "rank-00001.json").write_text("{}")
+        ends, events, end = Ends(tmp_path, 0.3), list[Event](), time.monotonic() + 3
+        while time.monotonic() < end:
+            ends.poll()
+            events += ends.look()
+            time.sleep(0.05)
+        process.kill()
+    ends.close()
+    assert [event.kind for event in events] == ["lost", "lost"] and events[1].ranks == (1,), events
+    said = r"rank 1 is not followed, and nothing else moves since \d s: whether this is a hang is not known"
+    assert re.fullmatch(said, events[1].text), events
+
+
+@pytest.mark.parametrize("wrong", ["size", "calls", "more", "sites", "objects", "head"])
+def test_of_a_rank_that_is_refused_no_file_is_kept_open(wrong: str, tmp_path: Path) -> None:
+    """There may be thousands, and descriptors are few."""
+    trace = Noted(tmp_path, 2, {1: {"size": 3}} if wrong == "size" else {})
+    trace.close()
+    if wrong == "head":
+        (tmp_path / "rank-00001.more").write_bytes(bytes(64))
+    elif wrong != "size":
+        (tmp_path / f"rank-00001.{wrong}").unlink()
+    before = len(os.listdir("/proc/self/fd"))
+    ends = Ends(tmp_path, HANG_S)
+    ends.poll()
+    assert list(ends.never) == [1]
+    ends.close()
+    assert len(os.listdir("/proc/self/fd")) == before
