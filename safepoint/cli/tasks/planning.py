@@ -59,9 +59,9 @@ def plan(
 
 @click.command()
 @places.directory
-@click.option("--net", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="What bench-net wrote.")
+@click.option("--machine", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="What bench-net wrote.")
 @click.option("-o", "--output", "target", required=True, type=click.Path(dir_okay=False), metavar="FILE.html")
-def view(directory: str, net: str | None, target: str) -> None:
+def view(directory: str, machine: str | None, target: str) -> None:
     """A page with the graph, its workers over time, and its network.
 
     One file of HTML without scripts; it can be read while a run is at work. Planned times are shown beside real ones
@@ -70,7 +70,7 @@ def view(directory: str, net: str | None, target: str) -> None:
     from safepoint.tasks.view import page
 
     places.store_of(directory)
-    text = page(Path(directory), Path(net) if net else None)
+    text = page(Path(directory), Path(machine) if machine else None)
     with open(target, "w", encoding="utf-8") as file:
         file.write(text)
     terminal.say(f"{target}: {words.size(os.path.getsize(target))}")
