@@ -3,7 +3,8 @@
 The driver's plan goes its own way, vertex by vertex. When it starts one, that was submitted long before: it is only
 *claimed*, and may even have ended. So the driver needs no loop of its own for Dask, and Dask sees the whole graph.
 
-(1) What a worker tells of a vertex reaches the driver before Dask tells it to have finished: both go the same way.
+(1) Workers tell the driver what has ended, some milliseconds late. Dask is asked only about a vertex of which nothing
+    was heard for longer: its worker died, or Dask has given it up.
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
     came out different. Those below it that wait for the old future are submitted anew with it.
 (3) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
@@ -19,29 +20,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from safepoint.disk import Disk
 from safepoint.disk.files import write
 from safepoint.errors import SaveError, TaskError, UsageError
 from safepoint.tasks import dask_worker as worker
 from safepoint.tasks.dask_worker import Parcel
-from safepoint.tasks.jobs import Ended, Failure, Job, Record
-from safepoint.tasks.packing import Packing, unknown
+from safepoint.tasks.jobs import Ended, Job, Record
+from safepoint.tasks.packing import Packing, failure_of, short, unknown
 from safepoint.tasks.planning import MUST, UNKNOWN, Plan
 
 if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
 
 MANY = 1 << 30  # jobs: Dask queues by itself
-LOOK_S = 0.25  # between two looks at what Dask says of its futures, if nothing is heard
+LOOK_S = 0.25  # of silence, after which Dask is asked what became of its futures
 STRAGGLERS_S = 5.0
 
 _heard: dict[str, queue.SimpleQueue[tuple[str, bytes]]] = {}  # by run: what its workers told
 
 
 def _hear(event: tuple[float, Any]) -> None:
-    run, ticket, ended = event[1]
+    run, all_told = event[1]
     if run in _heard:
-        _heard[run].put((ticket, ended))
+        for ticket, ended in all_told:
+            _heard[run].put((ticket, ended))
 
 
 @dataclass
@@ -58,20 +59,22 @@ class DaskEngine:
 
     name = "dask"
 
-    def __init__(self, client: Any, directory: str, plan: Plan, disk: Disk | None = None) -> None:
-        """`directory`: of the store. `UsageError` if this client cannot be used."""
+    def __init__(self, client: Any, store: Store, plan: Plan) -> None:
+        """`UsageError` if this client cannot be used."""
         if client.asynchronous:
             raise UsageError("this Client is asynchronous: give one that was made without asynchronous=True")
-        self._client, self._directory, self._plan, self._disk = client, directory, plan, disk or Disk()
+        self._client, self._store, self._plan = client, store, plan
+        self._directory, self._disk = store.directory, store.disk
         self._scheduler = client.scheduler.address if client.scheduler else ""
         self.run = os.urandom(6).hex()
-        self._marks = os.path.join(directory, f"stage-dask-{self.run}")
+        self._marks = os.path.join(self._directory, f"stage-dask-{self.run}")
         self._live: dict[int, Sent] = {}
         self._tickets: dict[str, int] = {}  # of those that live
         self._early: dict[int, Ended] = {}  # ended before the driver started it
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
         self._submitted = self._told = 0
+        self._heard_at = time.monotonic()
         self._over = self._closed = False
         self._pack = Packing()
 
@@ -125,7 +128,7 @@ class DaskEngine:
             edges: list[tuple[int | Record, str]] = []
             for parent, output in self._plan.edges[n]:
                 record = None if parent in inside else self._record(parent)
-                edges.append((_short(record) if record else inputs.setdefault(parent, len(inputs)), output))
+                edges.append((short(record) if record else inputs.setdefault(parent, len(inputs)), output))
             parcel = self._parcel(n, tickets[n], edges, attempt if n == numbers[0] else 1, earlier or {})
             given = [tickets[each] if each in inside else self._live[each].future for each in inputs]
             graph[tickets[n]] = (worker.work, parcel, *given)
@@ -197,14 +200,16 @@ class DaskEngine:
 
     def ended(self, patience_s: float) -> list[Ended]:
         until = time.monotonic() + patience_s
-        while True:
-            left = 0.0 if self._ready else min(LOOK_S, until - time.monotonic())
-            self._listen(max(0.0, left))
-            if not self._ready and left > 0:
+        while not self._ready:
+            left = until - time.monotonic()
+            self._listen(min(LOOK_S, max(0.0, left)))
+            self._alive()
+            if not self._ready and time.monotonic() - self._heard_at >= LOOK_S:
                 self._look()
-            if self._ready or time.monotonic() >= until:
-                found, self._ready = self._ready, []
-                return found
+            if left <= 0:
+                break
+        found, self._ready = self._ready, []
+        return found
 
     def _listen(self, patience_s: float) -> None:
         """Take what the workers have told; wait for the first of it."""
@@ -213,6 +218,7 @@ class DaskEngine:
             while True:
                 ticket, packed = told.get(timeout=patience_s) if patience_s > 0 else told.get_nowait()
                 patience_s = 0.0
+                self._heard_at = time.monotonic()
                 self._take(ticket, worker.told(packed))
         except queue.Empty:
             return
@@ -238,14 +244,11 @@ class DaskEngine:
         self._ready.append(replace(ended, key=job.key, attempt=job.attempt))
 
     def _look(self) -> None:
-        """Nothing was heard: does Dask know more?"""
-        self._alive()
+        """Nothing was heard for long: does Dask know more? See (1)."""
+        self._heard_at = time.monotonic()
         silent = [(n, self._live[n]) for n in self._claimed if n in self._live]
-        silent = [(n, sent) for n, sent in silent if sent.future.status != "pending"]
-        if silent:
-            self._listen(0.0)  # what was told comes first, see (1)
         for n, sent in silent:
-            if self._live.get(n) is sent and n in self._claimed:
+            if sent.future.status not in ("pending", "lost"):  # a lost value is made again, by Dask
                 self._untold(n, sent)
 
     def _alive(self) -> None:
@@ -262,13 +265,24 @@ class DaskEngine:
             held = sent.future.result()
             ended = held.ended or Ended(job.vertex, job.key, job.attempt)  # an input of it failed, or it was stopped
         elif status == "error":
-            ended = Ended(job.vertex, job.key, job.attempt, failure=_failure(sent.future.exception()))
+            ended = self._given_up(n, job, sent.future.exception())
         else:
             self._alive()
             raise TaskError(
                 f"vertex {job.vertex} was cancelled, and not by this run; what had finished stays: start it again"
             )
         self._take(sent.ticket, ended)
+
+    def _given_up(self, n: int, job: Job, error: BaseException | None) -> Ended:
+        """By Dask, which blames all that a dead worker had: also what only waited there, or was kept and not told."""
+        if type(error).__name__ == "KilledWorker":
+            if (record := self._store.find(job.key)) is not None and record.kept:
+                return worker.again(job, record)
+            with self._disk.open(self._marks) as file:
+                file.seek(n)
+                if file.read(1) == b"\0":
+                    return Ended(job.vertex, job.key, job.attempt)
+        return Ended(job.vertex, job.key, job.attempt, failure=failure_of(error))
 
     # The end.
 
@@ -324,23 +338,10 @@ class DaskEngine:
 
 def engine(client: Any, store: Store, plan: Plan) -> DaskEngine:
     """On the cluster of this `distributed.Client`, which stays open; with all of the plan submitted."""
-    made = DaskEngine(client, store.directory, plan, store.disk)
+    made = DaskEngine(client, store, plan)
     try:
         made.ahead(store.records().values())
     except BaseException:
         made.close(abandon=True)
         raise
     return made
-
-
-def _short(record: Record) -> Record:
-    """Without what only `why` reads."""
-    return replace(record, parts={}, versions={})
-
-
-def _failure(error: BaseException | None) -> Failure:
-    """Dask itself has given a vertex up."""
-    kind, text = type(error).__name__, f"{error}"
-    if kind == "KilledWorker":
-        text = "the workers that had it died, again and again: killed, out of memory, or a fault in native code"
-    return Failure(kind, f"Dask gave it up: {text}", text, "")

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 BY_CODE = "<dynamic-code>"  # the file of a function of `__main__`, as cloudpickle makes it
 TOPIC = "safepoint-tasks"  # under which workers tell the driver what has ended
+GATHER_S = 0.01  # from the first to the last that is told in one message
+
+_lock = threading.Lock()  # of all that the threads of this process share
 
 
 @dataclass
@@ -98,7 +101,7 @@ class _Keeping:
 
 
 def work(parcel: Parcel, *held: Held) -> Held:
-    """The result of a vertex. The driver hears of it before Dask does, so before anything below it begins."""
+    """The result of a vertex. The driver hears of it from here, not from Dask, which would send it the value."""
     if any(each.record is None for each in held) or not _begin(parcel):
         return Held(None, {})
     result = _result(parcel, held)
@@ -117,9 +120,9 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     begun_before = _mark(parcel.marks, parcel.number)
     for record in parcel.earlier:
         if record.key == job.key and record.kept:
-            return Held(_again(job, record), {})
+            return Held(again(job, record), {})
     if begun_before and (found := _found(store, job.key)) is not None:
-        return Held(_again(job, found), {})
+        return Held(again(job, found), {})
     keeping = _Keeping(writer)
     own = {each.record.key: each for each in held if each.record is not None}
     moved = sum(each.nbytes for each in held if each.came)
@@ -166,7 +169,7 @@ def _value(own: dict[str, Held], store: Store, reference: Reference) -> Any:
     return found if names is not None else found[reference.output]
 
 
-def _again(job: Job, record: Record) -> Ended:
+def again(job: Job, record: Record) -> Ended:
     """It has this result already."""
     return Ended(job.vertex, job.key, record.attempt, record=record, host=record.host, worker=record.worker,
                  began=record.time - record.seconds, body_s=record.seconds)  # fmt: skip
@@ -179,10 +182,28 @@ def _without_record(parcel: Parcel, failure: Failure) -> Ended:
                  worker=f"pid {os.getpid()}")  # fmt: skip
 
 
+_untold: dict[str, list[tuple[str, bytes]]] = {}  # by run
+
+
 def _tell(parcel: Parcel, ended: Ended) -> None:
+    """The driver, with what else ends in these milliseconds: a message for each would cost more than a small body. If
+    this worker dies before, Dask runs the vertex again, and finds its result in the store."""
     from distributed import get_worker
 
-    get_worker().log_event(TOPIC, [parcel.run, parcel.ticket, pickle.dumps(ended, 5)])
+    with _lock:
+        waiting = _untold.setdefault(parcel.run, [])
+        waiting.append((parcel.ticket, pickle.dumps(ended, 5)))
+        if len(waiting) > 1:
+            return
+    worker = get_worker()
+    worker.loop.add_callback(lambda: worker.loop.call_later(GATHER_S, _tell_all, worker, parcel.run))
+
+
+def _tell_all(worker: Any, run: str) -> None:
+    with _lock:
+        waiting = _untold.pop(run, [])
+    if waiting:
+        worker.log_event(TOPIC, [run, waiting])
 
 
 def told(packed: bytes) -> Ended:
@@ -194,7 +215,6 @@ def told(packed: bytes) -> Ended:
 # What was begun in this run, by any worker.
 
 _files: dict[str, BinaryIO | None] = {}
-_lock = threading.Lock()
 
 
 def _mark(path: str, number: int) -> bool:

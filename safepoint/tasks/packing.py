@@ -1,12 +1,14 @@
-"""What is the program's own, as bytes for a worker: Dask's scheduler, on the way, need not know it."""
+"""What goes to Dask: the program's own as bytes, since Dask's scheduler, on the way, need not know it."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from safepoint.errors import UsageError
+from safepoint.tasks.jobs import Failure, Record
 
 
 class Packing:
@@ -36,3 +38,16 @@ class Packing:
 
 def unknown() -> None:
     """Stands for a function that comes as bytes."""
+
+
+def short(record: Record) -> Record:
+    """Without what only `why` reads."""
+    return replace(record, parts={}, versions={})
+
+
+def failure_of(error: BaseException | None) -> Failure:
+    """Dask itself has given a vertex up."""
+    kind, text = type(error).__name__, f"{error}"
+    if kind == "KilledWorker":
+        text = "the workers that had it died, again and again: killed, out of memory, or a fault in native code"
+    return Failure(kind, f"Dask gave it up: {text}", text, "")

@@ -201,6 +201,8 @@ async def coroutines(g):
 def main(notes):
     g = Graph("main")
     g.add("twice", twice, x=Width(4.0))
+    for n in range(3):
+        g.add(f"other-{n}", bodies.source, arguments={"notes": notes, "name": f"other-{n}", "width": 3})
     g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
     asyncio.run(coroutines(g))
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
@@ -219,8 +221,8 @@ if __name__ == "__main__":
 def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
     work: Path, notes: Path
 ) -> None:
-    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex. A client of coroutines is
-    refused."""
+    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex, and what only
+    waited on them is not given up. A client of coroutines is refused."""
     (work / "program.py").write_text(PROGRAM)
     done = subprocess.run(
         [sys.executable, "program.py", str(notes)],
@@ -230,7 +232,8 @@ def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_tha
         text=True,
         timeout=120,
     )
-    first, second = done.stdout.splitlines() or [done.stderr[-3000:], ""]
+    assert done.stdout.count("\n") == 2, done.stdout + done.stderr[-3000:]
+    first, second = done.stdout.splitlines()
     assert first.startswith("this Client is asynchronous")
-    assert second.startswith("8.0 1 of 2 vertices failed: dies: KilledWorker: Dask gave it up"), second
+    assert second.startswith("8.0 1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"), second
     assert bodies.noted(notes)["dies"] == 2

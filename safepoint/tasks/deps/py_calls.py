@@ -20,6 +20,9 @@ LAZY = {"zip", "enumerate", "reversed"}
 METHODS_READ = {"index", "count", "copy", "get", "keys", "values", "items", "isdisjoint", "issubset", "issuperset"}
 METHODS_ADD = {"append", "add", "insert", "remove", "discard", "setdefault", "pop", "popitem", "clear", "reverse"}
 METHODS_TAKE = {"extend", "update", "intersection_update", "difference_update", "symmetric_difference_update"}
+OF_STRINGS = {"upper", "lower", "strip", "lstrip", "rstrip", "join", "replace", "format", "title", "capitalize", "find",
+              "startswith", "endswith", "index", "count", "isdigit", "isalpha", "encode", "decode", "zfill", "center",
+              "ljust", "rjust", "swapcase", "casefold", "is_integer", "conjugate", "bit_length"}  # fmt: skip
 TAKING = {"fsum", "prod", "dist", "sumprod", "hypot"}  # of math
 NEW_ARRAYS = {"zeros", "ones", "empty", "full", "arange", "linspace", "eye", "identity", "zeros_like", "ones_like",
               "empty_like", "full_like", "array", "copy"}  # fmt: skip
@@ -158,7 +161,7 @@ class Calls(Expressions):
         if name in DYNAMIC:
             self.done.leaves = True
         if not value:  # of a string or number: none changes it
-            return self._of_atom(node)
+            return self._of_atom(node, name)
         if self._plain(node) and self.heap.only(value, CONTAINER):
             if name in METHODS_READ | METHODS_ADD | METHODS_TAKE | {"sort"}:
                 return self._of_container(node, name, value, of)
@@ -172,12 +175,12 @@ class Calls(Expressions):
                 return NOTHING
         return self._unknown_of([(value, of), *self._arguments(node)])
 
-    def _of_atom(self, node: ast.Call) -> Value:
+    def _of_atom(self, node: ast.Call, name: str) -> Value:
         if not self._plain(node):
             return self._unknown_of(self._arguments(node))
         for each in node.args:
             self.read(self._taken(each), label(each))
-        return self.heap.make(node, CONTAINER)
+        return NOTHING if name in OF_STRINGS else self.heap.make(node, CONTAINER)
 
     def _of_container(self, node: ast.Call, name: str, value: Value, of: str) -> Value:
         held = self.heap.contents(value)

@@ -211,6 +211,12 @@ class Expressions(Places):
     def _generator(self, node: ast.GeneratorExp) -> Value:
         """It is run later, by whoever takes its values."""
         first = self.iterate(self.value(node.generators[0].iter), label(node.generators[0].iter))
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} & self.scope.local
+        changed = {each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr)}
+        if not (names <= self.scope.captured and changed <= self.scope.changed):
+            self.heap.changed = True
+            self.scope.captured |= names
+            self.scope.changed |= changed
         return self.later(node, first)
 
     def _lambda(self, node: ast.Lambda) -> Value:

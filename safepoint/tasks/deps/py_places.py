@@ -54,15 +54,13 @@ class Places(ABC):
 
     def load(self, name: str) -> Value:
         name = self.own(name)
-        if "@" not in name:
-            if self.scope.is_builtin(name):
-                return FOREIGN
-            self.done.reads[self.variable(name)] = None
-            if name not in self.scope.local:
-                return FOREIGN
-        if self.scope.group(name) not in ("", CELLS):
-            return frozenset(self.heap.bound.get(name, ())) | FOREIGN
-        return frozenset(self.heap.bound.get(name, ()))
+        found = frozenset(self.heap.bound.get(name, ()))
+        if "@" in name:
+            return found
+        if self.scope.is_builtin(name):
+            return FOREIGN
+        self.done.reads[self.variable(name)] = None
+        return found if self.scope.group(name) in ("", CELLS) else found | FOREIGN
 
     def bind(self, name: str, value: Value) -> None:
         name = self.own(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from safepoint.tasks.deps.statements import CELLS, MEMORY, NAMES
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
-AT_ONCE = {"listcomp", "setcomp", "dictcomp"}  # scopes that end where they are written
+AT_ONCE = {"listcomp", "setcomp", "dictcomp", "genexpr"}  # of generators it is found out while reading
 DYNAMIC = {"eval", "exec", "locals", "vars", "globals", "dir", "breakpoint", "__dict__", "f_locals", "f_globals",
            "__globals__", "__closure__", "cell_contents", "__import__", "builtins", "__builtins__"}  # fmt: skip
 HARMLESS = {
