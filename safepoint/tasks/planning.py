@@ -254,4 +254,4 @@ class Plan:
 
 
 def _digests(record: Record) -> list[tuple[str, str]]:
-    return [(output.name, output.digest) for output in record.outputs]
+    return [(output.name, output.said) for output in record.outputs]

@@ -1,0 +1,99 @@
+"""Results that were wrong, or lost, until each of these held."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from testbed import task_graphs
+from testbed.commands import cli
+from testbed.paths import HOUSE
+
+from safepoint.errors import TaskError
+from safepoint.tasks import Graph, scratch
+from safepoint.tasks.found import Found
+from safepoint.tasks.running import tasks_directory
+from safepoint.tasks.saved import Store
+
+
+def run(graph: Graph, directory: Path) -> Found:
+    with ThreadPoolExecutor(1) as executor:
+        return graph.run(executor, directory=directory)
+
+
+def saved(as_file: bool) -> Any:
+    values = np.arange(5)
+    if not as_file:
+        return values
+    np.save(scratch() / "values.npy", values)
+    return scratch() / "values.npy"
+
+
+def kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def test_a_file_is_another_input_than_the_array_with_the_same_bytes(tmp_path: Path) -> None:
+    kinds = []
+    for as_file in (True, False):
+        graph = Graph("g")
+        graph.add("kind", kind, value=graph.add("saved", saved, as_file=as_file))
+        kinds.append(run(graph, tmp_path)["kind"])
+    assert kinds == [type(tmp_path).__name__, "ndarray"]
+
+
+def random_file() -> Path:
+    path = scratch() / "file"
+    path.write_bytes(os.urandom(8))
+    return path
+
+
+def handed_on(path: Path, inside: bool) -> Any:
+    return [path] if inside else path
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_path_into_the_store_is_no_result(inside: bool, tmp_path: Path) -> None:
+    """It would be the same input for those below when the file has other contents."""
+    graph = Graph("g")
+    graph.add("on", handed_on, path=graph.add("file", random_file), inside=inside)
+    with pytest.raises(TaskError, match="is the result of another vertex"):
+        run(graph, tmp_path)
+
+
+def whole_scratch() -> Path:
+    return scratch()
+
+
+def test_the_scratch_directory_itself_is_no_result(tmp_path: Path) -> None:
+    """It was kept as a path to what was removed a moment later."""
+    graph = Graph("g")
+    graph.add("whole", whole_scratch)
+    with pytest.raises(TaskError, match="is the scratch directory"):
+        run(graph, tmp_path)
+
+
+def forks(how: str) -> str:
+    child = os.fork()
+    if not child:
+        if how == "exit":
+            sys.exit(5)
+        return "child"
+    return f"parent of one that ended with {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}"
+
+
+@pytest.mark.parametrize("how", ["exit", "return"])
+def test_a_forked_body_gives_one_result(how: str, tmp_path: Path) -> None:
+    """A child that came back to the worker answered for it: its result was that of the vertex."""
+    graph = Graph("g")
+    graph.add("forks", forks, how=how)
+    assert graph.run(1, directory=tmp_path)["forks"].startswith("parent of one that ended with ")
