@@ -97,3 +97,16 @@ def test_a_forked_body_gives_one_result(how: str, tmp_path: Path) -> None:
     graph = Graph("g")
     graph.add("forks", forks, how=how)
     assert graph.run(1, directory=tmp_path)["forks"].startswith("parent of one that ended with ")
+
+
+def test_a_set_of_a_class_of_its_own_has_one_identity() -> None:
+    """In the order of Python, which changes with each start, its vertex ran each time."""
+    program = (
+        "from safepoint.tasks import Graph, identity\nclass Named(set): pass\n"
+        "print(identity.parts(Graph('g').add('v', len, value=Named('abcdefgh'))))"
+    )
+    said = {
+        subprocess.check_output([sys.executable, "-c", program], env={
+            **os.environ, "PYTHONPATH": str(HOUSE), "PYTHONHASHSEED": str(n)}) for n in range(3)
+    }  # fmt: skip
+    assert len(said) == 1
