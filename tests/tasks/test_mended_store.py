@@ -110,3 +110,12 @@ def test_a_set_of_a_class_of_its_own_has_one_identity() -> None:
             **os.environ, "PYTHONPATH": str(HOUSE), "PYTHONHASHSEED": str(n)}) for n in range(3)
     }  # fmt: skip
     assert len(said) == 1
+
+
+def test_a_vertex_that_is_to_be_kept_now_is_made_again(tmp_path: Path) -> None:
+    for keep in (False, True, True):
+        graph = Graph("g")
+        graph.add("kind", kind, value=1, keep=keep)
+        found = run(graph, tmp_path)
+    assert found["kind"] == "int"
+    assert found.ran == []
