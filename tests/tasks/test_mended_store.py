@@ -119,3 +119,31 @@ def test_a_vertex_that_is_to_be_kept_now_is_made_again(tmp_path: Path) -> None:
         found = run(graph, tmp_path)
     assert found["kind"] == "int"
     assert found.ran == []
+
+
+LONG = """
+import time
+from safepoint.tasks import Graph
+def step(n, before):
+    time.sleep(0.02 if n < 10 else 60)
+    return n
+g, last = Graph("long"), 0
+for n in range(12):
+    last = g.add(f"step-{n}", step, n=n, before=last)
+g.run(1)
+"""
+
+
+def test_clean_leaves_what_a_killed_run_has_made(tmp_path: Path) -> None:
+    """graph.json is of its begin, when most vertices had no identity: all ten were removed."""
+    (tmp_path / "long.py").write_text(LONG)
+    driver = subprocess.Popen(
+        [sys.executable, "long.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)}, start_new_session=True
+    )
+    store, until = Store(tasks_directory(tmp_path)), time.monotonic() + task_graphs.DEADLINE_S
+    while len(store.records()) < 10 and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert cli("tasks", "clean", "--yes", "-C", tmp_path).exit_code == 0
+    assert len(store.records()) == 10
