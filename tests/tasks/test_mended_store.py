@@ -147,3 +147,23 @@ def test_clean_leaves_what_a_killed_run_has_made(tmp_path: Path) -> None:
     driver.wait()
     assert cli("tasks", "clean", "--yes", "-C", tmp_path).exit_code == 0
     assert len(store.records()) == 10
+
+
+def text(value: str) -> str:
+    return value * 100_000
+
+
+def test_get_leaves_a_file_as_it_was_if_the_result_is_damaged(tmp_path: Path) -> None:
+    graph = Graph("g")
+    graph.add("text", text, value="a")
+    run(graph, tmp_path)
+    mine = tmp_path / "mine"
+    mine.write_text("old")
+    kept = next(Path(tasks_directory(tmp_path), "done").glob("*/out.pkl"))
+    shutil.copy(kept, tmp_path / "copy")
+    kept.write_bytes(b"b" + kept.read_bytes()[1:])
+    assert cli("tasks", "get", "text", "-o", mine, "-C", tmp_path).exit_code == 18
+    assert mine.read_text() == "old"
+    shutil.copy(tmp_path / "copy", kept)
+    assert cli("tasks", "get", "text", "-o", mine, "-C", tmp_path).exit_code == 0
+    assert b"aaa" in mine.read_bytes()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from typing import BinaryIO
 
 import click
 
@@ -66,6 +69,25 @@ def _shown(past: Past, reference: Reference) -> str:
     return str(value) if isinstance(value, (str, os.PathLike)) else repr(value)
 
 
+@contextlib.contextmanager
+def _replaced(target: str) -> Iterator[BinaryIO]:
+    """A file of this name with what is written inside. On error the older one is as it was."""
+    if os.path.exists(target) and not os.path.isfile(target):  # as /dev/stdout
+        with open(target, "wb") as file:
+            yield file
+        return
+    path = os.path.realpath(target)
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        with open(beside, "wb") as file:
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
 def _write(past: Past, reference: Reference, target: str) -> None:
     if reference.named and not reference.output:
         outputs = ", ".join(f"{reference.vertex}.{each.name}" for each in reference.outputs)
@@ -75,9 +97,11 @@ def _write(past: Past, reference: Reference, target: str) -> None:
         source = past.store.value(reference)  # its path; the bytes have been checked
         if os.path.isdir(source):
             raise UsageError(f"{reference.vertex} is a directory: copy it from {source}")
-        shutil.copyfile(source, target)
+        with _replaced(target) as file, open(source, "rb") as original:
+            shutil.copyfileobj(original, file, 1 << 20)
     else:
-        with open(target, "wb") as file:
-            file.write(past.store.bytes(reference))
+        data = past.store.bytes(reference)  # before the file is touched: they may be damaged
+        with _replaced(target) as file:
+            file.write(data)
     what = {NPY: "an array (numpy.load)", PICKLE: "a pickle (pickle.load)", FILE: "a file"}[kind]
     click.echo(f"{terminal.printable(target)}: {what}, {words.size(os.path.getsize(target))}", file=sys.stderr)
