@@ -101,7 +101,10 @@ class _Pickler(pickle.Pickler):
         """Of a class made of `set`, what pickle knows of it, but for the order."""
         if not isinstance(value, (set, frozenset)):
             return NotImplemented
-        how, arguments, *rest = value.__reduce_ex__(5)
+        reduced = value.__reduce_ex__(5)
+        if isinstance(reduced, str):
+            return reduced
+        how, arguments, *rest = reduced
         return how, tuple(_sorted(each) if _holds(each, value) else each for each in arguments), *rest
 
 

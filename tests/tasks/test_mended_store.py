@@ -18,7 +18,7 @@ from testbed import task_graphs
 from testbed.commands import cli
 from testbed.paths import HOUSE
 
-from safepoint.errors import TaskError
+from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph, scratch
 from safepoint.tasks.found import Found
 from safepoint.tasks.running import tasks_directory
@@ -167,3 +167,68 @@ def test_get_leaves_a_file_as_it_was_if_the_result_is_damaged(tmp_path: Path) ->
     shutil.copy(tmp_path / "copy", kept)
     assert cli("tasks", "get", "text", "-o", mine, "-C", tmp_path).exit_code == 0
     assert b"aaa" in mine.read_bytes()
+
+
+MODULE = """
+def value(x):
+    return {0}
+"""
+CHANGED = """
+import os, sys, time
+from safepoint.tasks import Graph
+import steps
+g, workers = Graph("changed"), {workers}
+g.add("first", steps.value, x=1)
+if workers:
+    g.run(workers)  # so that the function has been looked at
+    g.add("second", steps.value, x=2)
+with open("steps.py", "w") as file:
+    file.write({text!r})
+if workers:
+    g.run(workers)
+else:
+    from concurrent.futures import ThreadPoolExecutor
+    g.run(ThreadPoolExecutor(1))
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_function_that_changed_after_it_was_loaded_gives_no_result(workers: int, tmp_path: Path) -> None:
+    """The older code ran, and its result was kept as one of the newer; in a new worker it was the other way round."""
+    (tmp_path / "steps.py").write_text(MODULE.format(1))
+    (tmp_path / "run.py").write_text(CHANGED.format(text=MODULE.format("x * 22"), workers=workers))
+    done = subprocess.run(
+        [sys.executable, "-B", "run.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert "start the program again" in done.stderr.splitlines()[-1]
+    assert {record.vertex for record in Store(tasks_directory(tmp_path)).records().values()} <= {"first"}
+
+
+ANNOTATED = """
+from safepoint.tasks import Graph
+def f(x: int):
+    return str(f.__annotations__["x"])
+g = Graph("g")
+g.add("f", f, x=1)
+print(g.run(1)["f"])
+"""
+
+
+def test_a_worker_compiles_a_program_as_python_does(tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(ANNOTATED)
+    environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
+    assert b"<class 'int'>" in subprocess.check_output([sys.executable, "run.py"], cwd=tmp_path, env=environment)
+
+
+@pytest.mark.parametrize("program", ["a prompt", "two runs"])
+def test_functions_that_workers_cannot_have_are_told_with_a_remedy(program: str, tmp_path: Path) -> None:
+    text = "from safepoint.tasks import Graph\ndef f(x): return x\ng = Graph('g')\ng.add('f', f, x=1)\ng.run(1)\n"
+    (tmp_path / "run.py").write_text(f"{text}def h(x): return x\ng.add('h', h, x=2)\ng.run(1)\n")
+    arguments = ["-c", text] if program == "a prompt" else ["run.py"]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)}, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    last = done.stderr.splitlines()[-1]
+    assert ("on=ThreadPoolExecutor" if program == "a prompt" else "up to its first call of run") in last
