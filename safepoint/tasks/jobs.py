@@ -81,7 +81,11 @@ class Record:
         for each in self.outputs:
             if each.name == name:
                 return each
-        has = ", ".join(each.name for each in self.outputs) if self.named else "only its result, which is no dict"
+        has = (
+            ", ".join(each.name for each in self.outputs)
+            if self.named
+            else "only its result, no dict of texts or one of many"
+        )
         raise GraphError(f"vertex {self.vertex} has no output {name!r}: it has {has}")
 
     def reference(self, output: str = "") -> Reference:

@@ -27,6 +27,7 @@ from safepoint.root import REAL
 from safepoint.tasks.jobs import FILE, NPY, PICKLE, Output
 
 MAPPED = 64 << 20  # bytes of an array above which it is mapped when it is given back, not read
+MOST = 1000  # outputs of a dict: each may be a file of its own, with a flush of its own
 SIMPLE = (float, int, str, bytes, bool, type(None))
 
 
@@ -44,12 +45,13 @@ class Encoded:
 
 
 def encode(result: Any, scratch: str = "", disk: Disk = REAL, store: str = "") -> list[Encoded]:
-    """The outputs of a result. A dict with texts as keys makes one of each value, anything else is one.
+    """The outputs of a result. A dict with texts as keys makes one of each value, anything else is one; so is a
+    dict with more than `MOST` of them.
 
     `scratch`: the directory of this vertex, if it asked for one. `store`: that of the store, if an input is a file
     there. `UsageError` if the result cannot be kept.
     """
-    if type(result) is dict and result and all(type(name) is str and name for name in result):
+    if type(result) is dict and 0 < len(result) <= MOST and all(type(name) is str and name for name in result):
         return [_encode(name, value, scratch, disk, store) for name, value in result.items()]
     return [_encode("", result, scratch, disk, store)]
 

@@ -232,3 +232,23 @@ def test_functions_that_workers_cannot_have_are_told_with_a_remedy(program: str,
     )  # fmt: skip
     last = done.stderr.splitlines()[-1]
     assert ("on=ThreadPoolExecutor" if program == "a prompt" else "up to its first call of run") in last
+
+
+def many(count: int) -> dict[str, int]:
+    return {f"key-{n}": n for n in range(count)}
+
+
+def test_a_dict_of_very_many_texts_is_one_result(tmp_path: Path) -> None:
+    """Of each value a file was made and flushed: twenty thousand took a minute."""
+    graph = Graph("g")
+    graph.add("many", many, count=20_000)
+    found = run(graph, tmp_path)
+    assert found["many"] == many(20_000)
+    assert len(found.records["many"].outputs) == 1
+
+
+def test_an_argument_that_holds_itself_is_refused() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(UsageError, match="vertex v: an argument holds itself"):
+        Graph("g").add("v", kind, value=endless)
