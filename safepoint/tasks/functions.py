@@ -78,9 +78,14 @@ def path(function: Any) -> str:
     return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-@functools.lru_cache(4096)
 def digest(function: Callable[..., Any]) -> str:
-    """Of what the function says; once for each function of a process."""
+    """Of what the function says; once for each function of a process, as long as that has the same code: a notebook
+    that reloads modules by itself puts other code into it."""
+    return _digest(function, _code(function))
+
+
+@functools.lru_cache(4096)
+def _digest(function: Callable[..., Any], code: CodeType | None) -> str:
     tree = _tree(function)
     text = "".join(_said(tree) if tree is not None else _compiled(function))
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

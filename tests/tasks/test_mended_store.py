@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +19,8 @@ from testbed import task_graphs
 from testbed.commands import cli
 from testbed.paths import HOUSE
 
-from safepoint.errors import TaskError, UsageError
-from safepoint.tasks import Graph, scratch
+from safepoint.errors import LockedError, TaskError, UsageError
+from safepoint.tasks import Graph, functions, scratch
 from safepoint.tasks.found import Found
 from safepoint.tasks.running import tasks_directory
 from safepoint.tasks.saved import Store
@@ -252,3 +253,41 @@ def test_an_argument_that_holds_itself_is_refused() -> None:
     endless.append(endless)
     with pytest.raises(UsageError, match="vertex v: an argument holds itself"):
         Graph("g").add("v", kind, value=endless)
+
+
+def test_a_function_with_other_code_has_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook that reloads modules by itself puts the new code into the functions that there are."""
+    before = functions.digest(text)
+    monkeypatch.setattr(text, "__code__", kind.__code__)
+    assert functions.digest(text) != before
+
+
+def dotted() -> dict[str, int]:
+    return {"a.b": 1, "c": 2}
+
+
+def test_names_of_outputs_may_have_dots(tmp_path: Path) -> None:
+    graph = Graph("g")
+    graph.add("v.w", dotted)
+    found = run(graph, tmp_path)
+    assert (found["v.w.a.b"], found["v.w.c"], found["v.w"]) == (1, 2, dotted())
+    assert cli("tasks", "get", "v.w.a.b", "-C", tmp_path).output.strip() == "1"
+
+
+def test_two_runs_of_one_process_are_told_of_each_other(tmp_path: Path) -> None:
+    """It was said that there had been an earlier `init`, if both began at once."""
+    said: list[str] = []
+
+    def start() -> None:
+        graph = Graph("g")
+        graph.add("sleep", time.sleep, arguments={})
+        with pytest.raises((LockedError, TaskError)) as error:
+            run(graph, tmp_path)
+        said.append(str(error.value))
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not [each for each in said if "init" in each]

@@ -49,7 +49,8 @@ def get(name: str, directory: str, target: str | None) -> None:
 
 def _find(past: Past, name: str) -> tuple[Record, str]:
     """The record of a vertex, and the output that was asked for. Names of vertices may have dots, too."""
-    for vertex, output in ((name, ""), (name.rpartition(".")[0], name.rpartition(".")[2])):
+    ends = [len(name), *(n for n in range(len(name) - 1, 0, -1) if name[n] == ".")]
+    for vertex, output in [(name[:end], name[end + 1 :]) for end in ends]:
         state = past.states.get(vertex)
         records = past.by_name.get(vertex)
         record = state.record if state else records[-1] if records else None
