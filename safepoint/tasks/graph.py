@@ -102,7 +102,10 @@ class Graph:
             functions.check(name, head)
         edges: list[Edge] = []
         given = {**(arguments or {}), **named}
-        template = {argument: self._placed(name, given[argument], edges) for argument in sorted(given)}
+        try:
+            template = {argument: self._placed(name, given[argument], edges) for argument in sorted(given)}
+        except RecursionError as error:
+            raise UsageError(f"vertex {name}: an argument holds itself, or is too deep") from error
         vertex = Vertex(
             name, function, template, tuple(edges), retries, version, float(weight), size, head, keep, self.seed,
             functions.where(function),

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -87,12 +88,32 @@ class _Pickler(pickle.Pickler):
         if kind is Slot:
             return f"edge {value.number}"
         if kind is set or kind is frozenset:
-            return [kind.__name__, *sorted(xxh3_128_hexdigest(content(each)) for each in value)]
+            return [kind.__name__, *_sorted(value)]
         if kind is FunctionType:
             if why := functions.why_not(value):
                 raise TypeError(f"a function {why}")
             return f"function {functions.digest(value)}"
+        if isinstance(value, PurePath):  # another module has its class in some versions of Python
+            return f"{kind.__name__} {value}"
         return None
+
+    def reducer_override(self, value: Any) -> Any:
+        """Of a class made of `set`, what pickle knows of it, but for the order."""
+        if not isinstance(value, (set, frozenset)):
+            return NotImplemented
+        reduced = value.__reduce_ex__(5)
+        if isinstance(reduced, str):
+            return reduced
+        how, arguments, *rest = reduced
+        return how, tuple(_sorted(each) if _holds(each, value) else each for each in arguments), *rest
+
+
+def _sorted(values: Iterable[Any]) -> list[str]:
+    return sorted(xxh3_128_hexdigest(content(each)) for each in values)
+
+
+def _holds(argument: object, values: Collection[Any]) -> bool:
+    return type(argument) is list and len(argument) == len(values) and all(each in values for each in argument)
 
 
 def content(value: Any) -> bytes:

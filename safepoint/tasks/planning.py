@@ -191,7 +191,8 @@ class Plan:
             self.record[n] = record
             self._enter(n, FOUND)
             self._set_here(n, self._present(record))
-            if not self.here[n] and any(self.state[child] == MUST for child in self.children[n]):
+            wanted = self.vertices[n].keep or any(self.state[child] == MUST for child in self.children[n])
+            if not self.here[n] and wanted:  # `keep` was False when it was made, and is not any more
                 self._must(n)
             todo += self._known(n, before=before is not None)
 
@@ -254,4 +255,4 @@ class Plan:
 
 
 def _digests(record: Record) -> list[tuple[str, str]]:
-    return [(output.name, output.digest) for output in record.outputs]
+    return [(output.name, output.said) for output in record.outputs]
