@@ -1,0 +1,102 @@
+"""Faults of runs on ranks that were found and mended, each once."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from testbed.jobs import mpiexec
+
+from safepoint.tasks.jobs import NPY, Output
+from safepoint.tasks.mpi import serving
+
+PROGRAM = """
+import sys
+from mpi4py import MPI
+from safepoint.tasks import Graph
+from safepoint.tasks.mpi import entering
+comm, entering.LONG_S = MPI.COMM_WORLD, 0.5
+graph = Graph("g")
+graph.add("a", print, arguments={"of": 1})
+def go(**options):
+    try:
+        graph.run(on=comm, **options)
+    except Exception as error:
+        print(f"[{comm.rank} {type(error).__name__}: {error}]", flush=True)
+"""
+
+
+def started(directory: Path, lines: str, ranks: int = 2) -> subprocess.Popen[str]:
+    path = directory / "program.py"
+    path.write_text(PROGRAM + lines)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(mpiexec(ranks, str(path)), cwd=directory, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+
+def said(directory: Path, lines: str) -> str:
+    text, _ = started(directory, lines).communicate(timeout=60)
+    return text
+
+
+pytestmark = pytest.mark.xdist_group("mpi")
+
+
+def test_a_directory_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
+    """It was made, so a slip of the pen computed all again elsewhere."""
+    text = said(tmp_path, "go(directory='typo/here')")
+    assert text.count("UsageError: rank 0 of 2:") == 2 and "typo/here is no directory" in text, text
+    assert not (tmp_path / "typo").exists()
+
+
+def test_what_only_the_others_were_given_does_not_count(tmp_path: Path) -> None:
+    """A rank with no directory raised alone, and the others waited for ever."""
+    text = said(tmp_path, "go(directory='.' if comm.rank == 0 else None)")
+    assert text.count("TaskError") == 2, text
+
+
+def test_an_unknown_option_is_said_by_its_name_on_all_ranks(tmp_path: Path) -> None:
+    """It was a TypeError of a function inside, on rank 0."""
+    text = said(tmp_path, "go(colour=1)")
+    assert text.count("UsageError: all 2 ranks: run has no option colour for this engine") == 2, text
+
+
+def test_who_waits_for_a_rank_that_never_comes_says_so_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+    """One that raises before its call of run left the others without a word, and deaf."""
+    job = started(tmp_path, "import os, signal, time\nprint('pid', os.getpid(), flush=True)\n"
+                  "time.sleep(600) if comm.rank else go()")  # fmt: skip
+    assert job.stdout
+    with job.stdout:
+        while "has waited in run for other ranks" not in (line := job.stdout.readline()):
+            assert line
+        assert "rank 0 of 2" in line and "python -m mpi4py" in line
+        job.send_signal(2)
+        text = job.stdout.read()
+    assert job.wait(60) and ("before all ranks had entered run" in text or "KeyboardInterrupt" in text), text
+
+
+def test_without_room_for_an_answer_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer would never have been received: its sender waited for that at the end of the run."""
+
+    def full(nbytes: int) -> memoryview:
+        raise MemoryError
+
+    asked: list[Any] = []
+    monkeypatch.setattr(serving, "space", full)
+    monkeypatch.setattr(serving, "post", lambda *what: asked.append(what))
+    with pytest.raises(MemoryError):
+        serving.Asker(object()).ask(1, "key", Output("", NPY, "", 100))
+    assert not asked
+
+
+def test_a_part_of_a_large_array_does_not_keep_all_of_it() -> None:
+    """`memory` counts what is kept, so that must be what is held."""
+    whole = np.zeros(1 << 20, "u1")
+    kept = serving.Kept(1 << 30)
+    kept.put("some", "", [whole[:8192].data])
+    kept.put("all", "", [whole[1:].data])
+    (some,), (rest,) = kept.get("some", "") or (), kept.get("all", "") or ()
+    assert bytes(some) == bytes(8192) and not np.shares_memory(np.frombuffer(some, "u1"), whole)
+    assert np.shares_memory(np.frombuffer(rest, "u1"), whole)
