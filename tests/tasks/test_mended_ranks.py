@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,14 @@ import numpy as np
 import pytest
 from testbed.jobs import mpiexec
 
+from safepoint.errors import FormatError, UsageError
+from safepoint.report.drawing import TimeAxis
+from safepoint.tasks import Graph
 from safepoint.tasks.jobs import NPY, Output
+from safepoint.tasks.machine import Machine
 from safepoint.tasks.mpi import serving
+from safepoint.tasks.pictures.past import read
+from safepoint.tasks.view import page
 
 PROGRAM = """
 import sys
@@ -100,3 +107,35 @@ def test_a_part_of_a_large_array_does_not_keep_all_of_it() -> None:
     (some,), (rest,) = kept.get("some", "") or (), kept.get("all", "") or ()
     assert bytes(some) == bytes(8192) and not np.shares_memory(np.frombuffer(some, "u1"), whole)
     assert np.shares_memory(np.frombuffer(rest, "u1"), whole)
+
+
+@pytest.mark.parametrize(("key", "row"), [("speed", [1e308, 1.0]), ("latency_s", [0.0, 1e308]),
+                                          ("bandwidth", [0.0, 5e-324])])  # fmt: skip
+def test_a_machine_is_within_what_can_be_reckoned_with(key: str, row: list[float]) -> None:
+    """Such numbers were taken, and HEFT divided by zero, or rounded what is no number."""
+    content = {"safepoint": "net 1", "speed": [1.0, 1.0], "latency_s": [[0, 1], [1, 0]], "bandwidth": [[0, 1], [1, 0]]}
+    content[key] = row if key == "speed" else [row, [1.0, 0.0]]
+    with pytest.raises(FormatError, match=rf"net.json: {key}\[0\].* is not from "):
+        Machine.parse(content, "net.json")
+
+
+def test_so_is_a_weight() -> None:
+    with pytest.raises(UsageError, match="vertex a: weight is a number from 1e-30 to 1e"):
+        Graph("g").add("a", print, weight=1e308)
+
+
+def test_a_plan_of_any_length_is_drawn() -> None:
+    """Of one of 10^18 units the axis had a label for each five thousand days: no end of them."""
+    for power in range(1, 19):
+        places, _ = TimeAxis([(0.0, 10.0**power)], 0.0, 1000.0).ticks()
+        assert 1 < len(places) < 20
+
+
+def test_a_clock_that_goes_back_hinders_no_page(tmp_path: Path) -> None:
+    """Attempts had lengths below zero, and their sum could be zero, by which was divided."""
+    start = {"time": 1000.0, "event": "start", "run": "r", "graph": "g", "workers": 1, "finished": 0, "to_run": 2}
+    ends = [{"time": 1000.0 + after, "event": event, "vertex": "a", "worker": "rank 1", "attempt": 1, "body_s": 2.0}
+            for after, event in ((-3.0, "failed"), (3.0, "finished"))]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (start, *ends)))
+    assert [attempt.body_s for attempt in read(tmp_path).starts[0].attempts] == [0.0, 2.0]
+    assert "Graph g" in page(tmp_path, None)
