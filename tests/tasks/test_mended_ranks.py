@@ -14,7 +14,8 @@ from testbed.jobs import mpiexec
 from safepoint.errors import FormatError, UsageError
 from safepoint.report.drawing import TimeAxis
 from safepoint.tasks import Graph
-from safepoint.tasks.jobs import NPY, Output
+from safepoint.tasks.body import failure_of
+from safepoint.tasks.jobs import NPY, Job, Output
 from safepoint.tasks.machine import Machine
 from safepoint.tasks.mpi import serving
 from safepoint.tasks.pictures.past import read
@@ -139,3 +140,11 @@ def test_a_clock_that_goes_back_hinders_no_page(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (start, *ends)))
     assert [attempt.body_s for attempt in read(tmp_path).starts[0].attempts] == [0.0, 2.0]
     assert "Graph g" in page(tmp_path, None)
+
+
+def test_a_message_of_megabytes_is_cut() -> None:
+    """It was in the log twice for each attempt, and travelled between ranks."""
+    job = Job("a", "key", print, None, {}, (), 1, 0, True, {}, "", "")
+    failure = failure_of(ValueError("from here" + "x" * 10_000_000 + "to there"), job)
+    assert len(failure.message) < 70_000 and len(failure.traceback) < 70_000
+    assert failure.message.startswith("from here") and failure.message.endswith("to there")
