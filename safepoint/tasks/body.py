@@ -25,6 +25,7 @@ from safepoint.tasks.jobs import FILE, Ended, Failure, Job, Record, Reference, S
 # The kind of a failure: the bytes of the input that its message names are not what was written. The driver makes that
 # input again, and this attempt does not count.
 DAMAGED = "DamagedInput"
+MOST = 1 << 16  # characters of a message, or of a traceback
 INPUTS, HEAD, BODY, SAVING = "inputs", "head", "body", "saving"
 
 
@@ -155,7 +156,13 @@ def failure_of(error: BaseException, job: Job, part: str = BODY) -> Failure:
         text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
         text = f"{kind}: {message}\n"
-    return Failure(kind, message, text, _where(frames, job) if part in (HEAD, BODY) else "")
+    return Failure(kind, _cut(message), _cut(text), _where(frames, job) if part in (HEAD, BODY) else "")
+
+
+def _cut(text: str) -> str:
+    """Begin and end of a long one: an array in a message would be megabytes of the log, for each attempt twice."""
+    left = len(text) - MOST
+    return text if left <= 0 else f"{text[: MOST // 2]} … {left} more characters … {text[-(MOST // 2) :]}"
 
 
 def _below_the_call(trace: TracebackType | None) -> TracebackType | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from safepoint.tasks.running import Found
 
+WEIGHTS = 1e-30, 1e30  # outside of these a sum of them may be infinite
+
 
 @dataclass(frozen=True, eq=False)
 class Edge:
@@ -184,5 +186,7 @@ def _check_options(name: str, retries: int, version: str, weight: float, size: i
         refuse(f"version is a text, not {version!r}")
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < float("inf"):
         refuse(f"weight is a number above 0, not {weight!r}")
-    if type(size) is not int or size < 0:
+    if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+        refuse(f"weight is a number from {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, not {weight!r}")
+    if type(size) is not int or not 0 <= size < 1 << 63:
         refuse(f"size is a number of bytes, not {size!r}")

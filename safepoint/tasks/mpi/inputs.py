@@ -63,7 +63,8 @@ class Inputs:
             for output in _wanted(reference):
                 name = reference.key, output.name
                 if output.kind != FILE and name not in self._asked and self._kept.get(*name) is None:
-                    self._asked[name] = self._asker.ask(owner, reference.key, output)
+                    with contextlib.suppress(MemoryError):  # then the store is read, and the body's attempt may fail
+                        self._asked[name] = self._asker.ask(owner, reference.key, output)
 
     def end(self) -> None:
         """What was not needed after all is received nevertheless."""
