@@ -91,14 +91,15 @@ class Stop:
         if asked["steps"] is None and (asked["until"] is None or now >= asked["until"]):
             self._set("safepoint halt", HALTED, halted=True)
 
-    def _margin(self, limit: Limit, needed: float, exact: bool) -> float:
+    def margin(self, limit: Limit, needed: float, exact: bool = False) -> float:
+        """Seconds that stay free before this limit."""
         if exact:
             return 0.0
         return max(MARGIN_OF_NEED * needed, min(MARGIN_S, MARGIN_OF_LIMIT * max(0.0, limit.end - self._began)))
 
     def _left(self, limit: Limit, needed: float, exact: bool) -> float:
         """Seconds until it is time."""
-        return limit.end - time.time() - needed - self._margin(limit, needed, exact)
+        return limit.end - time.time() - needed - self.margin(limit, needed, exact)
 
     def _look_at(self, limit: Limit, needed: float, exact: bool) -> None:
         since = time.time() - limit.asked
@@ -109,7 +110,7 @@ class Stop:
         elif (near and since > ASK_AGAIN_S / 10) or (limit.failed and since > ASK_AGAIN_S):
             limit.ask(again=True)
         if self._left(limit, needed, exact) < 0 and not self.why:
-            left, margin = max(0.0, limit.end - time.time()), self._margin(limit, needed, exact)
+            left, margin = max(0.0, limit.end - time.time()), self.margin(limit, needed, exact)
             what = f"{about(needed)} needed" + f", {about(margin)} of margin" * (not exact)
             self._set(f"time limit ({limit.source}): {about(left)} left, {what}", REQUEUE)
 

@@ -1,7 +1,8 @@
 """Who may want a run to end early: Ctrl-C, SIGTERM, a time limit, the program's own `should_stop`.
 
 After any of them no vertex is begun. Ctrl-C and `should_stop` let those at work finish, however long that takes; a time
-limit as long as it lasts; SIGTERM some seconds, as whoever sends it sends SIGKILL next. A second Ctrl-C ends at once.
+limit as long as it lasts, but for a margin; SIGTERM some seconds, as whoever sends it sends SIGKILL next. A second
+Ctrl-C ends at once.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from safepoint.pace.limits import time_limits
 from safepoint.pace.signals import Signals
 from safepoint.pace.stopping import REQUEUE, Stop
 from safepoint.root import Root
+from safepoint.words import about
 
 TERM_S = 15.0  # for vertices at work after SIGTERM; schedulers kill after 30 s, and that is not to be met
-LEAST_S = 2.0  # before a time limit: to flush, and to leave
+MOST_MARGIN_S = 10.0  # before a time limit: to flush, and to leave
 
 
 class Ending:
@@ -71,12 +73,19 @@ class Ending:
                 self.why, self.status = "should_stop said so", REQUEUE
             elif self._limits and (why := self._stop.look(0, longest_s)):
                 self.why, self.status = why, self._stop.status
-                self._until = time.monotonic() + min(limit.end for limit in self._limits) - time.time() - LEAST_S
+                self._until = time.monotonic() + self._end(longest_s) - time.time()
             if self.why:
-                self._say(f"stopping: {self.why}; vertices at work are finished first{self._hint()}")
-        elif self._came == signal.SIGTERM and self._until == math.inf:
-            self._until = time.monotonic() + TERM_S
+                timed = (
+                    "are finished first" if math.isinf(self._until) else f"have {about(self.patience_s())} to finish"
+                )
+                self._say(f"stopping: {self.why}; vertices at work {timed}{self._hint()}")
+        elif self._came == signal.SIGTERM:
+            self._until = min(self._until, time.monotonic() + TERM_S)
         return self.why
+
+    def _end(self, longest_s: float) -> float:
+        """When vertices at work are to be over: none that takes no longer than the longest so far is cut off."""
+        return min(limit.end - min(MOST_MARGIN_S, self._stop.margin(limit, longest_s)) for limit in self._limits)
 
     def _hint(self) -> str:
         return ", Ctrl-C again ends at once" if self.interrupted and sys.stderr.isatty() else ""

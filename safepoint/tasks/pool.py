@@ -2,7 +2,8 @@
 
 Not `concurrent.futures.ProcessPoolExecutor`: there the death of one worker breaks the pool, and ends the vertices of
 all the others. Here a worker that dies costs its own vertex alone, and another one is started. Workers are begun as
-they are needed, and not by `fork`: the driver may have threads.
+they are needed, by a forkserver and not by `fork`: the driver may have threads. If that server is killed, its workers
+go on, and a new one starts those to come.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from safepoint.errors import SaveError, UsageError
+from safepoint.errors import SaveError, TaskError, UsageError
 from safepoint.tasks import mainfile
 from safepoint.tasks.jobs import Ended, Failure, Job
 from safepoint.tasks.worker import LEAVE, LEFT, Setting, serve
 
 LEAVE_S, TERM_S = 30.0, 2.0  # until a worker that is to leave is ended, and until SIGTERM becomes SIGKILL
+STARTS = 6  # attempts to start a worker
+UNKNOWN_END = 255  # so multiprocessing calls the end of a process whose forkserver was killed
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -37,18 +40,23 @@ class _Worker:
     """One process, and the vertex that it has."""
 
     def __init__(self, setting: Setting) -> None:
-        import multiprocessing
-
-        method = "spawn" if sys.platform == "win32" else "forkserver"
-        context = multiprocessing.get_context(method)
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, setting), name="safepoint-worker")  # type: ignore[attr-defined]
-        with mainfile.hidden():
-            self.process.start()
-        theirs.close()
+        self.connection, self.process = _started(setting)
         self.job: Job | None = None
         self.since = 0.0
         self.answered = False  # whether it has ever been at work
+        self.orphan = False  # the process that had started it has died, so it cannot tell how this one ends
+
+    def watched(self) -> list[Any]:
+        """What is ready when it has something to say, or has died."""
+        return [self.connection] if self.orphan else [self.connection, self.process.sentinel]
+
+    def is_orphan(self) -> bool:
+        """Whether it only seems to have died, as the process that had started it did. Its connection is open still."""
+        if not self.orphan and self.process.exitcode == UNKNOWN_END and not self.connection.poll():
+            with contextlib.suppress(OSError):
+                os.kill(self.process.pid, 0)
+                self.orphan = True
+        return self.orphan
 
     def give(self, job: Job, packed: bytes, needs_main: bool) -> None:
         self.job, self.since = job, time.time()
@@ -68,7 +76,7 @@ class _Worker:
     def name(self) -> str:
         """With how it ended, if it did."""
         self.process.join(TERM_S)
-        code = self.process.exitcode
+        code = None if self.orphan else self.process.exitcode
         end = "" if code is None else f", {_signal(-code)}" if code < 0 else f", exit {code}"
         return f"pid {self.process.pid}{end}"
 
@@ -78,7 +86,40 @@ class _Worker:
             if self.process.is_alive():
                 stop()
                 self.process.join(TERM_S)
+        if self.is_orphan():
+            self._end_orphan()
         self.connection.close()
+
+    def _end_orphan(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(EOFError, OSError):  # the end of the connection is that of the process
+                deadline = time.monotonic() + TERM_S
+                os.kill(self.process.pid, number)
+                while self.connection.poll(max(0.0, deadline - time.monotonic())):
+                    self.connection.recv_bytes()
+                continue
+            return
+
+
+def _started(setting: Setting) -> tuple[Any, Any]:
+    """Connection and process of a new worker. `TaskError` if what starts workers dies again and again."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
+    for n in range(STARTS):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, setting), name="safepoint-worker")  # type: ignore[attr-defined]
+        try:
+            with mainfile.hidden():
+                process.start()
+            return ours, process
+        except (EOFError, ConnectionError) as error:  # the forkserver was killed: multiprocessing begins a new one
+            ours.close()
+            why = f"{type(error).__name__}: {error}"
+            time.sleep(0.01 * 2**n)
+        finally:
+            theirs.close()
+    raise TaskError(f"the process that starts workers died {STARTS} times ({why}). What finished stays: start it again")
 
 
 def _signal(number: int) -> str:
@@ -135,12 +176,11 @@ class Pool:
         if not self._given_back:
             from multiprocessing import connection
 
-            of = {worker.connection: worker for worker in self._workers}
-            of |= {worker.process.sentinel: worker for worker in self._workers}
+            of = {each: worker for worker in self._workers for each in worker.watched()}
             if not of:
                 time.sleep(patience_s)
             ready = connection.wait(list(of), patience_s) if of else []
-            for worker in dict.fromkeys(of[each] for each in ready):  # type: ignore[index]
+            for worker in dict.fromkeys(of[each] for each in ready):
                 self._hear(worker)
         found, self._given_back = self._given_back, []
         return found
@@ -151,7 +191,7 @@ class Pool:
             self._given_back.append(ended)
             worker.job, worker.answered = None, True
             return
-        if worker.process.is_alive() and ended is None and not worker.connection.poll():
+        if ended is None and (worker.is_orphan() or worker.process.is_alive()) and not worker.connection.poll():
             return  # the sentinel of one that was heard already
         self._bury(worker)
 

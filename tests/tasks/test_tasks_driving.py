@@ -321,6 +321,27 @@ def test_a_time_limit_ends_a_run_before_it_is_over(tmp_path: Path) -> None:
     assert g.run(1, directory=tmp_path).ran == ["long"]
 
 
+def test_what_is_at_work_when_a_time_limit_is_near_may_use_what_is_left_of_it(tmp_path: Path) -> None:
+    """Else vertices that would end in time run again: at a stop the limit is as far as the longest needs."""
+    g, notes = Graph("g"), str(tmp_path)
+    last: Any = g.add("long", b.step, notes=notes, inputs=[], seconds=1.0, arguments={"name": "long", "size": 0})
+    for n in range(20):
+        given = {"name": f"v{n}", "size": 0}
+        last = g.add(f"v{n}", b.step, notes=notes, inputs=[last], seconds=0.3, arguments=given)
+    with pytest.raises(Stopped) as caught:
+        g.run(1, directory=tmp_path, stop_after=3.5)
+    assert len(caught.value.found) == len(b.noted(tmp_path)) > 1
+
+
+def test_the_patience_of_a_time_limit_is_what_is_left_of_it_but_the_margin(tmp_path: Path) -> None:
+    from safepoint.tasks.ending import Ending
+
+    said: list[str] = []
+    ending = Ending(str(tmp_path), None, None, 20, said.append)
+    assert ending.look(1.0) == "" and ending.look(19.0) and 14 < ending.patience_s() < 15.3
+    assert said[0].endswith("of margin; vertices at work have 15 s to finish")
+
+
 def test_two_runs_at_a_time_in_a_directory_are_refused(threads: Any, tmp_path: Path) -> None:
     """T6: and the first is not disturbed."""
     g = Graph("g")

@@ -212,3 +212,35 @@ def test_sigterm_ends_a_run_with_75_and_what_finishes_meanwhile_stays(tmp_path: 
         _, err = program.communicate(timeout=task_graphs.DEADLINE_S)
         assert program.returncode == 75 and "stopped: 1 of 2 vertices are finished" in err
     assert task_graphs.records(tmp_path) == {"first"}
+
+
+FORKSERVER = """
+    from safepoint.tasks import Graph
+    from testbed import task_bodies_engine as b
+    g = Graph("g")
+    for name in "abc":
+        g.add(name, b.waits, notes=".", until="go", arguments={"name": name})
+    assert len(g.run(2)) == 3
+"""
+
+
+def test_the_death_of_the_process_that_starts_workers_costs_no_vertex(tmp_path: Path) -> None:
+    """Its workers go on, those that are needed besides are started, and none is left behind."""
+    program = task_graphs.start(textwrap.dedent(FORKSERVER), tmp_path)
+    with task_graphs.nobody_left(program):
+        task_graphs.until(lambda: len(b.noted(tmp_path)) == 2)
+        workers = {pid for _, pid in b.noted(tmp_path)}
+        servers = {_parent(pid) for pid in workers}
+        assert len(servers) == 1 and program.pid not in servers
+        os.kill(servers.pop(), signal.SIGKILL)
+        os.kill(min(workers), signal.SIGKILL)
+        task_graphs.until(lambda: len(b.noted(tmp_path)) == 3)
+        (tmp_path / "go").touch()
+        _, err = program.communicate(timeout=task_graphs.DEADLINE_S)
+        assert program.returncode == 0, err
+        task_graphs.gone(program.pid)
+    assert sorted(b.counted(tmp_path).values()) == [1, 1, 2]
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
