@@ -15,11 +15,14 @@ from safepoint.errors import FormatError, UsageError
 from safepoint.report.drawing import TimeAxis
 from safepoint.tasks import Graph
 from safepoint.tasks.body import failure_of
+from safepoint.tasks.found import Found, Stopped
 from safepoint.tasks.jobs import NPY, Job, Output
 from safepoint.tasks.machine import Machine
 from safepoint.tasks.mpi import serving
 from safepoint.tasks.mpi.inputs import copied, lying
+from safepoint.tasks.mpi.outcome import Outcome
 from safepoint.tasks.pictures.past import read
+from safepoint.tasks.saved import Store
 from safepoint.tasks.values import encode
 from safepoint.tasks.view import page
 
@@ -168,3 +171,10 @@ def test_a_large_array_is_read_only_wherever_it_comes_from() -> None:
         output, room = Output("", NPY, encoded.digest, encoded.nbytes), bytearray(b"".join(encoded.pieces))
         for found in (lying(output, memoryview(room)), copied(output, [memoryview(each) for each in encoded.pieces])):
             assert found.flags.writeable is writable and np.array_equal(found, array)
+
+
+def test_the_last_word_of_a_stopped_run_says_why(tmp_path: Path) -> None:
+    """It was "Stopped: 75"."""
+    found = Found(Store(str(tmp_path)), {})
+    assert Outcome(error=Stopped(75, "the time is over", found)).text == "Stopped: the time is over"
+    assert Outcome(error=KeyboardInterrupt()).text == "KeyboardInterrupt"
