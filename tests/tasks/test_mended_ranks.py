@@ -15,10 +15,15 @@ from safepoint.errors import FormatError, UsageError
 from safepoint.report.drawing import TimeAxis
 from safepoint.tasks import Graph
 from safepoint.tasks.body import failure_of
+from safepoint.tasks.found import Found, Stopped
 from safepoint.tasks.jobs import NPY, Job, Output
 from safepoint.tasks.machine import Machine
 from safepoint.tasks.mpi import serving
+from safepoint.tasks.mpi.inputs import copied, lying
+from safepoint.tasks.mpi.outcome import Outcome
 from safepoint.tasks.pictures.past import read
+from safepoint.tasks.saved import Store
+from safepoint.tasks.values import encode
 from safepoint.tasks.view import page
 
 PROGRAM = """
@@ -85,6 +90,14 @@ def test_who_waits_for_a_rank_that_never_comes_says_so_and_ctrl_c_ends_all(tmp_p
     assert job.wait(60) and ("before all ranks had entered run" in text or "KeyboardInterrupt" in text), text
 
 
+def test_what_only_looks_like_a_communicator_is_refused() -> None:
+    class Alike:
+        Get_rank = Get_size = lambda self: 1
+
+    with pytest.raises(UsageError, match="comm must be an intracommunicator of mpi4py"):
+        Graph("g").run(on=Alike())
+
+
 def test_without_room_for_an_answer_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer would never have been received: its sender waited for that at the end of the run."""
 
@@ -148,3 +161,20 @@ def test_a_message_of_megabytes_is_cut() -> None:
     failure = failure_of(ValueError("from here" + "x" * 10_000_000 + "to there"), job)
     assert len(failure.message) < 70_000 and len(failure.traceback) < 70_000
     assert failure.message.startswith("from here") and failure.message.endswith("to there")
+
+
+def test_a_large_array_is_read_only_wherever_it_comes_from() -> None:
+    """One that came from another rank could be written to, so where a body ran decided whether it failed."""
+    for nbytes, writable in ((64 << 20, False), (1 << 20, True)):
+        array = np.zeros(nbytes, "u1")
+        (encoded,) = encode(array)
+        output, room = Output("", NPY, encoded.digest, encoded.nbytes), bytearray(b"".join(encoded.pieces))
+        for found in (lying(output, memoryview(room)), copied(output, [memoryview(each) for each in encoded.pieces])):
+            assert found.flags.writeable is writable and np.array_equal(found, array)
+
+
+def test_the_last_word_of_a_stopped_run_says_why(tmp_path: Path) -> None:
+    """It was "Stopped: 75"."""
+    found = Found(Store(str(tmp_path)), {})
+    assert Outcome(error=Stopped(75, "the time is over", found)).text == "Stopped: the time is over"
+    assert Outcome(error=KeyboardInterrupt()).text == "KeyboardInterrupt"

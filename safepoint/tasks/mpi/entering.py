@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,7 +61,8 @@ def unmoved() -> Iterator[Signals]:
 def all_come(comm: Any, held: Signals, abort: Callable[[str, int], object]) -> None:
     """Returns when all ranks have entered. Leaves the core to others meanwhile. Collective; what is no communicator of
     several ranks is left to those who refuse it."""
-    if not isinstance(comm, mpi().Intracomm) or comm == mpi().COMM_NULL or comm.Get_size() < 2:
+    known = sys.modules.get("mpi4py.MPI")
+    if not known or not isinstance(comm, known.Intracomm) or comm == known.COMM_NULL or comm.Get_size() < 2:
         return
     rank, size = comm.Get_rank(), comm.Get_size()
     request, naps, waited, said = comm.Ibarrier(), Naps(), 0.0, False
