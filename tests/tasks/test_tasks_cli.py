@@ -123,10 +123,10 @@ def test_what_was_corrected_runs_and_what_had_finished_stays(sky: Path) -> None:
 
 def test_show_tells_state_seconds_bytes_worker_and_attempts(sky: Path) -> None:
     lines = cli("tasks", "show", "-C", sky).output.splitlines()
-    assert lines[0].split() == ["vertex", "state", "seconds", "bytes", "worker", "attempts"]
+    assert lines[0].split() == ["vertex", "state", "time", "bytes", "worker", "attempts"]
     rows = {line.split()[0]: line for line in lines[1:6]}
     assert list(rows) == ["read", "clean", "other", "stack", "report"]
-    assert re.fullmatch(r"read +finished +\S+ +\d+ B +pid \d+, \S+ +1", rows["read"])
+    assert re.fullmatch(r"read +finished +\d\S* [µm]?s +\d+ B +pid \d+, \S+ +1", rows["read"])
     assert re.fullmatch(r"clean +failed +pid \d+ +2", rows["clean"])
     assert "skipped (needs clean)" in rows["stack"]
     assert lines[6] == "5 vertices: 2 finished, 2 skipped, 1 failed"

@@ -38,8 +38,8 @@ def show(directory: str, state: str | None, as_json: bool) -> None:
         })  # fmt: skip
         return
     terminal.table(
-        ["vertex", "state", "seconds", "bytes", "worker", "attempts"], [_row(each) for each in states],
-        right=("seconds", "bytes", "attempts"),
+        ["vertex", "state", "time", "bytes", "worker", "attempts"], [_row(each) for each in states],
+        right=("time", "bytes", "attempts"),
     )  # fmt: skip
     counts = [(sum(each.state == kind for each in past.states.values()), kind) for kind in ORDER[::-1]]
     total = words.count(len(past.states), "vertex", "vertices")
@@ -67,7 +67,14 @@ def _row(state: State) -> list[str]:
     if record is None:
         return [state.name, shown, "", "", str(state.failed.get("worker") or ""), str(state.attempts or "")]
     nbytes = words.size(record.nbytes) + ("" if record.kept else " (digest only)")
-    return [state.name, shown, f"{record.seconds:.3g}", nbytes, f"{record.worker}, {record.host}", str(state.attempts)]
+    return [
+        state.name,
+        shown,
+        words.precise(record.seconds),
+        nbytes,
+        f"{record.worker}, {record.host}",
+        str(state.attempts),
+    ]
 
 
 @click.command()
@@ -100,7 +107,7 @@ def why(name: str, directory: str, file: str | None) -> None:
 
 def _made(record: Any) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    text = f"made {words.moment(record.time)} by {record.worker} on {record.host} in {words.about(record.seconds)}"
+    text = f"made {words.moment(record.time)} by {record.worker} on {record.host} in {words.precise(record.seconds)}"
     return text + (f", with {versions}" if versions else "")
 
 
