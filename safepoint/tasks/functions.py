@@ -12,9 +12,13 @@ import ast
 import functools
 import os
 import sys
+<<<<<<< HEAD
 import time
 import tokenize
 from collections.abc import Callable, Iterator
+=======
+from collections.abc import Callable, Collection, Iterator
+>>>>>>> fe5c44ad3b9aad45830eae17fe19ef027b27e5cd
 from types import CodeType
 from typing import Any
 
@@ -22,7 +26,11 @@ from xxhash import xxh3_128_hexdigest
 
 from safepoint.errors import UsageError
 
+<<<<<<< HEAD
 LOADED = time.time()
+=======
+OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "arguments")  # of `Graph.add`
+>>>>>>> fe5c44ad3b9aad45830eae17fe19ef027b27e5cd
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -52,6 +60,49 @@ def why_not(function: Any) -> str:
     if found is function or (isinstance(getattr(function, "__self__", None), type) and found == function):
         return ""
     return f"{name} is not what {function.__module__} has under this name, so no other process can import it"
+
+
+def check_call(vertex: str, function: Any, arguments: Collection[str]) -> None:
+    """`UsageError` names vertex, function and argument, unless the function takes exactly these, by name. One that does
+    not tell what it takes, as some of C, is not looked at."""
+    if why := misfit(function, arguments)[1]:
+        raise UsageError(f"vertex {vertex}: {why}")
+
+
+def misfit(function: Any, arguments: Collection[str]) -> tuple[str, str]:
+    """The argument that a function does not take, if there is one, and what is wrong; "", "": it can be called so."""
+    needed, taken, any_name = _takes(function)
+    name = getattr(function, "__qualname__", "") or repr(function)
+    if (none := [each for each in arguments if each not in taken]) and not any_name:
+        takes = f"it takes {', '.join(taken)}" if taken else "it takes none by name"
+        return none[0], f"its function {name} takes no argument {none[0]}: {takes}"
+    missing = [each for each in needed if each not in arguments]
+    if missing:
+        many = "arguments" if len(missing) > 1 else "argument"
+        return "", f"its function {name} needs {many} {', '.join(missing)}, not given here{_hint(missing)}"
+    return "", ""
+
+
+def _hint(missing: Collection[str]) -> str:
+    options = [each for each in missing if each in OPTIONS]
+    return f" ({options[0]} is an option of add, too: give it in arguments=)" if options else ""
+
+
+@functools.lru_cache(4096)
+def _takes(function: Any) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """The arguments that it needs, and that it takes, by name, and whether it takes any. One that can only be given by
+    its place is needed under a name that it does not take."""
+    import inspect  # here, as it takes long to import
+
+    try:
+        # Of a decorator, not of what it wraps: it may give arguments by itself.
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    except (ValueError, TypeError):
+        return (), (), True
+    named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    places = [each.name for each in parameters if each.kind is each.POSITIONAL_ONLY and each.default is each.empty]
+    needed = [*places, *(each.name for each in named if each.default is each.empty)]
+    return tuple(needed), tuple(each.name for each in named), any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 def where(function: Callable[..., Any]) -> str:

@@ -90,7 +90,7 @@ class Graph:
         the argument `head`. `keep=False`: only the digest of the result is kept, and it is made again if needed.
         `arguments`: those whose names are also options.
 
-        `UsageError` names the vertex, and nothing was added.
+        `UsageError` names the vertex, and nothing was added; also if the function does not take these arguments.
         """
         check_name(name, "a vertex")
         if name in self.vertices:
@@ -102,6 +102,8 @@ class Graph:
         functions.check(name, function)
         if head is not None:
             functions.check(name, head)
+            functions.check_call(name, head, ())
+        functions.check_call(name, function, names)
         edges: list[Edge] = []
         given = {**(arguments or {}), **named}
         try:

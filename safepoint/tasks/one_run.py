@@ -137,7 +137,7 @@ class OneRun:
         text = words.count(workers, "worker") if workers else f"engine {engine}"
         if planned.kind:
             text += f"; schedule {planned.kind}"
-            text += f", expected {words.about(planned.expected_s)}" if planned.expected_s is not None else ""
+            text += f", expected {words.precise(planned.expected_s)}" if planned.expected_s is not None else ""
         return text
 
     def _end(self) -> None:

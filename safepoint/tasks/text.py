@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from safepoint.errors import GraphError, UsageError
+from safepoint.tasks import functions
 from safepoint.tasks.graph import Edge, Graph, Vertex
 
 TOP = ("graph", "code", "seed")  # keys beside the tables, so no vertex can have these names in a text
@@ -52,7 +53,10 @@ def read(path: str | os.PathLike[str]) -> Graph:
     vertices = graph.vertices
     for name in text.order():
         try:
-            graph.add(name, text.function(name, "run"), arguments=text.arguments(name, vertices), **text.options(name))
+            function, arguments = text.function(name, "run"), text.arguments(name, vertices)
+            options = text.options(name)
+            text.check_call(name, function, arguments)
+            graph.add(name, function, arguments=arguments, **options)
         except UsageError as error:
             text.refuse(name, "", str(error))
     return graph
@@ -181,6 +185,13 @@ class _Text:
         table = self.tables[name]
         edges = {key: self._placed(name, key, value, vertices) for key, value in table.get("in", {}).items()}
         return {**table.get("with", {}), **edges}
+
+    def check_call(self, name: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+        table = self.tables[name]
+        argument, why = functions.misfit(function, [*arguments, *(["head"] if "head" in table else [])])
+        key = next((f"{key}.{argument}" for key in ("in", "with") if argument in table.get(key, {})), "run")
+        if why:
+            self.refuse(name, "head" if argument == "head" and "head" in table else key, why)
 
     def _placed(self, name: str, key: str, value: Any, vertices: Mapping[str, Vertex]) -> Any:
         if type(value) is str:

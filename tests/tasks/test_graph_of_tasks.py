@@ -42,7 +42,7 @@ def test_functions_inside_of_functions_are_refused() -> None:
     with pytest.raises(UsageError, match="is defined inside of another one"):
         Graph("g").add("v", inner)
     Graph("g").add("v", bodies.Holder.fixed, x=1)
-    Graph("g").add("v", len, arguments={"obj": 1})
+    Graph("g").add("v", dict, arguments={"obj": 1})
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a..b", ".", "a\nb", "a\0", " a", 3, None, "\ud800"])
@@ -88,6 +88,48 @@ def test_a_vertex_where_it_would_not_be_found_is_told() -> None:
 def test_arguments_whose_names_are_options_go_through_arguments() -> None:
     v = Graph("g").add("v", bodies.total, arguments={"images": [1], "version": 3}, version="4")
     assert (v.template, v.version) == ({"images": [1], "version": 3}, "4")
+
+
+def needs_size(size: int, *, weight: float = 1.0) -> int:
+    return size
+
+
+def takes_all(x: int, **more: int) -> int:
+    return x
+
+
+def placed(x: int, /) -> int:
+    return x
+
+
+def decorated(*args: Any, **named: Any) -> int:
+    return placed(1)
+
+
+decorated.__wrapped__ = placed  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "said"),
+    [
+        (needs_size, {"sise": 1}, "its function needs_size takes no argument sise: it takes size, weight"),
+        (needs_size, {}, "needs argument size, not given here (size is an option of add, too: give it in arguments=)"),
+        (takes_all, {"y": 1}, "its function takes_all needs argument x, not given here"),
+        (placed, {"x": 1}, "its function placed takes no argument x: it takes none by name"),
+    ],
+)
+def test_arguments_that_a_function_does_not_take_are_found_before_anything_runs(
+    function: Any, arguments: dict[str, int], said: str
+) -> None:
+    graph = Graph("g")
+    with pytest.raises(UsageError) as caught:
+        graph.add("v", function, arguments=arguments)
+    assert str(caught.value).startswith("vertex v: ") and said in str(caught.value) and not graph.vertices
+
+
+def test_what_does_not_tell_its_arguments_takes_any() -> None:
+    for function in (takes_all, decorated, dict):
+        assert Graph("g").add("v", function, x=1, y=2).template == {"x": 1, "y": 2}
 
 
 def test_dot_and_graphml_have_each_vertex_and_edge() -> None:

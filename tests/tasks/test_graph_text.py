@@ -171,6 +171,10 @@ WRONG = {
     "no such module": ('graph = "g"\ncode = "no_such_module"\n[a]\nrun = "f"', "no_such_module cannot be imported"),
     "no such file": ('graph = "g"\ncode = "none.py"\n[a]\nrun = "f"', "none.py cannot be imported: FileNotFoundError"),
     "no such vertex": (HEAD + "[a]\nrun = 'head'\nin = { x = ['a', 'b.c'] }", "[a] in.x[1]: there is no vertex 'b.c'"),
+    "no such argument": (HEAD + "[a]\nrun='twice'\nwith={x=1, y=2}", "[a] with.y: its function twice takes"),
+    "no such edge's argument": (HEAD + "[b]\nrun='head'\n[a]\nrun='head'\nin={b='b'}", "[a] in.b: its function head"),
+    "a head that is not taken": (HEAD + "[a]\nrun='head'\nhead='head'", "[a] head: its function head takes no"),
+    "too few arguments": (HEAD + "[a]\nrun='twice'", "[a] run: its function twice needs argument x, not given"),
     "no edge": (HEAD + "[a]\nrun = 'head'\nin = { x = { k = 3 } }", "[a] in.x.k: 3 is no edge"),
     "itself": (HEAD + "[a]\nrun = 'head'\nin = { x = 'a' }", "in a circle: a <- a"),
     "a circle": (

@@ -123,10 +123,10 @@ def test_what_was_corrected_runs_and_what_had_finished_stays(sky: Path) -> None:
 
 def test_show_tells_state_seconds_bytes_worker_and_attempts(sky: Path) -> None:
     lines = cli("tasks", "show", "-C", sky).output.splitlines()
-    assert lines[0].split() == ["vertex", "state", "seconds", "bytes", "worker", "attempts"]
+    assert lines[0].split() == ["vertex", "state", "time", "bytes", "worker", "attempts"]
     rows = {line.split()[0]: line for line in lines[1:6]}
     assert list(rows) == ["read", "clean", "other", "stack", "report"]
-    assert re.fullmatch(r"read +finished +\S+ +\d+ B +pid \d+, \S+ +1", rows["read"])
+    assert re.fullmatch(r"read +finished +\d\S* [µm]?s +\d+ B +pid \d+, \S+ +1", rows["read"])
     assert re.fullmatch(r"clean +failed +pid \d+ +2", rows["clean"])
     assert "skipped (needs clean)" in rows["stack"]
     assert lines[6] == "5 vertices: 2 finished, 2 skipped, 1 failed"
@@ -152,11 +152,26 @@ def test_why_tells_what_changed_what_failed_and_what_was_forgotten(sky: Path) ->
     assert "other has finished and would not run again: made 20" in why("other") and "with python 3." in why("other")
     code = (sky / "sky.py").read_text()
     (sky / "sky.py").write_text(code.replace("image * level", "image * level + 0"))
-    assert "but its function has changed since (sky.py:9)" in why("other")
+    assert why("other").startswith("other would run again: its function changed since (sky.py:9) its last result: made")
+    assert why("clean").endswith("but its function has changed since (sky.py:9)")
     (sky / "sky.py").write_text(code)
     assert cli("tasks", "forget", "other", "-C", sky).output == "forgot 1 vertex: other\n"
     assert why("other") == "other would run again: forgotten"
     assert cli("tasks", "why", "nobody", "-C", sky).exit_code == 20
+
+
+def test_why_of_what_finished_tells_what_would_run_again_above_it(sky: Path) -> None:
+    assert corrected(sky).returncode == 0
+    code = (sky / "sky.py").read_text()
+    (sky / "sky.py").write_text(code.replace("image * level", "image * level + 0"))
+    for name, above in (("stack", "clean"), ("report", "clean")):
+        said = " ".join(cli("tasks", "why", name, "-C", sky).output.split())
+        assert said.startswith(f"{name} may run again: input {above} would run again, and may come out different"), said
+    assert "read has finished and would not run again" in cli("tasks", "why", "read", "-C", sky).output
+    (sky / "sky.py").write_text(code)
+    (sky / "sky.toml").write_text((sky / "sky.toml").read_text() + "[new]\nrun = 'read'\nwith = { n = 3 }\n")
+    done = safepoint(sky, "tasks", "why", "new", "--graph", "sky.toml")
+    assert done.stdout == "new has not run yet\n"
 
 
 def test_why_compares_with_a_graph_as_its_file_is_now(sky: Path) -> None:

@@ -130,10 +130,10 @@ def other_options() -> dict[str, tuple[dict[str, Any], bool]]:
 
 
 def test_the_table_of_options() -> None:
-    before = key(bodies.number, y=1)
+    before = key(bodies.loose, y=1)
     keys = {}
     for change, (options, again) in other_options().items():
-        keys[change] = key(bodies.number, **{"y": 1, **options})
+        keys[change] = key(bodies.loose, **{"y": 1, **options})
         assert (keys[change] != before) is again, change
     changed = [keys[change] for change, (_, again) in other_options().items() if again]
     assert len(set(changed)) == len(changed)

@@ -9,6 +9,10 @@ def number(x: float = 1.0, y: Any = None) -> float:
     return x
 
 
+def loose(**any_name: Any) -> int:
+    return len(any_name)
+
+
 def other(x: float = 1.0, y: Any = None) -> float:
     return x + 1
 

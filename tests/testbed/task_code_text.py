@@ -17,4 +17,8 @@ def head() -> int:
     return 1
 
 
+def twice(x: int) -> int:
+    return 2 * x
+
+
 NOT_A_FUNCTION = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -37,8 +38,8 @@ def show(directory: str, state: str | None, as_json: bool) -> None:
         })  # fmt: skip
         return
     terminal.table(
-        ["vertex", "state", "seconds", "bytes", "worker", "attempts"], [_row(each) for each in states],
-        right=("seconds", "bytes", "attempts"),
+        ["vertex", "state", "time", "bytes", "worker", "attempts"], [_row(each) for each in states],
+        right=("time", "bytes", "attempts"),
     )  # fmt: skip
     counts = [(sum(each.state == kind for each in past.states.values()), kind) for kind in ORDER[::-1]]
     total = words.count(len(past.states), "vertex", "vertices")
@@ -66,7 +67,14 @@ def _row(state: State) -> list[str]:
     if record is None:
         return [state.name, shown, "", "", str(state.failed.get("worker") or ""), str(state.attempts or "")]
     nbytes = words.size(record.nbytes) + ("" if record.kept else " (digest only)")
-    return [state.name, shown, f"{record.seconds:.3g}", nbytes, f"{record.worker}, {record.host}", str(state.attempts)]
+    return [
+        state.name,
+        shown,
+        words.precise(record.seconds),
+        nbytes,
+        f"{record.worker}, {record.host}",
+        str(state.attempts),
+    ]
 
 
 @click.command()
@@ -99,55 +107,81 @@ def why(name: str, directory: str, file: str | None) -> None:
 
 def _made(record: Any) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    text = f"made {words.moment(record.time)} by {record.worker} on {record.host} in {words.about(record.seconds)}"
+    text = f"made {words.moment(record.time)} by {record.worker} on {record.host} in {words.precise(record.seconds)}"
     return text + (f", with {versions}" if versions else "")
 
 
 def _as_of_last_run(past: Past, state: State) -> list[str]:
     if state.record is not None:
-        text = f"{state.name} has finished and would not run again: {_made(state.record)}"
-        kept = "" if state.record.kept else "; only its digest is kept, so it runs again if a vertex needs it"
-        return [text + kept, *_function_now(past, state)]
+        return _of_finished(past, state)
+    changed = f"but its function has changed since ({state.row.get('source')})"
+    changed = changed if _function_now(past, state.row.get("parts"), state.row) else ""
     if state.state == "failed":
         where = f", {state.failed['where']}" if state.failed.get("where") else ""
         text = f"{state.name} failed at its last run: {state.failed.get('error')}{where}"
         trace = state.failed.get("traceback")
-        return [text, *(trace.rstrip().splitlines() if isinstance(trace, str) else ())]
+        return [text, *(trace.rstrip().splitlines() if isinstance(trace, str) else ()), *filter(None, [changed])]
     if state.state == "skipped":
         return [f"{state.name} was not run: it needs {state.needs}, which failed"]
     if state.state == "running":
         return [f"{state.name} is at work now"]
-    return [f"{state.name} would run again: {_changes(past, state.name, state.row.get('parts') or {}, state)}"]
+    return [_again(state.name, _changes(past, state.name, state.row.get("parts") or {}, state))]
 
 
-def _function_now(past: Past, state: State) -> list[str]:
+def _of_finished(past: Past, state: State) -> list[str]:
+    assert state.record is not None
+    last = f"its last result: {_made(state.record)}"
+    if _function_now(past, state.record.parts, state.row):
+        return [f"{state.name} would run again: its function changed since ({state.record.source})", last]
+    if above := _above(past, state):
+        return [f"{state.name} may run again: input {above} would run again, and may come out different", last]
+    kept = "" if state.record.kept else "; only its digest is kept, so it runs again if a vertex needs it"
+    return [f"{state.name} has finished and would not run again: {_made(state.record)}{kept}"]
+
+
+def _above(past: Past, state: State) -> str:
+    """The nearest vertex above this one that would run again; "" if none would."""
+    ahead, seen = [state], {state.name}
+    while ahead:
+        inputs = [pair[0] for each in ahead for pair in each.row.get("inputs", ())]
+        ahead = [past.states[name] for name in dict.fromkeys(inputs) if name in past.states and name not in seen]
+        seen.update(each.name for each in ahead)
+        for each in ahead:
+            if each.record is None or _function_now(past, each.record.parts, each.row):
+                return each.name
+    return ""
+
+
+def _function_now(past: Past, parts: Mapping[str, str] | None, row: Mapping[str, Any]) -> bool:
     """Whether the source of the function is not what it was; of a graph that a program builds."""
     from safepoint.cli.tasks.source import digest_now
 
-    assert state.record is not None
     work = os.path.dirname(os.path.dirname(past.store.directory))
-    now = digest_now(os.path.join(work, state.row.get("file", "")), state.row.get("function", "").partition(":")[2])
-    if now and now != state.record.parts.get("function"):
-        return [f"but its function has changed since ({state.record.source}): the next run will not take this result"]
-    return []
+    now = digest_now(os.path.join(work, row.get("file", "")), row.get("function", "").partition(":")[2])
+    return bool(now) and parts is not None and now != parts.get("function", now)
+
+
+def _again(name: str, why: str) -> str:
+    return f"{name} would run again: {why}" if why else f"{name} has not run yet"
 
 
 def _changes(past: Past, name: str, parts: dict[str, str], state: State | None) -> str:
+    """Why it would run again; "": it has never begun."""
     source = state.row.get("source", "") if state else ""
     records = past.by_name.get(name)
     if records:
         said = identity.differs(records[-1].parts, parts) if parts else []
         said = [f"{each} ({source})" if each == "its function changed" and source else each for each in said]
         return ", ".join(said) or "an input of it must run again first, and may come out different"
-    if _finished_once(past, name):
-        return "forgotten"
-    return "never finished"
+    events = _events(past, name)
+    return "forgotten" if "finished" in events else "never finished" if events else ""
 
 
-def _finished_once(past: Past, name: str) -> bool:
+def _events(past: Past, name: str) -> set[str]:
+    """Of all runs, whether their results are kept or not."""
     from safepoint.tasks import log
 
-    return any(row["event"] == "finished" and row.get("vertex") == name for row in log.rows(past.store.directory))
+    return {row["event"] for row in log.rows(past.store.directory) if row.get("vertex") == name}
 
 
 def _compared(past: Past, name: str, file: str) -> list[str]:
@@ -166,7 +200,7 @@ def _compared(past: Past, name: str, file: str) -> list[str]:
     parts, vertex = plan.parts[n], plan.vertices[n]
     state = State(name, "waiting", row={"source": vertex.source})
     if digests is not None:
-        return [f"{name} would run again: {_changes(past, name, identity.noted(parts, vertex, digests), state)}"]
+        return [_again(name, _changes(past, name, identity.noted(parts, vertex, digests), state))]
     first = next(plan.vertices[p].name for p in plan.parents[n] if plan.record[p] is None)
     records = past.by_name.get(name)
     own = (

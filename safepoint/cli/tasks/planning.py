@@ -24,10 +24,22 @@ machine = click.option(
 @places.graph_file
 @places.directory
 @machine
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="For so many workers.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="For so many workers; by default one per processor."
+)
 @click.option("--improve", metavar="TIME", help="Let a genetic algorithm search so long for a better one: 10s, 2m.")
-@click.option("--seed", type=int, default=0, metavar="N", help="Of that search.")
-@click.option("-o", "--output", "target", required=True, type=click.Path(dir_okay=False), metavar="FILE")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    metavar="N",
+    show_default=True,
+    help="Of that search: the same one gives the same schedule in the same number of generations.",
+)
+@click.option(
+    "-o", "--output", "target", required=True, type=click.Path(dir_okay=False), metavar="FILE",
+    help="Write the schedule there, as JSON; an existing file is replaced.",
+)  # fmt: skip
 def plan(
     file: str, directory: str, machine: str | None, workers: int | None, improve: str | None, seed: int, target: str
 ) -> None:
@@ -53,14 +65,17 @@ def plan(
     total = words.count(len(graph.vertices), "vertex", "vertices")
     terminal.say(
         f"{target}: {found.kind}, {total} on {words.count(found.workers, 'worker')}, expected "
-        f"{words.about(found.expected_s)}; {measured} of {len(graph.vertices)} times are measured"
+        f"{words.precise(found.expected_s)}; {measured} of {len(graph.vertices)} times are measured"
     )
 
 
 @click.command()
 @places.directory
 @click.option("--machine", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="What bench-net wrote.")
-@click.option("-o", "--output", "target", required=True, type=click.Path(dir_okay=False), metavar="FILE.html")
+@click.option(
+    "-o", "--output", "target", required=True, type=click.Path(dir_okay=False), metavar="FILE.html",
+    help="Write the page there; an existing file is replaced.",
+)  # fmt: skip
 def view(directory: str, machine: str | None, target: str) -> None:
     """A page with the graph, its workers over time, and its network.
 

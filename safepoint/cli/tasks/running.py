@@ -94,7 +94,7 @@ def run(
 def _tell_end(found: Found) -> None:
     before, total = len(found.finished_before), len(found)
     text = f"{total} of {total} finished" + (f", {before} of them before" if before and found.ran else "")
-    terminal.say(f"{text}; {words.about(found.seconds)}" if found.ran else f"all {total} had finished before")
+    terminal.say(f"{text}; {words.precise(found.seconds)}" if found.ran else f"all {total} had finished before")
 
 
 @contextmanager
