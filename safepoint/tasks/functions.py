@@ -12,13 +12,9 @@ import ast
 import functools
 import os
 import sys
-<<<<<<< HEAD
 import time
 import tokenize
-from collections.abc import Callable, Iterator
-=======
 from collections.abc import Callable, Collection, Iterator
->>>>>>> fe5c44ad3b9aad45830eae17fe19ef027b27e5cd
 from types import CodeType
 from typing import Any
 
@@ -26,11 +22,8 @@ from xxhash import xxh3_128_hexdigest
 
 from safepoint.errors import UsageError
 
-<<<<<<< HEAD
 LOADED = time.time()
-=======
 OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "arguments")  # of `Graph.add`
->>>>>>> fe5c44ad3b9aad45830eae17fe19ef027b27e5cd
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
