@@ -116,7 +116,7 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
         job = _job(parcel, held)
         store, writer = writer_of(job.directory)
     except BaseException as error:  # such as a module that this worker cannot import
-        failure = replace(body.failure_of(error, parcel.job), message=f"not begun: {error}", where="")
+        failure = replace(body.failure_of(error, parcel.job), message=f"not begun: {error}{_cure(error)}", where="")
         return Held(_without_record(parcel, failure), {})
     begun_before = _mark(parcel.marks, parcel.number)
     for record in parcel.earlier:
@@ -129,6 +129,15 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     moved = sum(each.nbytes for each in held if each.came)
     ended = body.run(job, store, keeping, functools.partial(_value, own, store))
     return Held(replace(ended, moved=moved, failure=_where(ended.failure, job.source)), keeping.pieces)
+
+
+def _cure(error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        f". Workers of Dask cannot import {error.name}, as they do not look beside the program: start them with "
+        "PYTHONPATH=DIR, or install it there"
+    )
 
 
 def _where(failure: Failure | None, source: str) -> Failure | None:

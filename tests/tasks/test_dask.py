@@ -284,3 +284,16 @@ def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_tha
     assert first.startswith("this Client is asynchronous")
     assert second.startswith("8.0 1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"), second
     assert bodies.noted(notes)["dies"] == 2
+
+
+def test_a_module_that_workers_cannot_import_is_named_with_what_to_do(
+    client: Any, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / "only_of_the_driver.py").write_text("def one():\n    return 1\n")
+    (work / "g.toml").write_text('graph = "g"\ncode = "only_of_the_driver.py"\n[v]\nrun = "one"\n')
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        with pytest.raises(TaskError, match=r"cannot import only_of_the_driver, .* start them with PYTHONPATH=DIR"):
+            Graph.read(work / "g.toml").run(on=client, directory=work)
+    finally:
+        sys.modules.pop("only_of_the_driver", None)
