@@ -23,7 +23,7 @@ from xxhash import xxh3_128_hexdigest
 from safepoint.errors import UsageError
 
 LOADED = time.time()
-OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "arguments")  # of `Graph.add`
+OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "after", "arguments")  # of `Graph.add`
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 

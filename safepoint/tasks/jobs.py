@@ -69,9 +69,12 @@ class Record:
     def nbytes(self) -> int:
         return sum(output.nbytes for output in self.outputs)
 
-    def digest(self, output: str = "") -> str:
+    def digest(self, output: str | None = "") -> str:
         """What an identity holds of one output; of the whole result (`""`) of named outputs: of all of them, with their
-        names. `GraphError` if there is no output of this name."""
+        names. None, of what comes after it without a value: of the result and the identity, as files that it wrote show
+        in no result. `GraphError` if there is no output of this name."""
+        if output is None:
+            return xxh3_128_hexdigest(f"{self.key} {self.digest()}".encode())
         if output == "" and self.named:
             named = "".join(f"{each.said} {len(each.name)} {each.name}\n" for each in self.outputs)
             return xxh3_128_hexdigest(named.encode("utf-8", "surrogatepass"))

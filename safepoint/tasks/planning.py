@@ -103,12 +103,13 @@ class Plan:
             heapq.heappush(self._ready, self._rank[n])
 
     def inputs(self, n: int) -> tuple[Reference, ...]:
-        """Of a vertex that may run: where the values of its edges are."""
+        """Of a vertex that may run: where the values of its edges are, but for those that have none."""
         found = []
         for parent, output in self.edges[n]:
             record = self.record[parent]
             assert record is not None
-            found.append(record.reference(output))
+            if output is not None:
+                found.append(record.reference(output))
         return tuple(found)
 
     def digests(self, n: int) -> list[str] | None:

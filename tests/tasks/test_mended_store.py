@@ -104,7 +104,7 @@ def test_a_set_of_a_class_of_its_own_has_one_identity() -> None:
     """In the order of Python, which changes with each start, its vertex ran each time."""
     program = (
         "from safepoint.tasks import Graph, identity\nclass Named(set): pass\n"
-        "print(identity.parts(Graph('g').add('v', len, value=Named('abcdefgh'))))"
+        "print(identity.parts(Graph('g').add('v', dict, value=Named('abcdefgh'))))"
     )
     said = {
         subprocess.check_output([sys.executable, "-c", program], env={

@@ -134,10 +134,10 @@ def toml(found: Analysis) -> Iterator[str]:
         before.append(direct.union(*(before[source] for source in direct)))
         after = direct - set(edges.values()) - set().union(*(before[source] for source in direct))
         parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
-        if after:
-            parts.append("after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]")
         if parts:
             yield "in = { " + ", ".join(parts) + " }"
+        if after:
+            yield "after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]"
         if outs := _named(each.outputs):
             yield f"# returns a dict with: {', '.join(outs)}"
         writers |= dict.fromkeys(outs, number)
