@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safepoint.tasks import body, identity, values
 from safepoint.tasks.jobs import FILE, Ended, Failure, Job, Record, Reference
-from safepoint.tasks.worker import close_writers, writer_of
+from safepoint.tasks.worker import check_source, close_writers, writer_of
 
 if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
@@ -171,6 +171,8 @@ def _job(parcel: Parcel, held: Sequence[Held]) -> Job:
         Has(vertex=Has(name=record.vertex), output=output) for record, output in zip(records, outputs, strict=True)
     ]
     vertex: Any = Has(edges=edges)  # as much of it as `noted` asks for
+    if getattr(function, "__module__", "") != "__main__":  # that came with its code
+        check_source(replace(parcel.job, function=function, head=head))
     return replace(
         parcel.job, key=identity.key(parts, parcel.job.vertex, digests), function=function, head=head,
         arguments=pickle.loads(parcel.arguments), inputs=inputs, parts=identity.noted(parts, vertex, digests),

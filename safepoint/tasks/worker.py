@@ -73,7 +73,7 @@ def run(vertex: str, key: str, attempt: int, packed: bytes, main: mainfile.Main 
             mainfile.load(main)
         job = pickle.loads(packed)
         assert isinstance(job, Job)
-        _check(job)
+        check_source(job)
         store, writer = writer_of(job.directory)
         from safepoint.tasks import body
     except BaseException as error:
@@ -86,13 +86,13 @@ def run(vertex: str, key: str, attempt: int, packed: bytes, main: mainfile.Main 
     return body.run(job, store, writer)
 
 
-def _check(job: Job) -> None:
-    """`UsageError` if a file was changed while the graph runs, and this process has loaded another function from it:
-    its result would be kept as one of the older."""
+def check_source(job: Job) -> None:
+    """`UsageError` if this process has loaded another function than the program has, as its file was changed while the
+    graph runs, or is another one here: its result would be kept as one of the program's."""
     for part, function in (("function", job.function), ("head", job.head)):
         if function is not None and part in job.parts and functions.digest(function) != job.parts[part]:
             what = f"{functions.where(function) or functions.path(function)} was changed while the graph runs"
-            raise UsageError(f"{what}: start the program again")
+            raise UsageError(f"{what}, or is another file in this process: start the program again, and its workers")
 
 
 # A process of our own pool.
