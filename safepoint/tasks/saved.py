@@ -252,11 +252,13 @@ class Store:
 
         return verify(self)
 
-    def forget(self, pattern: str) -> list[str]:
+    def forget(self, pattern: str, among: Collection[str] | None = None) -> list[str]:
         """Make the vertices of this name (as of files: *, ?, [a-z]) run again; their names. Durable on return; killed
-        inside, some of them are forgotten, each wholly."""
+        inside, some of them are forgotten, each wholly. `among`: only vertices with these names."""
         with self._telling(f"vertices {pattern} not forgotten"):
-            found = self._forget(lambda record: fnmatch.fnmatchcase(record.vertex, pattern))
+            found = self._forget(lambda record: (
+                (among is None or record.vertex in among) and fnmatch.fnmatchcase(record.vertex, pattern)
+            ))  # fmt: skip
         return sorted({each.record.vertex for each in found})
 
     def drop(self, keys: Collection[str]) -> None:

@@ -231,12 +231,27 @@ def test_clean_removes_what_the_last_graph_does_not_use(sky: Path) -> None:
     assert safepoint(sky, "tasks", "run", "sky.toml").returncode == 0
     shown = cli("tasks", "show", "-C", sky).output
     assert "3 results of other graphs or of earlier versions: safepoint tasks clean removes them" in shown
-    assert cli("tasks", "clean", "-C", sky).exit_code == 10  # nobody is here to answer
+    done = cli("tasks", "clean", "-C", sky)
+    assert done.exit_code == 10  # nobody is here to answer
+    assert re.search(r"Remove 3 results, \d+ B: all that the last graph, sky, does not use, also of other", done.output)
     assert cli("tasks", "clean", "-C", sky, "--before", "30d").output == "removed 0 results, 0 B\n"
     assert cli("tasks", "clean", "-C", sky, "--yes").output.startswith("removed 3 results, ")
     assert answer("tasks", "show", "-C", sky)["unused"] == 0
     again = safepoint(sky, "tasks", "run", "sky.toml")
     assert "5 finished before, 0 to run" in again.stdout
+
+
+def test_forget_is_of_the_last_graph_unless_told_and_names_what_matches_nothing(sky: Path) -> None:
+    (sky / "moon.toml").write_text('graph = "moon"\ncode = "sky.py"\n[crater]\nrun = "read"\nwith = { n = 3 }\n')
+    assert safepoint(sky, "tasks", "run", "moon.toml").returncode == 0
+    done = cli("tasks", "forget", "o*", "read", "-C", sky)
+    assert (
+        done.exit_code == 20 and "vertex o* or read of the last graph (--all: of all graphs kept here)" in done.output
+    )
+    done = cli("tasks", "forget", "*", "zzz", "crater", "-C", sky)
+    assert done.output.splitlines()[0] == "forgot 1 vertex: crater"
+    assert done.output.splitlines()[1].startswith("nothing is kept of a vertex zzz of the last graph")
+    assert cli("tasks", "forget", "*", "-C", sky, "--all").output == "forgot 2 vertices: other, read\n"
 
 
 def test_a_plan_is_made_of_measured_times_and_followed(sky: Path) -> None:

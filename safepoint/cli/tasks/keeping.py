@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 import click
 
@@ -13,6 +14,9 @@ from safepoint.cli import terminal
 from safepoint.cli.tasks import places
 from safepoint.errors import DamagedError, NothingSavedError, UsageError
 from safepoint.pace.times import duration
+from safepoint.tasks import log
+from safepoint.tasks.jobs import Record
+from safepoint.tasks.saved import Store
 
 NAMED = 10  # vertices that a message names
 
@@ -57,30 +61,46 @@ def verify(ctx: click.Context, directory: str, as_json: bool) -> None:
 @click.command()
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @places.directory
-def forget(patterns: Sequence[str], directory: str) -> None:
+@click.option(
+    "--all", "everywhere", is_flag=True, help="Of all graphs whose results are kept here, not of the last only."
+)
+def forget(patterns: Sequence[str], directory: str, everywhere: bool) -> None:
     """Make vertices run again.
 
-    Those whose names match a PATTERN (as of files: *, ?, [a-z]). Their results are removed. Vertices that use them run
-    again only if a new result differs from the old one.
+    Those of the last graph whose names match a PATTERN (as of files: *, ?, [a-z]). Their results are removed, those of
+    earlier versions, too. Vertices that use them run again only if a new result differs from the old one.
     """
     store = places.store_of(directory)
     with terminal.tidy(), store.held():
-        names = sorted({name for pattern in patterns for name in store.forget(pattern)})
+        graph = None if everywhere else log.graph(store.directory)  # without one all that is kept is of the last graph
+        among = {vertex["name"] for vertex in graph["vertices"]} if graph else None
+        forgot = {pattern: store.forget(pattern, among) for pattern in patterns}
+    of = "" if among is None else " of the last graph (--all: of all graphs kept here)"
+    # Of two patterns for one vertex the first has forgotten it.
+    names = sorted({name for some in forgot.values() for name in some})
+    none = [
+        pattern
+        for pattern, some in forgot.items()
+        if not some and not any(fnmatchcase(name, pattern) for name in names)
+    ]
     if not names:
-        raise NothingSavedError(f"nothing is kept of a vertex {' or '.join(patterns)}")
+        raise NothingSavedError(f"nothing is kept of a vertex {' or '.join(none)}{of}")
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     terminal.say(f"forgot {words.count(len(names), 'vertex', 'vertices')}: {', '.join(names[:NAMED])}{more}")
+    if none:
+        terminal.say(f"nothing is kept of a vertex {' or '.join(none)}{of}")
 
 
 @click.command()
 @places.directory
-@click.option("--before", metavar="TIME", help="Only those made longer ago than that: 12h, 30d.")
+@click.option("--before", metavar="TIME", help="Only those made longer ago than that: 12h, 30d. It does not ask.")
 @terminal.yes
 def clean(directory: str, before: str | None, yes: bool) -> None:
     """Remove the results that the last graph does not use.
 
     Those are of vertices that the graph has no more, or whose function, version, parameters or inputs changed since. A
-    program that goes back to them would find them again until then.
+    program that goes back to them would find them again until then. The results of other graphs that run in this
+    directory go, too: use a directory for each graph, or --before.
     """
     limit = None
     if before is not None:
@@ -89,9 +109,20 @@ def clean(directory: str, before: str | None, yes: bool) -> None:
         except ValueError as error:
             raise UsageError(f"--before {before}: {error}") from error
     store = places.store_of(directory)
-    if not terminal.agreed("Remove all results that the last graph does not use?", yes=yes or limit is not None):
+    if not (yes or limit is not None) and not terminal.agreed(_question(store), yes=False):
         raise UsageError("nothing was removed")
     with terminal.tidy(), store.held():
         gone = store.clean(limit)
+    terminal.say(f"removed {_counted(gone)}")
+
+
+def _question(store: Store) -> str:
+    graph = log.graph(store.directory) or {"graph": "", "vertices": []}
+    used = {vertex["key"] for vertex in graph["vertices"]}
+    gone = [record for key, record in store.records().items() if key not in used]
+    return f"Remove {_counted(gone)}: all that the last graph, {graph['graph']}, does not use, also of other graphs?"
+
+
+def _counted(gone: Sequence[Record]) -> str:
     nbytes = sum(record.nbytes for record in gone if record.kept)
-    terminal.say(f"removed {words.count(len(gone), 'result')}, {words.size(nbytes)}")
+    return f"{words.count(len(gone), 'result')}, {words.size(nbytes)}"
