@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+IMPORT = "import"  # a kind of statement
 FLOW, ANTI, OUTPUT = "flow", "anti", "output"  # out-in, in-out, out-out
 MEMORY, NAMES, CELLS = "memory", "names", "cells"  # groups: what a pointer, what a call may reach; what a call may read
 WORLD = "the world"  # files, terminals, clocks: its order is seen from outside
@@ -98,7 +99,11 @@ class Dependence:
 
 @dataclass
 class Analysis:
-    """Of one function, or of one opened statement of it. `shared`: how many pairs have inputs in common (in-in)."""
+    """Of one function, or of one opened statement of it. `shared`: how many pairs have inputs in common (in-in).
+
+    `imported`: names of modules, and of what comes from them. `opened`: names that only `with` binds. Of neither can a
+    vertex hand the value to another one.
+    """
 
     file: str
     language: str
@@ -106,6 +111,8 @@ class Analysis:
     inside: int
     parameters: list[str]
     statements: list[Statement]
+    imported: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()
     dependences: list[Dependence] = field(default_factory=list)
     levels: list[list[int]] = field(default_factory=list)
     shared: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from safepoint.tasks.deps.statements import ANTI, FLOW, LEAVING, OUTPUT, Analysis, Statement
+from safepoint.tasks.deps.statements import ANTI, FLOW, IMPORT, LEAVING, OUTPUT, Analysis, Statement
 
 WIDTH = 46  # columns of a statement's text
 STYLES = {FLOW: "solid", ANTI: "dashed", OUTPUT: "dotted"}
@@ -110,37 +110,48 @@ def toml(found: Analysis) -> Iterator[str]:
     """A vertex for each statement, an edge for each value that flows, `after` for what binds the order alone.
 
     The functions `line_3`, … are still to be written, in the file that `code` names: each takes the values that `in`
-    and `with` name, and returns a dict of those that it writes.
+    and `with` name, and returns a dict of those that it writes. Modules and what `with` opened cannot be handed on.
     """
     names = [f"line-{name}" for name in _names(found)]
+    hidden = found.imported | found.opened
     given = sorted(set(found.parameters))
     yield f"# Made from {found.function} of {json.dumps(found.file)}. Still to be written: what `run` names."
     if given:
         yield f"# Parameters of it, for `with`: {', '.join(given)}"
     yield f"graph = {json.dumps(found.function.replace('/', '-'))}"
     yield f"code = {json.dumps(PurePath(found.file).stem + '_tasks.py')}"
+    if found.imported:
+        yield f"# To be imported there: {', '.join(sorted(found.imported))}"
     writers: dict[str, int] = {}
-    before: list[set[int]] = []  # what each comes after, by any way
+    before: dict[int, set[int]] = {}  # what each comes after, by any way
+    opened: dict[str, str] = {}  # where
     for number, each in enumerate(found.statements):
-        edges = {name: writers[name] for name in _values(each) if name in writers}
+        if each.kind == IMPORT:
+            continue
+        values = [name for name in _values(each) if name not in hidden]
+        edges = {name: writers[name] for name in values if name in writers}
         yield ""
         yield f"[{json.dumps(names[number])}]  # {_printable(each.text)}"
         yield f'run = "{names[number].replace("-", "_")}"'
         yield f"weight = {float(each.weight)}"
-        wanted = [name for name in _values(each) if name in given and name not in writers]
+        wanted = [name for name in values if name in given and name not in writers]
         if wanted:
             yield "# with = { " + ", ".join(f"{name} = …" for name in wanted) + " }"
-        direct = {dep.source for dep in found.dependences if dep.target == number}
-        before.append(direct.union(*(before[source] for source in direct)))
+        direct = {dep.source for dep in found.dependences if dep.target == number and dep.source in before}
+        before[number] = direct.union(*(before[source] for source in direct))
         after = direct - set(edges.values()) - set().union(*(before[source] for source in direct))
         parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
         if parts:
             yield "in = { " + ", ".join(parts) + " }"
         if after:
             yield "after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]"
-        if outs := _named(each.outputs):
+        for name in _named(each.inputs):
+            if name in opened:
+                yield f"# uses {name} of {opened[name]}, which cannot be handed on: make one vertex of the two"
+        if outs := [name for name in _named(each.outputs) if name not in hidden]:
             yield f"# returns a dict with: {', '.join(outs)}"
         writers |= dict.fromkeys(outs, number)
+        opened |= {name: opened.get(name, names[number]) for name in _named(each.outputs) if name in found.opened}
 
 
 def _values(each: Statement) -> list[str]:
