@@ -206,6 +206,21 @@ def test_a_name_that_is_bound_otherwise_too_is_a_value(tmp_path: Path) -> None:
     assert "# returns a dict with: math\n" in text and "math = " in text and "h = " in text
 
 
+def test_rows_of_many_reasons_are_folded_and_statements_of_one_line_explained(tmp_path: Path) -> None:
+    file = tmp_path / "fit.py"
+    file.write_text(FIT.replace("    read(xs)", "    b = len(xs); c = len(xs)\n" + "    read(xs)\n" * 8), "utf-8")
+    listing = said(str(file), "analyse")
+    assert max(map(len, listing.splitlines())) <= 170 and "Not a statement" not in listing
+    (found,) = json.loads(said(str(file), "analyse", "--json"))["functions"]
+    told = " ".join(listing.split())
+    for each in found["dependences"]:
+        assert each["on"] == "leaving" or f"{each['kind']} on {each['on']} from" in told
+    assert listing.splitlines()[-2:] == [
+        "pairs that only read the same: 1 of 105",
+        "8b: a further statement of the same line",
+    ]
+
+
 def test_forms_exclude_each_other_and_need_one_function(written: dict[str, str]) -> None:
     assert "exclude each other" in refused(written["py"], "--dot", "--json")
     assert "--graph needs the name of a function; there are smooth, other" in refused(written["py"], "--graph")
