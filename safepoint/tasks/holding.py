@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Iterator
 
@@ -19,6 +20,7 @@ from safepoint.tasks import names
 
 logger = logging.getLogger("safepoint")
 LATELY_S = 3600.0
+_one = threading.Lock()  # of the two below
 _taking: set[str] = set()  # what a thread of this process is about to hold
 _held: dict[str, tuple[int, int]] = {}  # the locks of this process: device and inode of each, by directory
 
@@ -36,10 +38,12 @@ def held(directory: str, disk: Disk) -> Iterator[None]:
     """Inside, this process drives the store. `LockedError`, `FormatError`: nothing was changed in it."""
     if os.path.basename(os.path.dirname(directory)) != SIDE:
         raise UsageError(f"{directory} is no store of tasks: it lies in a directory {SIDE}")
-    if directory in _held or directory in _taking:
-        raise LockedError(f"{directory} is in use by this very process: one graph runs at a time; nothing was changed")
+    with _one:  # another thread is told the same before it is held and after
+        if directory in _held or directory in _taking:
+            text = f"{directory} is in use by this very process: one graph runs at a time; nothing was changed"
+            raise LockedError(text)
+        _taking.add(directory)
     with contextlib.ExitStack() as leaving:
-        _taking.add(directory)  # another thread is told the same before it is held and after
         try:
             _take(directory, disk, leaving)
         except OSError as error:
@@ -60,10 +64,10 @@ def _take(directory: str, disk: Disk, leaving: contextlib.ExitStack) -> None:
     refuse_link(disk, root.side)
     _make(disk, root.side, directory)
     refuse_link(disk, directory)
+    leaving.callback(_held.pop, directory, None)  # when the lock is free again, not before
     leaving.callback(claim(root, Waiting()))
     if root.locked is not None:
         _held[directory] = root.locked
-        leaving.callback(_held.pop, directory, None)
     _check_format(disk, directory)
     for name in (names.DONE, names.LOOSE):
         _make(disk, directory, f"{directory}/{name}")

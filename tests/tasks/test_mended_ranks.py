@@ -27,13 +27,14 @@ from safepoint.tasks.values import encode
 from safepoint.tasks.view import page
 
 PROGRAM = """
+import json
 import sys
 from mpi4py import MPI
 from safepoint.tasks import Graph
 from safepoint.tasks.mpi import entering
 comm, entering.LONG_S = MPI.COMM_WORLD, 0.5
 graph = Graph("g")
-graph.add("a", print, arguments={"of": 1})
+graph.add("a", json.loads, s="{")
 def go(**options):
     try:
         graph.run(on=comm, **options)

@@ -156,8 +156,7 @@ def toml(found: Analysis) -> Iterator[str]:
         before[number] = direct.union(*(before[source] for source in direct))
         after = direct - set(edges.values()) - set().union(*(before[source] for source in direct))
         parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
-        if parts:
-            yield "in = { " + ", ".join(parts) + " }"
+        yield from ["in = { " + ", ".join(parts) + " }"] * bool(parts)
         if after:
             yield "after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]"
         for name in _named(each.inputs):
