@@ -210,7 +210,7 @@ def test_sigterm_ends_a_run_with_75_and_what_finishes_meanwhile_stays(tmp_path: 
         assert program.stderr is not None and "stopping: SIGTERM came" in program.stderr.readline()
         (tmp_path / "go").touch()
         _, err = program.communicate(timeout=task_graphs.DEADLINE_S)
-        assert program.returncode == 75 and "stopped: 1 of 2 vertices are finished" in err
+        assert program.returncode == 75 and "stopped: 1 of 2 vertices is finished" in err
     assert task_graphs.records(tmp_path) == {"first"}
 
 
