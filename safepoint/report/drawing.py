@@ -7,6 +7,7 @@ close to tell apart is drawn as one, and says of how many.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -58,7 +59,10 @@ class TimeAxis:
         steps = [base * 10**power for power in range(-6, 1) for base in (1, 2, 5)] + [15, 30]
         steps += [60 * n for n in (1, 2, 5, 15, 30)] + [3600 * n for n in (1, 2, 6, 12)]
         steps += [86400 * n * 10**power for power in range(4) for n in (1, 2, 5)]
-        step = next((step for step in steps if step * self.scale >= 70), steps[-1])
+        # Times of a plan are in the units of its weights, and may be of any length: with the longest of these steps
+        # there would be no end of labels.
+        longer = itertools.takewhile(math.isfinite, (86400.0 * 10**power for power in range(4, 300)))
+        step = next((step for step in itertools.chain(steps, longer) if step * self.scale >= 70), steps[-1])
         last = self.pieces[-1][1]
         places: list[tuple[float, str]] = []
         for (begin, end), left in zip(self.pieces, self.lefts, strict=False):

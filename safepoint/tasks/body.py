@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -19,11 +20,12 @@ from typing import Any
 
 from safepoint.errors import DamagedError
 from safepoint.tasks import current, values
-from safepoint.tasks.jobs import Ended, Failure, Job, Record, Reference, Slot
+from safepoint.tasks.jobs import FILE, Ended, Failure, Job, Record, Reference, Slot
 
 # The kind of a failure: the bytes of the input that its message names are not what was written. The driver makes that
 # input again, and this attempt does not count.
 DAMAGED = "DamagedInput"
+MOST = 1 << 16  # characters of a message, or of a traceback
 INPUTS, HEAD, BODY, SAVING = "inputs", "head", "body", "saving"
 
 
@@ -76,11 +78,12 @@ def _attempt(job: Job, get: Callable[[Reference], Any], writer: Any, now: curren
     arguments = _arguments(job, get) | head
     clock.enter(BODY)
     before = time.perf_counter()
-    result = job.function(**arguments)
+    result = _called(job, arguments)
     seconds = time.perf_counter() - before
     del arguments
     clock.enter(SAVING)
-    encoded = values.encode(result, now.path)
+    files = any(output.kind == FILE for reference in job.inputs for output in reference.outputs)
+    encoded = values.encode(result, now.path, store=job.directory if files else "")
     made = Record(
         job.vertex, job.key, (), False, kept=job.keep, seconds=seconds, attempt=job.attempt, parts=job.parts,
         source=job.source,
@@ -88,6 +91,23 @@ def _attempt(job: Job, get: Callable[[Reference], Any], writer: Any, now: curren
     record = writer.put(made, encoded)
     assert isinstance(record, Record)
     return record
+
+
+def _called(job: Job, arguments: dict[str, Any]) -> Any:
+    """The result of the function. A process that it forks ends where it would come back: it has the worker's
+    connection, and would hand over a second result."""
+    mine, status = os.getpid(), 0
+    try:
+        return job.function(**arguments)
+    except BaseException as error:
+        code = error.code if isinstance(error, SystemExit) else 1
+        status = code if isinstance(code, int) else int(code is not None)
+        raise
+    finally:
+        if os.getpid() != mine:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+            os._exit(status & 0xFF)
 
 
 def _arguments(job: Job, get: Callable[[Reference], Any]) -> dict[str, Any]:
@@ -136,13 +156,19 @@ def failure_of(error: BaseException, job: Job, part: str = BODY) -> Failure:
         text = "".join(traceback.format_exception(type(error), error, frames))
     except Exception:
         text = f"{kind}: {message}\n"
-    return Failure(kind, message, text, _where(frames, job) if part in (HEAD, BODY) else "")
+    return Failure(kind, _cut(message), _cut(text), _where(frames, job) if part in (HEAD, BODY) else "")
+
+
+def _cut(text: str) -> str:
+    """Begin and end of a long one: an array in a message would be megabytes of the log, for each attempt twice."""
+    left = len(text) - MOST
+    return text if left <= 0 else f"{text[: MOST // 2]} … {left} more characters … {text[-(MOST // 2) :]}"
 
 
 def _below_the_call(trace: TracebackType | None) -> TracebackType | None:
     """From the frame of the vertex's function on; all, if it was not reached."""
     at = trace
-    while at is not None and at.tb_frame.f_code is not _attempt.__code__:
+    while at is not None and at.tb_frame.f_code is not _called.__code__:
         at = at.tb_next
     return at.tb_next if at is not None and at.tb_next is not None else trace
 

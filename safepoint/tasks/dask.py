@@ -7,7 +7,8 @@ The driver's plan goes its own way, vertex by vertex. When it starts one, that w
     was heard for longer: its worker died, or Dask has given it up.
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
     came out different. Those below it that wait for the old future are submitted anew with it.
-(3) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
+(3) A vertex that only comes after another one gets no value of it: a task between the two leaves the value where it is.
+(4) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
 """
 
 from __future__ import annotations
@@ -120,19 +121,24 @@ class DaskEngine:
 
         inside = set(numbers)
         tickets = {n: self._ticket(n) for n in numbers}
-        graph, needs = {}, {}
+        graph, needs, orders = dict[str, Any](), dict[int, frozenset[int]](), dict[int, str]()
         for n in numbers:
             inputs: dict[int, int] = {}
-            edges: list[tuple[int | Record, str]] = []
+            edges: list[tuple[int | Record, str | None]] = []
             for parent, output in self._plan.edges[n]:
                 record = None if parent in inside else self._record(parent)
                 edges.append((short(record) if record else inputs.setdefault(parent, len(inputs)), output))
             parcel = self._parcel(n, tickets[n], edges, attempt if n == numbers[0] else 1)
-            given = [tickets[each] if each in inside else self._live[each].future for each in inputs]
-            graph[tickets[n]] = (worker.work, parcel, *given)
+            given = {each: tickets[each] if each in inside else self._live[each].future for each in inputs}
+            for each in set(inputs) - {parent for parent, output in self._plan.edges[n] if output is not None}:
+                if each not in orders:  # see (3)
+                    orders[each] = self._ticket(each)
+                    graph[orders[each]] = (worker.order, given[each])
+                given[each] = orders[each]
+            graph[tickets[n]] = (worker.work, parcel, *given.values())
             needs[n] = frozenset(inputs)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):  # it is large on purpose
-            futures = self._client.get(graph, list(graph), sync=False)
+            futures = self._client.get(graph, list(tickets.values()), sync=False)
         for n, future in zip(numbers, futures, strict=True):
             self._live[n] = Sent(future, tickets[n], needs[n])
             self._tickets[tickets[n]] = n
@@ -148,7 +154,7 @@ class DaskEngine:
         early = self._early.get(n)
         return early.record if early else self._plan.record[n] if self._plan.here[n] else None
 
-    def _parcel(self, n: int, ticket: str, edges: list[tuple[int | Record, str]], attempt: int) -> Parcel:
+    def _parcel(self, n: int, ticket: str, edges: list[tuple[int | Record, str | None]], attempt: int) -> Parcel:
         vertex, parts = self._plan.vertices[n], self._plan.parts[n]
         # Of one that the driver starts it knows that there is no result, or that it was damaged.
         known = () if n in self._claimed else self._earlier.get(vertex.name, ())
@@ -224,7 +230,7 @@ class DaskEngine:
         n = self._tickets.pop(ticket, None)
         if n is None:  # Dask ran it twice, or it was submitted anew meanwhile
             return
-        del self._live[n]  # see (3)
+        del self._live[n]  # see (4)
         self._told += ended.record is not None
         if n in self._claimed:
             self._give(n, ended)

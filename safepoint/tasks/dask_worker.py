@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safepoint.tasks import body, identity, values
 from safepoint.tasks.jobs import FILE, Ended, Failure, Job, Record, Reference
-from safepoint.tasks.worker import close_writers, writer_of
+from safepoint.tasks.worker import check_source, close_writers, writer_of
 
 if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
@@ -45,7 +45,7 @@ class Parcel:
     functions: bytes  # the function and its head: the same bytes for many vertices
     arguments: bytes
     job: Job  # without these, and without key and inputs
-    edges: tuple[tuple[int | Record, str], ...]  # which of the inputs from Dask, or the record; and the output
+    edges: tuple[tuple[int | Record, str | None], ...]  # which of the inputs from Dask, or the record; and the output
     earlier: tuple[Record, ...]  # of this vertex, with other inputs perhaps
 
     def __dask_tokenize__(self) -> str:
@@ -111,6 +111,11 @@ def work(parcel: Parcel, *held: Held) -> Held:
     return result
 
 
+def order(held: Held) -> Held:
+    """That it has ended, without its value: for vertices that only come after it."""
+    return Held(held.ended, {})
+
+
 def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     try:
         job = _job(parcel, held)
@@ -157,13 +162,17 @@ def _job(parcel: Parcel, held: Sequence[Held]) -> Job:
     records = [_record(held[of]) if isinstance(of, int) else of for of, _ in parcel.edges]
     outputs = [output for _, output in parcel.edges]
     digests = [record.digest(output) for record, output in zip(records, outputs, strict=True)]
-    inputs = tuple(record.reference(output) for record, output in zip(records, outputs, strict=True))
+    inputs = tuple(
+        record.reference(output) for record, output in zip(records, outputs, strict=True) if output is not None
+    )
     function, head = _functions(parcel.functions)
     parts = parcel.job.parts
     edges = [
         Has(vertex=Has(name=record.vertex), output=output) for record, output in zip(records, outputs, strict=True)
     ]
     vertex: Any = Has(edges=edges)  # as much of it as `noted` asks for
+    if getattr(function, "__module__", "") != "__main__":  # that came with its code
+        check_source(replace(parcel.job, function=function, head=head))
     return replace(
         parcel.job, key=identity.key(parts, parcel.job.vertex, digests), function=function, head=head,
         arguments=pickle.loads(parcel.arguments), inputs=inputs, parts=identity.noted(parts, vertex, digests),

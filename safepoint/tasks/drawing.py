@@ -15,7 +15,8 @@ HEAD = """<?xml version="1.0" encoding="UTF-8"?>
   <key id="name" for="node" attr.name="label" attr.type="string"/>
   <key id="function" for="node" attr.name="function" attr.type="string"/>
   <key id="weight" for="node" attr.name="weight" attr.type="double"/>
-  <key id="output" for="edge" attr.name="output" attr.type="string"/>"""
+  <key id="output" for="edge" attr.name="output" attr.type="string"/>
+  <key id="after" for="edge" attr.name="after" attr.type="boolean"/>"""
 
 
 def dot(graph: Graph) -> str:
@@ -28,7 +29,7 @@ def _dot(graph: Graph) -> Iterator[str]:
         yield f"  {_quoted(vertex.name)} [tooltip={_quoted(tip)}];"
     for vertex in graph.order():
         for edge in vertex.edges:
-            label = f" [label={_quoted(edge.output)}]" if edge.output else ""
+            label = f" [label={_quoted(edge.output)}]" if edge.output else " [style=dashed]" * (edge.output is None)
             yield f"  {_quoted(edge.vertex.name)} -> {_quoted(vertex.name)}{label};"
 
 
@@ -50,5 +51,6 @@ def _graphml(graph: Graph) -> Iterator[str]:
     for vertex in graph.order():
         for edge in vertex.edges:
             output = f'<data key="output">{escape(edge.output)}</data>' if edge.output else ""
+            output = '<data key="after">true</data>' if edge.output is None else output
             ends = f'source="{numbers[edge.vertex.name]}" target="{numbers[vertex.name]}"'
             yield f"    <edge {ends}>{output}</edge>"

@@ -42,8 +42,9 @@ class Found(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         vertex, output = name, ""
-        if vertex not in self.records:
-            vertex, _, output = name.rpartition(".")
+        while vertex not in self.records and "." in vertex:  # names of both may have dots
+            vertex = vertex.rpartition(".")[0]
+            output = name[len(vertex) + 1 :]
         if vertex not in self.records:
             raise KeyError(self._why_not(name))
         record = self.records[vertex]

@@ -12,6 +12,8 @@ import ast
 import functools
 import os
 import sys
+import time
+import tokenize
 from collections.abc import Callable, Collection, Iterator
 from types import CodeType
 from typing import Any
@@ -20,7 +22,8 @@ from xxhash import xxh3_128_hexdigest
 
 from safepoint.errors import UsageError
 
-OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "arguments")  # of `Graph.add`
+LOADED = time.time()
+OPTIONS = ("retries", "version", "weight", "size", "head", "keep", "after", "arguments")  # of `Graph.add`
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -119,9 +122,14 @@ def path(function: Any) -> str:
     return f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-@functools.lru_cache(4096)
 def digest(function: Callable[..., Any]) -> str:
-    """Of what the function says; once for each function of a process."""
+    """Of what the function says; once for each function of a process, as long as that has the same code: a notebook
+    that reloads modules by itself puts other code into it."""
+    return _digest(function, _code(function))
+
+
+@functools.lru_cache(4096)
+def _digest(function: Callable[..., Any], code: CodeType | None) -> str:
     tree = _tree(function)
     text = "".join(said(tree) if tree is not None else _compiled(function))
     return xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
@@ -135,18 +143,40 @@ def _tree(function: Any) -> ast.AST | None:
     code = _code(function)
     if code is None and not isinstance(function, type):
         return None
+    changed = code is not None and _is_changed(code)
     try:
         lines, _ = inspect.getsourcelines(code or function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError, ValueError):
-        return None
+        if not changed:
+            return None
+        tree = ast.Module([], [])
     found = tree.body[0] if len(tree.body) == 1 else tree
-    if code is not None and code.co_name != getattr(found, "name", code.co_name):
+    if code is not None and (changed or code.co_name != getattr(found, "name", code.co_name)):
         raise UsageError(
-            f"{code.co_filename} was changed since it was loaded: {code.co_name} is not in line {code.co_firstlineno} "
-            "any more; start the program again"
+            f"{code.co_filename} was changed since it was loaded, and {code.co_name} is not what is in line "
+            f"{code.co_firstlineno} now; start the program again"
         )
     return found
+
+
+def _is_changed(code: CodeType) -> bool:
+    """Whether its file says something else by now: a result of the older code would be kept as one of the newer."""
+    try:
+        if os.stat(code.co_filename).st_mtime < LOADED:
+            return False
+        with tokenize.open(code.co_filename) as file:
+            ahead = [compile(file.read(), code.co_filename, "exec", dont_inherit=True)]
+    except OSError:
+        return False  # typed at a prompt, or removed
+    except (SyntaxError, ValueError):
+        return True
+    while ahead:
+        each = ahead.pop()
+        if each == code:
+            return False
+        ahead += [inner for inner in each.co_consts if isinstance(inner, CodeType)]
+    return True
 
 
 def said(node: object) -> Iterator[str]:

@@ -6,7 +6,7 @@ Nothing runs before `run`, and nothing is read or written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 
     from safepoint.tasks.running import Found
 
+WEIGHTS = 1e-30, 1e30  # outside of these a sum of them may be infinite
+
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """An output of a vertex, as an argument of another one. `output` "": its whole result."""
+    """An output of a vertex, as an argument of another one. `output` "": its whole result; None: no value comes, the
+    other one only comes after it."""
 
     vertex: Vertex
-    output: str = ""
+    output: str | None = ""
 
     def __reduce__(self) -> NoReturn:
         _hidden(self.vertex.name)
@@ -42,7 +45,7 @@ class Vertex:
     name: str
     function: Callable[..., Any]
     template: Mapping[str, Any]  # the arguments, with `Slot(n)` where the n-th edge belongs
-    edges: tuple[Edge, ...]
+    edges: tuple[Edge, ...]  # those of which no value comes stand last
     retries: int = 0
     version: str = ""
     weight: float = 1.0
@@ -85,7 +88,7 @@ class Graph:
     def add(
         self, name: str, function: Callable[..., Any], /, *, retries: int = 0, version: str = "", weight: float = 1.0,
         size: int = 0, head: Callable[[], Any] | None = None, keep: bool = True,
-        arguments: Mapping[str, Any] | None = None, **named: Any,
+        after: Iterable[Vertex] = (), arguments: Mapping[str, Any] | None = None, **named: Any,
     ) -> Vertex:  # fmt: skip
         """A call of `function` with these arguments, which may be, or hold, vertices added before. Nothing runs yet.
 
@@ -93,7 +96,8 @@ class Graph:
         it fails. `version`: any text; another one has it run again. `weight`: how long it takes beside others. `size`:
         bytes of its result, if known. `head`: a function without arguments, called while inputs travel; its value is
         the argument `head`. `keep=False`: only the digest of the result is kept, and it is made again if needed.
-        `arguments`: those whose names are also options.
+        `after`: vertices that must have finished, of which no value comes. `arguments`: those whose names are also
+        options.
 
         `UsageError` names the vertex, and nothing was added; also if the function does not take these arguments.
         """
@@ -111,7 +115,11 @@ class Graph:
         functions.check_call(name, function, names)
         edges: list[Edge] = []
         given = {**(arguments or {}), **named}
-        template = {argument: self._placed(name, given[argument], edges) for argument in sorted(given)}
+        try:
+            template = {argument: self._placed(name, given[argument], edges) for argument in sorted(given)}
+        except RecursionError as error:
+            raise UsageError(f"vertex {name}: an argument holds itself, or is too deep") from error
+        edges += self._earlier(name, after)
         vertex = Vertex(
             name, function, template, tuple(edges), retries, version, float(weight), size, head, keep, self.seed,
             functions.where(function),
@@ -137,6 +145,15 @@ class Graph:
         if kind is dict:
             return {key: self._placed(name, each, edges) for key, each in value.items()}
         return value
+
+    def _earlier(self, name: str, after: Any) -> list[Edge]:
+        """The edges without a value, in the order of names: how a program lists them changes no identity."""
+        if not isinstance(after, (list, tuple, set, frozenset)) or any(type(each) is not Vertex for each in after):
+            raise UsageError(f"vertex {name}: after is a list of vertices, not of outputs or values")
+        names = sorted({each.name for each in after})
+        if strange := [each.name for each in after if self.vertices.get(each.name) is not each]:
+            raise UsageError(f"vertex {name}: {min(strange)} in its after is a vertex of another graph")
+        return [Edge(self.vertices[each], None) for each in names]
 
     def order(self) -> list[Vertex]:
         """All vertices, each after those that it needs."""
@@ -193,5 +210,7 @@ def _check_options(name: str, retries: int, version: str, weight: float, size: i
         refuse(f"version is a text, not {version!r}")
     if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < float("inf"):
         refuse(f"weight is a number above 0, not {weight!r}")
-    if type(size) is not int or size < 0:
+    if not WEIGHTS[0] <= weight <= WEIGHTS[1]:
+        refuse(f"weight is a number from {WEIGHTS[0]:g} to {WEIGHTS[1]:g}, not {weight!r}")
+    if type(size) is not int or not 0 <= size < 1 << 63:
         refuse(f"size is a number of bytes, not {size!r}")

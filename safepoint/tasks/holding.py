@@ -19,6 +19,7 @@ from safepoint.tasks import names
 
 logger = logging.getLogger("safepoint")
 LATELY_S = 3600.0
+_taking: set[str] = set()  # what a thread of this process is about to hold
 _held: dict[str, tuple[int, int]] = {}  # the locks of this process: device and inode of each, by directory
 
 
@@ -35,14 +36,17 @@ def held(directory: str, disk: Disk) -> Iterator[None]:
     """Inside, this process drives the store. `LockedError`, `FormatError`: nothing was changed in it."""
     if os.path.basename(os.path.dirname(directory)) != SIDE:
         raise UsageError(f"{directory} is no store of tasks: it lies in a directory {SIDE}")
-    if directory in _held:
+    if directory in _held or directory in _taking:
         raise LockedError(f"{directory} is in use by this very process: one graph runs at a time; nothing was changed")
     with contextlib.ExitStack() as leaving:
+        _taking.add(directory)  # another thread is told the same before it is held and after
         try:
             _take(directory, disk, leaving)
         except OSError as error:
             text = f"no results can be kept in {directory}: {error.filename}: {cause(error)}; nothing was run"
             raise SaveError(text, error.errno) from error
+        finally:
+            _taking.discard(directory)
         try:
             yield
         finally:
@@ -122,6 +126,7 @@ def _let_go() -> None:
     close it, as the lock's own object would do later, could then close another file of the child."""
     locks = set(_held.values())
     _held.clear()
+    _taking.clear()
     if not locks:
         return
     with contextlib.suppress(OSError):

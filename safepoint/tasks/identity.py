@@ -2,6 +2,7 @@
 
 (1) It holds the digest of each input's bytes, in the order of the arguments: a vertex whose input comes out different
     is another one, so no result is combined with inputs that it was not made of (T4).
+    Where no value comes (`after`), the other vertex's identity counts too: files that it wrote may be read here.
 (2) It is equal in all processes and versions of Python: else a finished vertex would run again. So sets are taken in
     an order of their own, since Python's changes with each start, and texts count by what they say, not by whether
     they are one object.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +59,10 @@ def noted(vertex_parts: Mapping[str, str], vertex: Vertex, digests: Sequence[str
     """What a record keeps of an identity, so that `differs` can say what has changed: parts and inputs."""
     found = dict(vertex_parts)
     for number, (edge, digest) in enumerate(zip(vertex.edges, digests, strict=True)):
-        found[f"input {number} {edge.vertex.name}{edge.output and '.'}{edge.output}"] = digest
+        if edge.output is None:
+            found[f"input after {edge.vertex.name}"] = digest
+        else:
+            found[f"input {number} {edge.vertex.name}{edge.output and '.'}{edge.output}"] = digest
     return found
 
 
@@ -71,10 +76,13 @@ def differs(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     if list(inputs[0]) != list(inputs[1]):
         said.append("its inputs are others, or in another order")
     else:
-        said += [
-            f"input {name.split(' ', 2)[2]} has other bytes" for name in inputs[1] if inputs[0][name] != inputs[1][name]
-        ]
+        said += [_other(name) for name in inputs[1] if inputs[0][name] != inputs[1][name]]
     return said
+
+
+def _other(note: str) -> str:
+    _, number, name = note.split(" ", 2)
+    return f"{name}, which it comes after, is another one" if number == "after" else f"input {name} has other bytes"
 
 
 class _Pickler(pickle.Pickler):
@@ -87,12 +95,32 @@ class _Pickler(pickle.Pickler):
         if kind is Slot:
             return f"edge {value.number}"
         if kind is set or kind is frozenset:
-            return [kind.__name__, *sorted(xxh3_128_hexdigest(content(each)) for each in value)]
+            return [kind.__name__, *_sorted(value)]
         if kind is FunctionType:
             if why := functions.why_not(value):
                 raise TypeError(f"a function {why}")
             return f"function {functions.digest(value)}"
+        if isinstance(value, PurePath):  # another module has its class in some versions of Python
+            return f"{kind.__name__} {value}"
         return None
+
+    def reducer_override(self, value: Any) -> Any:
+        """Of a class made of `set`, what pickle knows of it, but for the order."""
+        if not isinstance(value, (set, frozenset)):
+            return NotImplemented
+        reduced = value.__reduce_ex__(5)
+        if isinstance(reduced, str):
+            return reduced
+        how, arguments, *rest = reduced
+        return how, tuple(_sorted(each) if _holds(each, value) else each for each in arguments), *rest
+
+
+def _sorted(values: Iterable[Any]) -> list[str]:
+    return sorted(xxh3_128_hexdigest(content(each)) for each in values)
+
+
+def _holds(argument: object, values: Collection[Any]) -> bool:
+    return type(argument) is list and len(argument) == len(values) and all(each in values for each in argument)
 
 
 def content(value: Any) -> bytes:

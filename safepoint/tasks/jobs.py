@@ -27,6 +27,11 @@ class Output:
     nbytes: int
     file: str = ""  # below `done/KEY` or `loose/KEY`; "" where the bytes are in a journal
 
+    @property
+    def said(self) -> str:
+        """The digest, as another value than that of an array or pickle with the same bytes: a body gets a path."""
+        return f"file {self.digest}" if self.kind == FILE else self.digest
+
 
 @dataclass(frozen=True)
 class Place:
@@ -64,19 +69,26 @@ class Record:
     def nbytes(self) -> int:
         return sum(output.nbytes for output in self.outputs)
 
-    def digest(self, output: str = "") -> str:
-        """Of one output; of the whole result (`""`) of named outputs: of all of them, with their names. `GraphError` if
-        there is no output of this name."""
+    def digest(self, output: str | None = "") -> str:
+        """What an identity holds of one output; of the whole result (`""`) of named outputs: of all of them, with their
+        names. None, of what comes after it without a value: of the result and the identity, as files that it wrote show
+        in no result. `GraphError` if there is no output of this name."""
+        if output is None:
+            return xxh3_128_hexdigest(f"{self.key} {self.digest()}".encode())
         if output == "" and self.named:
-            named = "".join(f"{each.digest} {each.name}\n" for each in self.outputs)
+            named = "".join(f"{each.said} {len(each.name)} {each.name}\n" for each in self.outputs)
             return xxh3_128_hexdigest(named.encode("utf-8", "surrogatepass"))
-        return self.output(output).digest
+        return self.output(output).said
 
     def output(self, name: str) -> Output:
         for each in self.outputs:
             if each.name == name:
                 return each
-        has = ", ".join(each.name for each in self.outputs) if self.named else "only its result, which is no dict"
+        has = (
+            ", ".join(each.name for each in self.outputs)
+            if self.named
+            else "only its result, no dict of texts or one of many"
+        )
         raise GraphError(f"vertex {self.vertex} has no output {name!r}: it has {has}")
 
     def reference(self, output: str = "") -> Reference:

@@ -171,7 +171,7 @@ def _vertex(row: Any) -> dict[str, Any] | None:
         "name": row["name"],
         **{name: row[name] if isinstance(row.get(name), str) else "" for name in OF_VERTEX},
         "inputs": [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2
-                   and all(isinstance(part, str) for part in pair)],
+                   and isinstance(pair[0], str) and (pair[1] is None or isinstance(pair[1], str))],
         **{name: row[name] if _number(row.get(name)) else default for name, default in (("weight", 1.0), ("size", 0))},
         "parts": _texts(row.get("parts")),
     }  # fmt: skip

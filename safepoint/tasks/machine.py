@@ -17,6 +17,8 @@ from safepoint.tasks.jsonfile import number
 
 FORMAT = "net 1"
 LATENCY_S, BANDWIDTH = 50e-6, 1e9  # of a link that nobody has measured: seconds, and bytes per second
+# What a machine may have. Outside of these sums of times are infinite, and their ratios no numbers.
+SPEEDS, LATENCIES, BANDWIDTHS = (1e-30, 1e30), (0.0, 1e30), (1e-30, 1e30)
 REMEDY = "measure it: mpiexec -n N safepoint bench-net -o net.json"
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -100,8 +102,8 @@ class Machine:
             raise _Wrong(f'safepoint: this is no "{FORMAT}" but {_shown(content.get("safepoint"))}')
         speed = _row(content.get("speed"))
         size = len(speed)
-        latency = _matrix(content.get("latency_s"), "latency_s", size, above=False)
-        bandwidth = _matrix(content.get("bandwidth"), "bandwidth", size, above=True)
+        latency = _matrix(content.get("latency_s"), "latency_s", size, LATENCIES)
+        bandwidth = _matrix(content.get("bandwidth"), "bandwidth", size, BANDWIDTHS)
         hosts = content.get("hosts", [])
         if not isinstance(hosts, list) or len(hosts) not in (0, size) or not all(isinstance(h, str) for h in hosts):
             raise _Wrong(f"hosts: not the names of {size} hosts")
@@ -135,28 +137,30 @@ def _same(size: int, value: float) -> Matrix:
 def _row(value: Any) -> tuple[float, ...]:
     if not isinstance(value, list) or not value:
         raise _Wrong("speed: not a list of numbers, one for each rank")
-    numbers = [number(each, above=True) for each in value]
-    if None in numbers:
-        at = numbers.index(None)
-        raise _Wrong(f"speed[{at}]: {_shown(value[at])} is no number above 0")
-    return tuple(each for each in numbers if each is not None)
+    return tuple(_within(each, SPEEDS, f"speed[{n}]") for n, each in enumerate(value))
 
 
-def _matrix(value: Any, name: str, size: int, *, above: bool) -> Matrix:
+def _matrix(value: Any, name: str, size: int, bounds: tuple[float, float]) -> Matrix:
     if (
         not isinstance(value, list)
         or len(value) != size
         or not all(isinstance(row, list) and len(row) == size for row in value)
     ):
         raise _Wrong(f"{name}: not {size} rows of {size} numbers, as speed has {size}")
-    rows: list[tuple[float, ...]] = []
-    for p, row in enumerate(value):
-        numbers = [0.0 if p == q else number(each, above=above) for q, each in enumerate(row)]
-        if None in numbers:
-            q = numbers.index(None)
-            raise _Wrong(f"{name}[{p}][{q}]: {_shown(row[q])} is no number {'above 0' if above else 'of 0 or more'}")
-        rows.append(tuple(each for each in numbers if each is not None))
-    return tuple(rows)
+    return tuple(
+        tuple(0.0 if p == q else _within(each, bounds, f"{name}[{p}][{q}]") for q, each in enumerate(row))
+        for p, row in enumerate(value)
+    )
+
+
+def _within(value: Any, bounds: tuple[float, float], where: str) -> float:
+    least, most = bounds
+    found = number(value, least)
+    if found is not None and found <= most:
+        return found
+    if number(value, above=least > 0) is not None:
+        raise _Wrong(f"{where}: {_shown(value)} is not from {least:g} to {most:g}")
+    raise _Wrong(f"{where}: {_shown(value)} is no number {'above 0' if least > 0 else 'of 0 or more'}")
 
 
 def _shown(value: Any) -> str:

@@ -11,11 +11,15 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
 from safepoint.errors import UsageError
+
+if TYPE_CHECKING:
+    from safepoint.tasks.graph import Vertex
 
 MAIN, AS = "__main__", "__mp_main__"
 loading = False  # whether this process runs the file of its driver now
@@ -44,6 +48,20 @@ def of_this_process() -> Main:
     path = os.path.abspath(file) if file and os.path.isfile(file) else ""
     # A directory is the way of `python file.py` to what lies beside it; "" is where `python -m` was called.
     return Main(path, spec.name if spec and path else "", tuple(map(os.path.abspath, sys.path)), _token)
+
+
+def check(vertices: Iterable[Vertex]) -> None:
+    """`UsageError` if processes that are started anew could not have the function of one of them."""
+    if of_this_process().path:
+        return
+    for vertex in vertices:
+        for each in (vertex.function, vertex.head):
+            if getattr(each, "__module__", None) == MAIN:
+                name = getattr(each, "__qualname__", "")
+                raise UsageError(
+                    f"vertex {vertex.name}: {name} is of __main__, which has no file that a worker could load: put it "
+                    "into a module, or run on=ThreadPoolExecutor(…); nothing was run"
+                )
 
 
 @contextlib.contextmanager
@@ -101,7 +119,7 @@ def _code(main: Main) -> CodeType:
     import tokenize
 
     with tokenize.open(main.path) as file:
-        return compile(file.read(), main.path, "exec")
+        return compile(file.read(), main.path, "exec", dont_inherit=True)  # `annotations` is this file's, not its
 
 
 def _rename(value: object) -> None:

@@ -125,7 +125,7 @@ class OneRun:
             expected_s=self._planned.expected_s, driver_host=socket.gethostname(), pid=os.getpid(),
         )  # fmt: skip
         self._log.flush()
-        self._put_graph()
+        self._put_graph(over=engine is None)
         if self._planned.content is not None:
             log.put(self._store.directory, log.SCHEDULE, self._planned.content, self._store.disk)
         else:
@@ -149,11 +149,12 @@ class OneRun:
         self._log.add("end", finished=finished, **self._lost, seconds=round(time.time() - self._began, 6))
         self._log.flush()
         if self._drive is not None:
-            self._put_graph()
+            self._put_graph(over=True)
         self._say("end")
 
     @many_objects()
-    def _put_graph(self) -> None:
+    def _put_graph(self, over: bool) -> None:
+        """`over`: nothing will finish after this. Else `clean` takes it for a run that was killed."""
         state, vertices = states(self._plan), []
         work = os.path.dirname(os.path.dirname(self._store.directory))
         for n, vertex in enumerate(self._plan.vertices):
@@ -168,7 +169,7 @@ class OneRun:
             vertices.append(row)
         code = self._graph.code or getattr(sys.modules.get("__main__"), "__file__", None) or ""
         log.put(self._store.directory, log.GRAPH, {
-            "graph": self._graph.name, "code": code, "run": self._id, "vertices": vertices,
+            "graph": self._graph.name, "code": code, "run": self._id, "over": over, "vertices": vertices,
         }, self._store.disk)  # fmt: skip
 
     def _noted(self, n: int) -> Mapping[str, str]:

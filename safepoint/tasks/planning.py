@@ -103,12 +103,13 @@ class Plan:
             heapq.heappush(self._ready, self._rank[n])
 
     def inputs(self, n: int) -> tuple[Reference, ...]:
-        """Of a vertex that may run: where the values of its edges are."""
+        """Of a vertex that may run: where the values of its edges are, but for those that have none."""
         found = []
         for parent, output in self.edges[n]:
             record = self.record[parent]
             assert record is not None
-            found.append(record.reference(output))
+            if output is not None:
+                found.append(record.reference(output))
         return tuple(found)
 
     def digests(self, n: int) -> list[str] | None:
@@ -191,7 +192,8 @@ class Plan:
             self.record[n] = record
             self._enter(n, FOUND)
             self._set_here(n, self._present(record))
-            if not self.here[n] and any(self.state[child] == MUST for child in self.children[n]):
+            wanted = self.vertices[n].keep or any(self.state[child] == MUST for child in self.children[n])
+            if not self.here[n] and wanted:  # `keep` was False when it was made, and is not any more
                 self._must(n)
             todo += self._known(n, before=before is not None)
 
@@ -254,4 +256,4 @@ class Plan:
 
 
 def _digests(record: Record) -> list[tuple[str, str]]:
-    return [(output.name, output.digest) for output in record.outputs]
+    return [(output.name, output.said) for output in record.outputs]

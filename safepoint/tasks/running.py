@@ -25,7 +25,7 @@ from safepoint.tasks.found import Found, Stopped
 from safepoint.tasks.jobs import Engine, Record
 from safepoint.tasks.one_run import OneRun, Step
 from safepoint.tasks.ordering import Planned
-from safepoint.tasks.planning import Plan, many_objects
+from safepoint.tasks.planning import FOUND, Plan, many_objects
 from safepoint.tasks.saved import Store
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def _maker(
         def make(store: Store, plan: Plan) -> Engine:
             from safepoint.tasks.pool import Pool
 
+            mainfile.check(v for v, state in zip(plan.vertices, plan.state, strict=True) if state != FOUND)
             return Pool(count)
     elif type(on).__module__.partition(".")[0] in ("distributed", "dask"):
 

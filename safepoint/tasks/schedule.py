@@ -186,7 +186,7 @@ def problem(graph: Graph, seconds: Mapping[str, float], sizes: Size) -> Problem:
     for name, vertex in vertices.items():
         for parent, output in {(edge.vertex.name, edge.output): None for edge in vertex.edges}:
             whole = sizes.get((parent, ""), float(vertices[parent].size))
-            nbytes = sizes.get((parent, output), whole)
+            nbytes = 0.0 if output is None else sizes.get((parent, output), whole)
             edges[parent, name] = edges.get((parent, name), 0.0) + nbytes
     return Problem.make(weights, edges, graph.name)
 

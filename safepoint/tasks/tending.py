@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from safepoint.disk import kernel
@@ -17,6 +18,8 @@ from safepoint.tasks.saved import Damage, Kept, read_block
 
 if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
+
+COARSE_S = 2.0  # so much later than by our clock a file may be by that of its file system
 
 
 def verify(store: Store) -> Iterator[Damage]:
@@ -89,13 +92,13 @@ def forget(store: Store, found: Sequence[Kept]) -> list[Kept]:
 
 def clean(store: Store, before: float | None, used: Collection[str] | None) -> list[Record]:
     """See `Store.clean`."""
-    if used is None:
-        used = _used(store, before is not None)
+    in_use = _used(store, before is not None) if used is None else lambda record: record.key in used
     store.end_own()  # it may have taken something back, in a journal that is to go
     counts = store.kept(strict=True)
     stay = {
-        key: each for key, each in counts.items() if key in used or (before is not None and each.record.time >= before)
-    }
+        key: each for key, each in counts.items()
+        if in_use(each.record) or (before is not None and each.record.time >= before)
+    }  # fmt: skip
     old = [name for name in store.journals() if not _is_written(name)]
     staying = {(each.at.journal, each.at.offset) for each in stay.values()}
     others = {each.at.journal for each in store.all(strict=True) if each.at.journal} - set(old)
@@ -107,18 +110,27 @@ def clean(store: Store, before: float | None, used: Collection[str] | None) -> l
     return [each.record for each in gone]
 
 
-def _used(store: Store, without: bool) -> set[str]:
-    """The keys of the last graph that was run here."""
+def _used(store: Store, without: bool) -> Callable[[Record], bool]:
+    """Whether the last graph that was run here uses a result. If that run was killed, graph.json knows nothing of what
+    it made: then what its vertices have made since stays, and all that is of those without an identity."""
+    path = f"{store.directory}/graph.json"
     try:
-        vertices = json.loads(read(store.disk, f"{store.directory}/graph.json"))["vertices"]
-        return {str(vertex["key"]) for vertex in vertices if vertex.get("key")}
+        content = json.loads(read(store.disk, path))
+        since = math.inf if content.get("over") else store.disk.stat(path).st_mtime - COARSE_S
+        keys = {str(vertex["name"]): str(vertex.get("key") or "") for vertex in content["vertices"]}
     except FileNotFoundError as error:
         if without:
-            return set()
+            return lambda record: False
         raise UsageError(f"{store.directory} does not tell which graph was run last; nothing was removed") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         text = f"{store.directory}/graph.json cannot be read ({error}), so what is in use is not known"
         raise UsageError(f"{text}; nothing was removed") from error
+    used = set(keys.values())
+
+    def stays(record: Record) -> bool:
+        return record.key in used or keys.get(record.vertex) == "" or (record.vertex in keys and record.time >= since)
+
+    return stays
 
 
 def _is_written(name: str) -> bool:

@@ -30,12 +30,13 @@ from safepoint.tasks.graph import Edge, Graph, Vertex
 TOP = ("graph", "code", "seed")  # keys beside the tables, so no vertex can have these names in a text
 KEYS: dict[str, Any] = {
     "run": str, "with": dict, "in": dict, "head": str, "weight": (int, float), "retries": int, "version": str,
-    "size": int, "keep": bool,
+    "size": int, "keep": bool, "after": list,
 }  # fmt: skip
 OPTIONS = ("weight", "retries", "version", "size", "keep")
 SAID: dict[Any, str] = {
     str: "a text",
     dict: "a table",
+    list: "a list",
     (int, float): "a number",
     int: "a whole number",
     bool: "true or false",
@@ -54,9 +55,9 @@ def read(path: str | os.PathLike[str]) -> Graph:
     for name in text.order():
         try:
             function, arguments = text.function(name, "run"), text.arguments(name, vertices)
-            options = text.options(name)
+            options, earlier = text.options(name), [vertices[each] for each in text.after(name)]
             text.check_call(name, function, arguments)
-            graph.add(name, function, arguments=arguments, **options)
+            graph.add(name, function, arguments=arguments, after=earlier, **options)
         except UsageError as error:
             text.refuse(name, "", str(error))
     return graph
@@ -76,7 +77,8 @@ class _Text:
             if name not in TOP:
                 self._check(name, table)
                 self.tables[name] = table
-        self.parents = {name: dict.fromkeys(self._parents(name)) for name in self.tables}
+        self.inputs = {name: dict.fromkeys(self._inputs(name)) for name in self.tables}
+        self.parents = {name: {**inputs, **dict.fromkeys(self.after(name))} for name, inputs in self.inputs.items()}
         self._modules: dict[str, ModuleType] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
 
@@ -130,7 +132,7 @@ class _Text:
 
     # Edges.
 
-    def _parents(self, name: str) -> Iterator[str]:
+    def _inputs(self, name: str) -> Iterator[str]:
         for argument, value in self.tables[name].get("in", {}).items():
             yield from self._named(name, f"in.{argument}", value)
 
@@ -145,6 +147,17 @@ class _Text:
                 yield from self._named(name, f"{key}.{inner}", each)
         else:
             self.refuse(name, key, f'{value!r} is no edge: it is written as "vertex" or "vertex.output"')
+
+    def after(self, name: str) -> Iterator[str]:
+        """The vertices that it comes after, though no value comes from them."""
+        for number, text in enumerate(self.tables[name].get("after", [])):
+            key = f"after[{number}]"
+            if type(text) is not str:
+                self.refuse(name, key, f'{text!r} is no vertex: it is written as "vertex"')
+            vertex, output = self.edge(name, key, text)
+            if output:
+                self.refuse(name, key, f"{text!r} is an output, and no value comes this way: name the vertex {vertex}")
+            yield vertex
 
     def edge(self, name: str, key: str, text: str) -> tuple[str, str]:
         """Vertex and output that a text names. A vertex whose name has dots goes before an output."""
@@ -172,8 +185,9 @@ class _Text:
                     done[name] = None
                 elif parent in way:
                     ring = list(way)[list(way).index(parent) :]
+                    key = "in" if [*ring, parent][1] in self.inputs[parent] else "after"
                     self.refuse(
-                        parent, "in", f"the vertices need each other in a circle: {' <- '.join([*ring, parent])}"
+                        parent, key, f"the vertices need each other in a circle: {' <- '.join([*ring, parent])}"
                     )
                 elif parent not in done:
                     way[parent] = iter(self.parents[parent])

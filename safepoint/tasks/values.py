@@ -27,6 +27,7 @@ from safepoint.root import REAL
 from safepoint.tasks.jobs import FILE, NPY, PICKLE, Output
 
 MAPPED = 64 << 20  # bytes of an array above which it is mapped when it is given back, not read
+MOST = 1000  # outputs of a dict: each may be a file of its own, with a flush of its own
 SIMPLE = (float, int, str, bytes, bool, type(None))
 
 
@@ -43,34 +44,36 @@ class Encoded:
     below: str = ""  # that, from the scratch directory
 
 
-def encode(result: Any, scratch: str = "", disk: Disk = REAL) -> list[Encoded]:
-    """The outputs of a result. A dict with texts as keys makes one of each value, anything else is one.
+def encode(result: Any, scratch: str = "", disk: Disk = REAL, store: str = "") -> list[Encoded]:
+    """The outputs of a result. A dict with texts as keys makes one of each value, anything else is one; so is a
+    dict with more than `MOST` of them.
 
-    `scratch`: the directory of this vertex, if it asked for one. `UsageError` if the result cannot be kept.
+    `scratch`: the directory of this vertex, if it asked for one. `store`: that of the store, if an input is a file
+    there. `UsageError` if the result cannot be kept.
     """
-    if type(result) is dict and result and all(type(name) is str and name for name in result):
-        return [_encode(name, value, scratch, disk) for name, value in result.items()]
-    return [_encode("", result, scratch, disk)]
+    if type(result) is dict and 0 < len(result) <= MOST and all(type(name) is str and name for name in result):
+        return [_encode(name, value, scratch, disk, store) for name, value in result.items()]
+    return [_encode("", result, scratch, disk, store)]
 
 
-def _encode(name: str, value: Any, scratch: str, disk: Disk) -> Encoded:
+def _encode(name: str, value: Any, scratch: str, disk: Disk, store: str) -> Encoded:
     kind = type(value)
     if kind in SIMPLE:
-        return _pickled(name, value, "")
-    if scratch and isinstance(value, Path) and (below := _below(value, scratch)):
+        return _pickled(name, value, "", "")
+    if scratch and isinstance(value, Path) and (below := _below(value, scratch)) not in ("", "."):
         return _file(name, below, scratch, disk)
     if "numpy" in sys.modules and kind is sys.modules["numpy"].ndarray:
         header = _npy_header(value)
         if header is not None:
             return _array(name, value, header)
-    return _pickled(name, value, scratch)
+    return _pickled(name, value, scratch, store)
 
 
-def _pickled(name: str, value: Any, scratch: str) -> Encoded:
+def _pickled(name: str, value: Any, scratch: str, store: str) -> Encoded:
     try:
-        if scratch:
+        if scratch or store:
             file = io.BytesIO()
-            _Pickler(file, scratch).dump(value)
+            _Pickler(file, scratch, store).dump(value)
             data = file.getvalue()
         else:
             data = pickle.dumps(value, 5)
@@ -84,18 +87,28 @@ def _pickled(name: str, value: Any, scratch: str) -> Encoded:
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses a path to what will not be there any more."""
+    """Refuses a path to what will not be there any more, or may be there with other contents: a vertex below would
+    take the path for the same input."""
 
-    def __init__(self, file: io.BytesIO, scratch: str) -> None:
+    def __init__(self, file: io.BytesIO, scratch: str, store: str) -> None:
         super().__init__(file, 5)
-        self._scratch = scratch
+        self._scratch, self._store = scratch, store
 
     def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, Path) and _below(value, self._scratch):
-            raise UsageError(
-                f"{value} lies in the scratch directory, and is inside of a result: return it by itself, or as a value "
-                "of a dict with texts as keys"
-            )
+        if isinstance(value, Path):
+            below = _below(value, self._scratch)
+            if below == ".":
+                raise UsageError(f"{value} is the scratch directory: return a file or a directory below it")
+            if below:
+                raise UsageError(
+                    f"{value} lies in the scratch directory, and is inside of a result: return it by itself, or as a "
+                    "value of a dict with texts as keys"
+                )
+            if _below(value, self._store):
+                raise UsageError(
+                    f"{value} is the result of another vertex: give that vertex to whoever needs it, or return a copy "
+                    "below scratch()"
+                )
         return NotImplemented
 
 
@@ -184,10 +197,12 @@ def mapped(path: str) -> Any:
 # Files.
 
 
-def _below(path: Path, scratch: str) -> str:
-    """The way from the scratch directory to this path, "" if it is not below it."""
+def _below(path: Path, directory: str) -> str:
+    """The way from this directory to the path: "." if it is that itself, "" if it is not below it."""
     full = os.path.abspath(path)
-    for top in (scratch, os.path.realpath(scratch)):
+    for top in (directory, os.path.realpath(directory)) if directory else ():
+        if full == top:
+            return "."
         if full.startswith(top + os.sep):
             return full[len(top) + 1 :].replace(os.sep, "/")
     return ""

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from safepoint.errors import SaveError
-from safepoint.tasks import mainfile
+from safepoint.errors import SaveError, UsageError
+from safepoint.tasks import functions, mainfile
 from safepoint.tasks.jobs import Ended, Failure, Job
 
 if TYPE_CHECKING:
@@ -73,14 +73,26 @@ def run(vertex: str, key: str, attempt: int, packed: bytes, main: mainfile.Main 
             mainfile.load(main)
         job = pickle.loads(packed)
         assert isinstance(job, Job)
+        check_source(job)
         store, writer = writer_of(job.directory)
         from safepoint.tasks import body
     except BaseException as error:
         text = f"not begun: {error}"
+        if main is not None and isinstance(error, AttributeError):
+            text += f"; a worker runs {main.path} up to its first call of run: define it above that, or in a module"
         return Ended(
             vertex, key, attempt, failure=Failure(type(error).__name__, text, "", ""), host=host, worker=worker
         )
     return body.run(job, store, writer)
+
+
+def check_source(job: Job) -> None:
+    """`UsageError` if this process has loaded another function than the program has, as its file was changed while the
+    graph runs, or is another one here: its result would be kept as one of the program's."""
+    for part, function in (("function", job.function), ("head", job.head)):
+        if function is not None and part in job.parts and functions.digest(function) != job.parts[part]:
+            what = f"{functions.where(function) or functions.path(function)} was changed while the graph runs"
+            raise UsageError(f"{what}, or is another file in this process: start the program again, and its workers")
 
 
 # A process of our own pool.

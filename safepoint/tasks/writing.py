@@ -65,6 +65,8 @@ def _table(graph: Graph, vertex: Vertex, code: str, directory: str) -> Iterator[
     for key, said in (("with", plain), ("in", edges)):
         if said:
             yield f"{key} = {{ {', '.join(said)} }}"
+    if after := [_text(edge.vertex.name, name) for edge in vertex.edges if edge.output is None]:
+        yield f"after = [{', '.join(after)}]"
 
 
 def _holds(value: Any) -> tuple[bool, bool]:

@@ -286,6 +286,24 @@ def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_tha
     assert bodies.noted(notes)["dies"] == 2
 
 
+def test_a_worker_with_another_version_of_a_function_gives_no_result(
+    client: Any, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T4: what it makes would be kept as a result of the program's own version."""
+    for place, number in (("here", 1), ("there", 2)):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "of_versions.py").write_text(f"def number():\n    return {number}\n")
+    client.run(lambda way: sys.path.insert(0, way), str(tmp_path / "there"))
+    monkeypatch.syspath_prepend(tmp_path / "here")
+    import of_versions
+
+    graph = Graph("versions")
+    graph.add("number", of_versions.number)
+    with pytest.raises(TaskError, match="another file in this process"):
+        graph.run(on=client, directory=work)
+    assert graph.run(directory=work, workers=1)["number"] == 1
+
+
 def test_a_module_that_workers_cannot_import_is_named_with_what_to_do(
     client: Any, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

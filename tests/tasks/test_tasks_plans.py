@@ -30,6 +30,7 @@ def graph(seed: int, versions: dict[int, str]) -> tuple[Graph, dict[str, list[st
         inputs[name] = [f"v{p}" for p in parents]
         made.append(g.add(
             name, b.seen, keep=rng.random() < 0.7, version=versions.get(n, ""), inputs=[made[p] for p in parents],
+            after=rng.sample(made, min(n, rng.choice((0, 0, 1)))),
             arguments={"name": name, "size": rng.choice((0, 90_000)), "chance": rng.random() < 0.3},
         ))  # fmt: skip
     return g, inputs

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from typing import BinaryIO
 
 import click
 
@@ -53,7 +56,8 @@ def get(name: str, directory: str, target: str | None) -> None:
 
 def _find(past: Past, name: str) -> tuple[Record, str]:
     """The record of a vertex, and the output that was asked for. Names of vertices may have dots, too."""
-    for vertex, output in ((name, ""), (name.rpartition(".")[0], name.rpartition(".")[2])):
+    ends = [len(name), *(n for n in range(len(name) - 1, 0, -1) if name[n] == ".")]
+    for vertex, output in [(name[:end], name[end + 1 :]) for end in ends]:
         state = past.states.get(vertex)
         records = past.by_name.get(vertex)
         record = state.record if state else records[-1] if records else None
@@ -74,6 +78,25 @@ def _shown(past: Past, reference: Reference) -> str:
     return str(value) if isinstance(value, (str, os.PathLike)) else repr(value)
 
 
+@contextlib.contextmanager
+def _replaced(target: str) -> Iterator[BinaryIO]:
+    """A file of this name with what is written inside. On error the older one is as it was."""
+    if os.path.exists(target) and not os.path.isfile(target):  # as /dev/stdout
+        with open(target, "wb") as file:
+            yield file
+        return
+    path = os.path.realpath(target)
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        with open(beside, "wb") as file:
+            yield file
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+
+
 def _write(past: Past, reference: Reference, target: str) -> None:
     if reference.named and not reference.output:
         outputs = ", ".join(f"{reference.vertex}.{each.name}" for each in reference.outputs)
@@ -84,9 +107,11 @@ def _write(past: Past, reference: Reference, target: str) -> None:
         if os.path.isdir(source):
             name = f"{reference.vertex}{reference.output and '.'}{reference.output}"
             raise UsageError(f"{name} is a directory: copy it from {source}")
-        shutil.copyfile(source, target)
+        with _replaced(target) as file, open(source, "rb") as original:
+            shutil.copyfileobj(original, file, 1 << 20)
     else:
-        with open(target, "wb") as file:
-            file.write(past.store.bytes(reference))
+        data = past.store.bytes(reference)  # before the file is touched: they may be damaged
+        with _replaced(target) as file:
+            file.write(data)
     what = {NPY: "an array (numpy.load)", PICKLE: "a pickle (pickle.load)", FILE: "a file"}[kind]
     click.echo(f"{terminal.printable(target)}: {what}, {words.size(os.path.getsize(target))}", file=sys.stderr)

@@ -89,7 +89,7 @@ def scope(tree: ast.Module, source: str, file: str, node: Definition) -> Scope:
     found.rebound = _bound(tree)
     found.modules = _modules(tree, found.rebound, own, node)
     dunders = _dunders(tree)
-    words = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | _imported(tree)
+    words = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | imported(tree)
     words |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
     strange = {"defaultdict", "shelve", "UserDict", "UserList", "ChainMap"} & words  # reading these may write them
     found.operators = bool(dunders - HARMLESS) or bool(strange)
@@ -130,7 +130,7 @@ def _captures(table: symtable.SymbolTable, into: Scope) -> None:
         _captures(child, into)
 
 
-def _imported(tree: ast.AST) -> set[str]:
+def imported(tree: ast.AST) -> set[str]:
     nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     return {(alias.asname or alias.name).partition(".")[0] for node in nodes for alias in node.names} | {
         alias.name for node in nodes for alias in node.names
@@ -139,7 +139,7 @@ def _imported(tree: ast.AST) -> set[str]:
 
 def _bound(tree: ast.Module) -> set[str]:
     """Every name that the file binds anywhere: a parameter of this name elsewhere does no harm, and is counted too."""
-    found = _imported(tree) | _bound_otherwise(tree)
+    found = imported(tree) | _bound_otherwise(tree)
     return found | (set(dir(builtins)) if "*" in found else set())
 
 

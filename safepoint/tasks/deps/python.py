@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from safepoint.errors import UsageError
-from safepoint.tasks.deps.py_scope import Definition, functions, scope
+from safepoint.tasks.deps.py_scope import Definition, functions, imported, scope
 from safepoint.tasks.deps.py_statements import Reader
-from safepoint.tasks.deps.statements import Analysis, Statement, statement
+from safepoint.tasks.deps.statements import IMPORT, Analysis, Statement, statement
 
 KINDS: dict[type[ast.AST], str] = {
     ast.For: "loop", ast.AsyncFor: "loop", ast.While: "loop", ast.If: "if", ast.With: "with", ast.AsyncWith: "with",
     ast.Try: "try", ast.Match: "match", ast.FunctionDef: "def", ast.AsyncFunctionDef: "def", ast.ClassDef: "class",
+    ast.Import: IMPORT, ast.ImportFrom: IMPORT,
 }  # fmt: skip
 OPENED = ast.For | ast.AsyncFor | ast.While | ast.If | ast.With | ast.AsyncWith | ast.Try
 GUARDS = ast.With | ast.AsyncWith | ast.Try  # what was done before an exception is seen after these
@@ -39,7 +40,7 @@ class File:
         found = scope(self.tree, self.source, self.file, node)
         reader = Reader(found)
         reader.settle()
-        body, guarded = self._opened(node, inside) if inside else (node.body, False)
+        body, guarded = self._opened(node, inside) if inside else (_without_docstring(node), False)
         private = _private(node, found.local - found.captured - set(found.parameters))
         bound = set(found.parameters) - _removed(node)
         statements = []
@@ -47,7 +48,9 @@ class File:
             statements.append(self._statement(reader, each, guarded, bound, private & _covered(each)))
             if isinstance(each, ast.Assign) and not inside:
                 bound |= {target.id for target in each.targets if isinstance(target, ast.Name)} - _removed(node)
-        return Analysis(self.file, "Python", name, inside, found.parameters, statements)
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        names, opened = imported(self.tree) & used - set(found.parameters) - set(_stored(node)), _only_opened(node)
+        return Analysis(self.file, "Python", name, inside, found.parameters, statements, frozenset(names), opened)
 
     def _opened(self, node: Definition, line: int) -> tuple[list[ast.stmt], bool]:
         for each, guarded in _within(node, False):
@@ -80,6 +83,23 @@ class File:
             node = node.body[0]
         text = ast.get_source_segment(self.source, node) or ast.unparse(node)
         return text.splitlines()[0].strip()
+
+
+def _without_docstring(node: Definition) -> list[ast.stmt]:
+    return node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+
+
+def _stored(node: ast.AST) -> list[str]:
+    return [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+
+
+def _only_opened(node: ast.AST) -> frozenset[str]:
+    """Names that `with` binds, and nothing else does."""
+    every, targets = _stored(node), list[str]()
+    for each in ast.walk(node):
+        if isinstance(each, ast.With | ast.AsyncWith):
+            targets += [name for item in each.items if item.optional_vars for name in _stored(item.optional_vars)]
+    return frozenset(name for name in targets if every.count(name) == targets.count(name))
 
 
 def _within(node: ast.AST, guarded: bool) -> Iterator[tuple[OPENED, bool]]:

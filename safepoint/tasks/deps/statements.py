@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+IMPORT = "import"  # a kind of statement
 FLOW, ANTI, OUTPUT = "flow", "anti", "output"  # out-in, in-out, out-out
 MEMORY, NAMES, CELLS = "memory", "names", "cells"  # groups: what a pointer, what a call may reach; what a call may read
 WORLD = "the world"  # files, terminals, clocks: its order is seen from outside
@@ -98,7 +99,12 @@ class Dependence:
 
 @dataclass
 class Analysis:
-    """Of one function, or of one opened statement of it. `shared`: how many pairs have inputs in common (in-in)."""
+    """Of one function, or of one opened statement of it. `shared`: how many pairs have inputs in common (in-in);
+    `alike`: how many of those nothing binds.
+
+    `imported`: names of modules, and of what comes from them. `opened`: names that only `with` binds. Of neither can a
+    vertex hand the value to another one.
+    """
 
     file: str
     language: str
@@ -106,12 +112,15 @@ class Analysis:
     inside: int
     parameters: list[str]
     statements: list[Statement]
+    imported: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()
     dependences: list[Dependence] = field(default_factory=list)
     levels: list[list[int]] = field(default_factory=list)
     shared: int = 0
+    alike: int = 0
 
     def __post_init__(self) -> None:
-        self.dependences, self.shared = _dependences(self.statements)
+        self.dependences, self.shared, self.alike = _dependences(self.statements)
         self.levels = _levels(len(self.statements), self.dependences)
 
     def independent(self, first: int, second: int) -> bool:
@@ -136,14 +145,16 @@ def statement(line: int, end: int, text: str, kind: str, weight: int, done: Effe
     )  # fmt: skip
 
 
-def _dependences(statements: list[Statement]) -> tuple[list[Dependence], int]:
-    found, shared = dict[Dependence, None](), 0
+def _dependences(statements: list[Statement]) -> tuple[list[Dependence], int, int]:
+    found, shared, alike = dict[Dependence, None](), 0, 0
     for target, late in enumerate(statements):
         for source, early in enumerate(statements[:target]):
-            for kind, label in _between(early, late):
+            bound = list(_between(early, late))
+            for kind, label in bound:
                 found[Dependence(kind, label, source, target)] = None
-            shared += any(True for _ in _meeting(early.reads, late.reads))
-    return list(found), shared
+            common = any(True for _ in _meeting(early.reads, late.reads))
+            shared, alike = shared + common, alike + (common and not bound)
+    return list(found), shared, alike
 
 
 def _between(early: Statement, late: Statement) -> Iterable[tuple[str, str]]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import PurePath
+from textwrap import wrap
 from typing import Any
 
-from safepoint.tasks.deps.statements import ANTI, FLOW, LEAVING, OUTPUT, Analysis, Statement
+from safepoint.tasks.deps.statements import ANTI, FLOW, IMPORT, LEAVING, OUTPUT, Analysis, Statement
 
 WIDTH = 46  # columns of a statement's text
+MOST_PLACES, MOST_REASONS = 24, 60  # columns of what it reads or writes, and of what binds it; longer ones are folded
+TIED = "\N{NO-BREAK SPACE}"
 STYLES = {FLOW: "solid", ANTI: "dashed", OUTPUT: "dotted"}
 
 
@@ -21,25 +25,36 @@ def lines(found: Analysis) -> Iterator[str]:
     if not rows:
         yield "no statements"
         return
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(len(line) for row in rows for line in row[column]) for column in range(len(rows[0]))]
     for row in rows:
-        cells = [row[0].rjust(widths[0]), *(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        yield "  ".join(cell for cell, width in zip(cells, widths, strict=True) if width).rstrip()
+        for cells in zip_longest(*row, fillvalue=""):
+            first = cells[0].rjust(widths[0])
+            padded = [first, *(cell.ljust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))]
+            yield "  ".join(cell for cell, width in zip(padded, widths, strict=True) if width).rstrip()
     named = _names(found)
     yield "levels: " + " ".join("{" + " ".join(named[number] for number in level) + "}" for level in found.levels)
-    yield f"in-in, which binds nothing: {found.shared} of {_pairs(found)} pairs"
+    yield f"pairs that only read the same: {found.alike} of {_pairs(found)}"
+    if shared := [name for name in named if not name.isdigit()]:
+        yield f"{shared[0]}: a further statement of the same line"
 
 
 def _pairs(found: Analysis) -> int:
     return len(found.statements) * (len(found.statements) - 1) // 2
 
 
-def _cells(found: Analysis, number: int) -> list[str]:
+def _cells(found: Analysis, number: int) -> list[list[str]]:
+    """Each with its lines."""
     each = found.statements[number]
     text = each.text if len(each.text) <= WIDTH else each.text[: WIDTH - 1] + "…"
-    ins = f"in {' '.join(each.inputs)}" if each.inputs else ""
-    outs = f"out {' '.join(each.outputs)}" if each.outputs else ""
-    return [_names(found)[number], text, each.kind, ins, outs, f"weight {each.weight}", _told(found, number)]
+    ins = _folded(" ".join(["in", *each.inputs]) if each.inputs else "", MOST_PLACES, "   ")
+    outs = _folded(" ".join(["out", *each.outputs]) if each.outputs else "", MOST_PLACES, "    ")
+    reasons = [why if len(why) > MOST_REASONS else why.replace(" ", TIED) for why in _reasons(found, number)]
+    told = [line.replace(TIED, " ") for line in _folded(", ".join(reasons), MOST_REASONS, "")]
+    return [[_names(found)[number]], [text], [each.kind], ins, outs, [f"weight {each.weight}"], told]
+
+
+def _folded(words: str, most: int, indent: str) -> list[str]:
+    return wrap(words, most, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _names(found: Analysis) -> list[str]:
@@ -53,14 +68,14 @@ def _names(found: Analysis) -> list[str]:
     return names
 
 
-def _told(found: Analysis, target: int) -> str:
-    """`leaving` only where it is the only reason."""
+def _reasons(found: Analysis, target: int) -> list[str]:
+    """What binds it to those before it. `leaving` only where it is the only reason."""
     names, by = _names(found), dict[tuple[str, str], list[str]]()
     bound = {each.source for each in found.dependences if each.target == target and each.label != LEAVING}
     for each in found.dependences:
         if each.target == target and not (each.label == LEAVING and each.source in bound):
             by.setdefault((each.kind, each.label), []).append(names[each.source])
-    return ", ".join(f"{kind} on {label} from {' '.join(sources)}" for (kind, label), sources in by.items())
+    return [f"{kind} on {label} from {' '.join(sources)}" for (kind, label), sources in by.items()]
 
 
 def as_json(found: Analysis) -> dict[str, Any]:
@@ -110,37 +125,48 @@ def toml(found: Analysis) -> Iterator[str]:
     """A vertex for each statement, an edge for each value that flows, `after` for what binds the order alone.
 
     The functions `line_3`, … are still to be written, in the file that `code` names: each takes the values that `in`
-    and `with` name, and returns a dict of those that it writes.
+    and `with` name, and returns a dict of those that it writes. Modules and what `with` opened cannot be handed on.
     """
     names = [f"line-{name}" for name in _names(found)]
+    hidden = found.imported | found.opened
     given = sorted(set(found.parameters))
     yield f"# Made from {found.function} of {json.dumps(found.file)}. Still to be written: what `run` names."
     if given:
         yield f"# Parameters of it, for `with`: {', '.join(given)}"
     yield f"graph = {json.dumps(found.function.replace('/', '-'))}"
     yield f"code = {json.dumps(PurePath(found.file).stem + '_tasks.py')}"
+    if found.imported:
+        yield f"# To be imported there: {', '.join(sorted(found.imported))}"
     writers: dict[str, int] = {}
-    before: list[set[int]] = []  # what each comes after, by any way
+    before: dict[int, set[int]] = {}  # what each comes after, by any way
+    opened: dict[str, str] = {}  # where
     for number, each in enumerate(found.statements):
-        edges = {name: writers[name] for name in _values(each) if name in writers}
+        if each.kind == IMPORT:
+            continue
+        values = [name for name in _values(each) if name not in hidden]
+        edges = {name: writers[name] for name in values if name in writers}
         yield ""
         yield f"[{json.dumps(names[number])}]  # {_printable(each.text)}"
         yield f'run = "{names[number].replace("-", "_")}"'
         yield f"weight = {float(each.weight)}"
-        wanted = [name for name in _values(each) if name in given and name not in writers]
+        wanted = [name for name in values if name in given and name not in writers]
         if wanted:
             yield "# with = { " + ", ".join(f"{name} = …" for name in wanted) + " }"
-        direct = {dep.source for dep in found.dependences if dep.target == number}
-        before.append(direct.union(*(before[source] for source in direct)))
+        direct = {dep.source for dep in found.dependences if dep.target == number and dep.source in before}
+        before[number] = direct.union(*(before[source] for source in direct))
         after = direct - set(edges.values()) - set().union(*(before[source] for source in direct))
         parts = [f"{name} = {json.dumps(f'{names[source]}.{name}')}" for name, source in edges.items()]
-        if after:
-            parts.append("after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]")
         if parts:
             yield "in = { " + ", ".join(parts) + " }"
-        if outs := _named(each.outputs):
+        if after:
+            yield "after = [" + ", ".join(json.dumps(names[source]) for source in sorted(after)) + "]"
+        for name in _named(each.inputs):
+            if name in opened:
+                yield f"# uses {name} of {opened[name]}, which cannot be handed on: make one vertex of the two"
+        if outs := [name for name in _named(each.outputs) if name not in hidden]:
             yield f"# returns a dict with: {', '.join(outs)}"
         writers |= dict.fromkeys(outs, number)
+        opened |= {name: opened.get(name, names[number]) for name in _named(each.outputs) if name in found.opened}
 
 
 def _values(each: Statement) -> list[str]:

@@ -63,7 +63,8 @@ class Inputs:
             for output in _wanted(reference):
                 name = reference.key, output.name
                 if output.kind != FILE and name not in self._asked and self._kept.get(*name) is None:
-                    self._asked[name] = self._asker.ask(owner, reference.key, output)
+                    with contextlib.suppress(MemoryError):  # then the store is read, and the body's attempt may fail
+                        self._asked[name] = self._asker.ask(owner, reference.key, output)
 
     def end(self) -> None:
         """What was not needed after all is received nevertheless."""
@@ -126,7 +127,8 @@ def _wanted(reference: Reference) -> list[Output]:
 
 
 def lying(output: Output, room: Any) -> Any:
-    """The value whose bytes are these; an array lies in them, and may be written to if they may."""
+    """The value whose bytes are these; an array lies in them. A large one is read-only here as in the store: else it
+    would depend on the rank whether a body that writes to it fails."""
     if output.kind != NPY:
         return pickle.loads(room)
     import numpy as np
@@ -134,7 +136,8 @@ def lying(output: Output, room: Any) -> Any:
     header = io.BytesIO(bytes(room[:HEADER]))
     np.lib.format.read_magic(header)
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(header, max_header_size=HEADER)
-    return np.ndarray(shape, dtype, room, header.tell(), order="F" if fortran else "C")
+    data = room.toreadonly() if output.nbytes > MAPPED else room
+    return np.ndarray(shape, dtype, data, header.tell(), order="F" if fortran else "C")
 
 
 def copied(output: Output, pieces: Sequence[Any]) -> Any:

@@ -38,7 +38,8 @@ class Outcome:
     @property
     def text(self) -> str:
         name = type(self.error).__name__
-        return f"{name}: {self.error}" if self.error is not None and str(self.error) else name
+        said = self.error.why if isinstance(self.error, Stopped) else str(self.error or "")
+        return f"{name}: {said}" if said else name
 
     def packed(self) -> Packed:
         error, found = self.error, self.found

@@ -23,6 +23,7 @@ from safepoint.tasks.jobs import Output
 from safepoint.tasks.mpi.messages import ANSWERS, DATA, GET, Naps, Posted, flat, mpi, pieces, post, space, spans, take
 
 PATIENCE_S = 0.05  # without an answer; then the store is read
+SLACK = 1 << 16  # bytes that may lie in memory beside a value
 SOON_S = 2e-5  # of a nap while bytes travel
 
 
@@ -31,6 +32,15 @@ def digest_of(buffers: Sequence[Any]) -> str:
     for buffer in buffers:
         digest.update(buffer)
     return digest.hexdigest()
+
+
+def _alone(view: memoryview) -> memoryview:
+    """These bytes, in nothing that is much larger: a few rows of an array would keep all of it in memory, uncounted."""
+    owner: Any = view
+    while (inner := owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)) is not None:
+        owner = inner
+    whole = owner.nbytes if hasattr(owner, "nbytes") else len(owner) if hasattr(owner, "__len__") else 0
+    return memoryview(bytes(view)) if whole > 2 * len(view) + SLACK else view
 
 
 class Kept:
@@ -42,7 +52,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def put(self, key: str, output: str, buffers: Sequence[Any]) -> None:
-        views = [flat(buffer) for buffer in buffers]
+        views = [_alone(flat(buffer)) for buffer in buffers]
         nbytes = sum(map(len, views))
         with self._lock:
             self._drop((key, output))
@@ -157,8 +167,8 @@ class Asker:
         self.tidy()
         tag = DATA + self._count % ANSWERS
         self._count += 1
+        room = space(output.nbytes)  # before the question: an answer for which there is no room is never received
         sent = post(self._comm, (key, output.name, output.nbytes, tag), rank, GET)
-        room = space(output.nbytes)
         requests = [self._comm.Irecv([room[a:b], mpi().BYTE], rank, tag) for a, b in spans(output.nbytes)]
         return Asked(rank, output, room, requests, sent)
 

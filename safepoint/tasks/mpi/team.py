@@ -40,7 +40,7 @@ class Team:
         self.control.Free()
         self.edges.Free()
 
-    def agree(self, graph: Any, directory: str) -> tuple[str, Mapping[str, Mapping[str, str]]]:
+    def agree(self, graph: Any, directory: Any) -> tuple[str, Mapping[str, Mapping[str, str]]]:
         """The directory of rank 0, which all see, and the parts of the identity of each vertex."""
         parts = self.peers.together(lambda: {name: identity.parts(each) for name, each in graph.vertices.items()})
         self._same(_rows(graph, parts))
@@ -54,9 +54,9 @@ class Team:
         theirs = self.peers.share(rows, 0)
         self.peers.fail_together(None if rows == theirs else GraphError(_difference(rows, theirs)))
 
-    def _seen(self, directory: str) -> str:
-        """Rank 0 leaves a file there; the others look for it."""
-        top = self.peers.share(os.path.abspath(directory), 0)
+    def _seen(self, directory: Any) -> str:
+        """Rank 0 leaves a file there; the others look for it. What these were given does not count."""
+        top = self.peers.share(self.peers.together(lambda: _place(directory) if self.rank == 0 else ""), 0)
         token = self.peers.share(f"{top}/.safepoint.d/token-{uuid.uuid4().hex}", 0)
         try:
             self.peers.together(lambda: _leave(token) if self.rank == 0 else None)
@@ -85,6 +85,14 @@ def _difference(mine: list[tuple[str, str]], theirs: list[tuple[str, str]]) -> s
             what = f"vertex {name} differs in its function, parameters or edges" if name else f"{row}, not {its}"
             return f"{begin}: {what}; nothing was run"
     return f"{begin}: it has {len(mine) - 1} vertices, that has {len(theirs) - 1}; nothing was run"
+
+
+def _place(directory: Any) -> str:
+    """It must be there: one that was made here would be that of a slip of the pen, in which nothing has finished."""
+    work: str = os.path.abspath(directory)
+    if not os.path.isdir(work):
+        raise UsageError(f"{work} is no directory, so no results can be kept below it")
+    return work
 
 
 def _leave(token: str) -> None:

@@ -1,7 +1,7 @@
 """A rank that runs vertices: one at a time, until the coordinator says that it is over.
 
 What it was told last is the outcome of the run, which `work` returns. Ctrl-C and SIGTERM go to all ranks of a job; here
-they do nothing, since rank 0 decides, and running bodies end in peace.
+they do nothing (see `entering`), since rank 0 decides, and running bodies end in peace.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,26 +68,25 @@ class Worker:
 
     def work(self) -> Outcome:
         """Until the coordinator says stop. On return no rank will ask this one for anything any more."""
-        with unmoved():
-            if self._server:
-                self._server.start()
-            failure, writer = "", None
-            try:
-                store = Store(tasks_directory(self._directory))
-                writer = store.writer(worker=f"rank {self._team.rank}")
-                self._run(store, writer)
-            except Exception as error:  # of the engine, not of a body: the coordinator ends the run
-                failure = f"{type(error).__name__}: {error}"
-                self._say(Free(failure=failure))
-                while not isinstance(self._next(), Stop):
-                    pass
-            return self._leave(writer, failure)
+        if self._server:
+            self._server.start()
+        failure, writer = "", None
+        try:
+            store = Store(tasks_directory(self._directory))
+            writer = store.writer(worker=f"rank {self._team.rank}")
+            self._run(store, writer)
+        except Exception as error:  # of the engine, not of a body: the coordinator ends the run
+            failure = f"{type(error).__name__}: {error}"
+            self._say(Free(failure=failure))
+            while not isinstance(self._next(), Stop):
+                pass
+        return self._leave(writer, failure)
 
     def _run(self, store: Any, writer: Any) -> None:
         inputs = Inputs(store, self._kept, self._asker, self._team.hosts, self._team.rank, far=self._far)
         remembering, place, wrong = Remembering(writer, self._kept), os.getcwd(), 0
         self._say(Free())
-        while isinstance(work := self._next(), Work):
+        while isinstance(work := self._next(checked=True), Work):
             with contextlib.suppress(OSError):
                 os.chdir(place)  # a body before this one may have left it
             inputs.begin(work.inputs, work.owners)
@@ -98,9 +95,8 @@ class Worker:
             ended = replace(ended, worker=f"rank {self._team.rank}", moved=inputs.moved)
             before, wrong = wrong, self._asker.wrong if self._asker else 0
             self._say(Free(ended, wrong=wrong - before))
+            self._check()
             if self._server:
-                if self._server.failure is not None:
-                    raise self._server.failure
                 self._server.expect()
 
     def _attempt(self, work: Work, store: Any, writer: Any, inputs: Inputs) -> Ended:
@@ -122,7 +118,7 @@ class Worker:
         except (OSError, SafepointError) as error:
             failure = failure or str(error)
         self._say(Free(failure=failure, last=True))
-        outcome = self._next()
+        outcome = self._next(checked=not failure)
         assert isinstance(outcome, Packed)
         if self._server:
             self._server.leave()
@@ -134,14 +130,21 @@ class Worker:
         self._sent = [posted for posted in self._sent if not posted.done()]
         self._sent.append(post(self._team.control, free, 0, FREE))
 
-    def _next(self) -> Any:
+    def _next(self, *, checked: bool = False) -> Any:
         """What the coordinator says next."""
         naps = Naps()
         while (found := take(self._team.control, WORK, 0)) is None:
             if self._asker:
                 self._asker.tidy()
+            if checked:
+                self._check()
             naps.sleep()
         return found[1]
+
+    def _check(self) -> None:
+        """Of an idle rank, too: else who asks it for a value waits for an answer for ever, at the end of the run."""
+        if self._server and self._server.failure is not None:
+            raise self._server.failure
 
 
 def attempt(job: Job, store: Any, writer: Any, get: Callable[[Reference], Any] | None = None) -> Ended:
@@ -152,20 +155,3 @@ def attempt(job: Job, store: Any, writer: Any, get: Callable[[Reference], Any] |
         failure = Failure(type(error).__name__, f"its arguments cannot be copied: {error}", "", "")
         return Ended(job.vertex, job.key, job.attempt, failure=failure, host=kernel.host())
     return body.run(job, store, writer, get)
-
-
-@contextlib.contextmanager
-def unmoved() -> Iterator[None]:
-    """Ctrl-C and SIGTERM do nothing here: rank 0 has got them too."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number in numbers:
-        signal.signal(number, lambda *_: None)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

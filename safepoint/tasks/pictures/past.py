@@ -215,7 +215,7 @@ def _take(start: Start, row: dict[str, Any], time: float, begun: dict[tuple[str,
 
 def _attempt(start: Start, row: Mapping[str, Any], first: Mapping[str, Any], time: float, how: str) -> Attempt:
     """Put within the start, as the clock of another host may be wrong."""
-    longest = time - start.began
+    longest = max(0.0, time - start.began)  # the clock may have gone back since
     inputs_s, body_s, saving_s = (
         min(length(row.get(name)), longest) for name in ("inputs_s", "body_s", "saving_s"))  # fmt: skip
     latest = max(start.began, time - inputs_s - body_s - saving_s)
