@@ -86,7 +86,7 @@ def test_each_body_begins_in_the_directory_of_the_program(tmp_path: Path) -> Non
     (tmp_path / "here").mkdir()
     g = Graph("g")
     away = g.add("away", b.goes_away, notes=str(tmp_path), to="/", arguments={"name": "away"})
-    g.add("where", b.where, after=away)
+    g.add("where", b.where, after=[away])
     before = os.getcwd()
     os.chdir(tmp_path / "here")
     try:
