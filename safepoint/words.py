@@ -85,6 +85,10 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
 def directories(number: int) -> str:
     return count(number, "directory", "directories")
 

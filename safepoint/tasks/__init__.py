@@ -13,15 +13,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from safepoint.errors import GraphError, TaskError
     from safepoint.tasks.current import scratch, seed
     from safepoint.tasks.found import Found, Stopped
     from safepoint.tasks.graph import Edge, Graph, Vertex
 
 _WHERE = {
-    "Edge": "graph", "Graph": "graph", "Vertex": "graph", "Found": "found", "Stopped": "found", "scratch": "current",
+    "Edge": "graph", "Graph": "graph", "Vertex": "graph", "Found": "found", "Stopped": "found", "TaskError": "errors",
+    "GraphError": "errors", "scratch": "current",
     "seed": "current",
 }  # fmt: skip
-__all__ = ["Edge", "Found", "Graph", "Stopped", "Vertex", "scratch", "seed"]
+__all__ = ["Edge", "Found", "Graph", "GraphError", "Stopped", "TaskError", "Vertex", "scratch", "seed"]
 
 
 def __getattr__(name: str) -> Any:
@@ -29,7 +31,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    package = "safepoint" if _WHERE[name] == "errors" else __name__
+    return getattr(importlib.import_module(f"{package}.{_WHERE[name]}"), name)
 
 
 def __dir__() -> list[str]:

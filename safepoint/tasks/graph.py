@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from safepoint import words
 from safepoint.errors import UsageError
 from safepoint.tasks import functions
 from safepoint.tasks.jobs import Slot
@@ -32,6 +33,9 @@ class Edge:
 
     def __reduce__(self) -> NoReturn:
         _hidden(self.vertex.name)
+
+    def __repr__(self) -> str:
+        return f"<Edge {self.vertex.name}{self.output and '.'}{self.output}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,9 @@ class Vertex:
 
     def __reduce__(self) -> NoReturn:
         _hidden(self.name)
+
+    def __repr__(self) -> str:
+        return f"<Vertex {self.name}: {functions.path(self.function)}>"
 
 
 def _hidden(name: str) -> NoReturn:
@@ -119,6 +126,9 @@ class Graph:
         )  # fmt: skip
         self.vertices[name] = vertex
         return vertex
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {words.count(len(self.vertices), 'vertex', 'vertices')}>"
 
     def _placed(self, name: str, value: Any, edges: list[Edge]) -> Any:
         """The value with `Slot(n)` for each edge in it. Lists, tuples and dicts are copied: a program that changes one

@@ -96,6 +96,8 @@ class Machine:
 
     @classmethod
     def _parsed(cls, content: Mapping[str, Any]) -> Machine:
+        if "safepoint" not in content:
+            raise _Wrong("it has no key safepoint, so it is no file of bench-net")
         if content.get("safepoint") != FORMAT:
             raise _Wrong(f'safepoint: this is no "{FORMAT}" but {_shown(content.get("safepoint"))}')
         speed = _row(content.get("speed"))

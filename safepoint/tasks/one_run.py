@@ -135,6 +135,7 @@ class OneRun:
     def _on(self, engine: str, workers: int) -> str:
         planned = self._planned
         text = words.count(workers, "worker") if workers else f"engine {engine}"
+        text += ", which has no workers yet" if engine == "dask" and not workers else ""
         if planned.kind:
             text += f"; schedule {planned.kind}"
             text += f", expected {words.precise(planned.expected_s)}" if planned.expected_s is not None else ""

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from safepoint import words
 from safepoint.disk import Disk
-from safepoint.errors import TaskError, UsageError
+from safepoint.errors import LockedError, TaskError, UsageError
 from safepoint.patterns import SIDE
+from safepoint.ranks import COUNTS
 from safepoint.root import REAL
 from safepoint.tasks import mainfile
 from safepoint.tasks.ending import Ending
@@ -66,7 +68,21 @@ def run(
 
         return mpi.run_on(on, graph, directory, **common, **options)
     make = _maker(on, engine, workers, options)
-    return drive(graph, make, directory, **common)
+    try:
+        return drive(graph, make, directory, **common)
+    except LockedError as error:
+        if several := _ranks():
+            raise LockedError(f"{error} ({several}: give --engine mpi, or on=MPI.COMM_WORLD)") from None
+        raise
+
+
+def _ranks() -> str:
+    """Who started several processes of this program, if somebody did: each of them is a driver."""
+    for name, launcher in COUNTS.items():
+        count = os.environ.get(name, "")
+        if count.isdecimal() and int(count) > 1:
+            return f"{launcher} started {count} of this program"
+    return ""
 
 
 def _maker(
@@ -126,15 +142,18 @@ def drive(
         one.go(make, ending)
         found = one.found()
     if ending.interrupted:
-        logger.warning("interrupted: %d of %d vertices are finished; start it again: they stay", *one.counts())
+        logger.warning("interrupted: %s", _stay(*one.counts()))
         raise KeyboardInterrupt
     if one.stopped:
-        text = "{} of {} vertices are finished; start it again: they stay".format(*one.counts())
-        logger.warning("stopped: %s", text)
+        logger.warning("stopped: %s", _stay(*one.counts()))
         raise Stopped(ending.status, ending.why, found)
     if found.failed:
         raise _failed(found, one.counts())
     return found
+
+
+def _stay(finished: int, total: int) -> str:
+    return f"{finished} of {total} vertices {words.are(finished)} finished; start it again: what has finished stays"
 
 
 def _known(store: Store) -> dict[str, Record]:
@@ -164,7 +183,8 @@ def _failed(found: Found, counts: tuple[int, int]) -> TaskError:
     skipped = f", {len(found.skipped)} not run that need them" if found.skipped else ""
     error = TaskError(
         f"{len(found.failed)} of {counts[1]} vertices failed{skipped}: {'; '.join(named)}{more}. "
-        f"{counts[0]} are finished and stay: correct it and start again"
+        f"{counts[0]} {words.are(counts[0])} finished and {'stays' if counts[0] == 1 else 'stay'}: "
+        "correct it and start again"
     )
     error.found = found  # type: ignore[attr-defined]
     return error

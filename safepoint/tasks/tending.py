@@ -92,7 +92,7 @@ def forget(store: Store, found: Sequence[Kept]) -> list[Kept]:
 
 def clean(store: Store, before: float | None, used: Collection[str] | None) -> list[Record]:
     """See `Store.clean`."""
-    in_use = _used(store, before is not None) if used is None else lambda record: record.key in used
+    in_use = used_by_last(store, before is not None) if used is None else lambda record: record.key in used
     store.end_own()  # it may have taken something back, in a journal that is to go
     counts = store.kept(strict=True)
     stay = {
@@ -110,7 +110,7 @@ def clean(store: Store, before: float | None, used: Collection[str] | None) -> l
     return [each.record for each in gone]
 
 
-def _used(store: Store, without: bool) -> Callable[[Record], bool]:
+def used_by_last(store: Store, without: bool) -> Callable[[Record], bool]:
     """Whether the last graph that was run here uses a result. If that run was killed, graph.json knows nothing of what
     it made: then what its vertices have made since stays, and all that is of those without an identity."""
     path = f"{store.directory}/graph.json"

@@ -132,6 +132,13 @@ def test_what_does_not_tell_its_arguments_takes_any() -> None:
         assert Graph("g").add("v", function, x=1, y=2).template == {"x": 1, "y": 2}
 
 
+def test_a_vertex_and_a_graph_are_printed_in_a_line() -> None:
+    graph = Graph("g")
+    v = graph.add("v", bodies.number)
+    said = f"{graph} {v} {v['left']}"
+    assert said == "<Graph g: 1 vertex> <Vertex v: testbed.task_bodies_store:number> <Edge v.left>"
+
+
 def test_dot_and_graphml_have_each_vertex_and_edge() -> None:
     graph = Graph('a "graph" <&>')
     a = graph.add('odd "name" <&>', bodies.number)

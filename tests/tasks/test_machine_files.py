@@ -66,6 +66,7 @@ def changed(content: dict[str, Any], change: Callable[[dict[str, Any]], object])
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (lambda c: c.pop("safepoint"), "it has no key safepoint, so it is no file of bench-net"),
         (lambda c: c.update(safepoint="net 2"), 'safepoint: this is no "net 1" but \'net 2\''),
         (lambda c: c.pop("speed"), "speed: not a list of numbers, one for each rank"),
         (lambda c: c.update(speed=[]), "speed: not a list of numbers"),

@@ -202,6 +202,8 @@ def test_get_writes_a_result_as_it_is_kept_and_shows_small_ones(sky: Path) -> No
     assert (sky / "report.txt").read_text() == "sum: 50.0"
     assert "several outputs" in cli("tasks", "get", "read", "-o", sky / "x", "-C", sky).output
     assert cli("tasks", "get", "read.nothing", "-C", sky).exit_code == 10
+    done = cli("tasks", "get", "stack.x", "-C", sky)
+    assert "stack has one result, without a name: safepoint tasks get stack" in done.output
     assert cli("tasks", "get", "nobody", "-C", sky).exit_code == 20
     assert not (sky / "x").exists()
 
@@ -209,6 +211,34 @@ def test_get_writes_a_result_as_it_is_kept_and_shows_small_ones(sky: Path) -> No
 def test_get_of_what_has_not_finished_says_so(sky: Path) -> None:
     done = cli("tasks", "get", "clean", "-C", sky)
     assert done.exit_code == 20 and "clean has not finished: it is failed" in done.output
+
+
+@pytest.mark.leaves_damage
+def test_get_of_a_damaged_result_says_how_it_is_made_again(sky: Path) -> None:
+    (sky / "sky.toml").write_text((sky / "sky.toml").read_text().replace("n = 5", "n = 20_000"))
+    assert safepoint(sky, "tasks", "run", "sky.toml").returncode == 22
+    record = next(row for row in answer("tasks", "show", "-C", sky)["vertices"] if row["name"] == "read")
+    place = max(Path(tasks_directory(sky), "done", record["key"]).iterdir(), key=lambda each: each.stat().st_size)
+    place.chmod(0o644)
+    place.write_bytes(place.read_bytes()[:-1] + b"\1")
+    done = cli("tasks", "get", "read.image", "-C", sky, "-o", sky / "image.npy")
+    assert done.exit_code == 18 and "again: safepoint tasks forget read, and start again" in done.output
+
+
+def test_options_before_the_command_are_told_their_place(sky: Path) -> None:
+    done = cli("tasks", "-C", sky, "show")
+    assert "options stand after the command: safepoint tasks show -C DIR" in done.output
+
+
+def test_a_second_driver_of_mpiexec_hears_of_the_engine(sky: Path) -> None:
+    from safepoint.tasks.saved import Store
+
+    with Store(tasks_directory(sky)).held():
+        done = safepoint(sky, "tasks", "run", "sky.toml", PMI_SIZE="3")
+        alone = safepoint(sky, "tasks", "run", "sky.toml", PMI_SIZE="1")
+    assert done.returncode == alone.returncode == 13
+    assert "started 3 of this program: give --engine mpi, or on=MPI.COMM_WORLD)" in done.stderr
+    assert "--engine mpi" not in alone.stderr
 
 
 @pytest.mark.leaves_damage

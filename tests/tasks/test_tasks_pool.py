@@ -86,7 +86,7 @@ def test_each_body_begins_in_the_directory_of_the_program(tmp_path: Path) -> Non
     (tmp_path / "here").mkdir()
     g = Graph("g")
     away = g.add("away", b.goes_away, notes=str(tmp_path), to="/", arguments={"name": "away"})
-    g.add("where", b.where, arguments={"after": away})
+    g.add("where", b.where, after=[away])
     before = os.getcwd()
     os.chdir(tmp_path / "here")
     try:
@@ -210,7 +210,7 @@ def test_sigterm_ends_a_run_with_75_and_what_finishes_meanwhile_stays(tmp_path: 
         assert program.stderr is not None and "stopping: SIGTERM came" in program.stderr.readline()
         (tmp_path / "go").touch()
         _, err = program.communicate(timeout=task_graphs.DEADLINE_S)
-        assert program.returncode == 75 and "stopped: 1 of 2 vertices are finished" in err
+        assert program.returncode == 75 and "stopped: 1 of 2 vertices is finished" in err
     assert task_graphs.records(tmp_path) == {"first"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from safepoint.cli.tasks import places
 from safepoint.cli.tasks.states import Past
 from safepoint.errors import NothingSavedError, UsageError
 from safepoint.tasks.jobs import FILE, NPY, PICKLE, Record, Reference
+from safepoint.tasks.saved import LostValue
 
 SHOWN = 1 << 20  # bytes of a result that is shown on the screen
 
@@ -32,19 +34,24 @@ def get(name: str, directory: str, target: str | None) -> None:
     """A result, into a file or onto the screen.
 
     Without -o a small result is shown. To show a pickled one loads it, which can run code that the pickle holds: do so
-    with results of your own only. With -o nothing is loaded. Every byte is compared with its checksum.
+    with results of your own only. With -o nothing is loaded. Every byte is compared with its checksum. Refused with -o
+    are a vertex with several outputs, each of which is got by itself, and a directory, whose place is told.
     """
     past = Past(places.store_of(directory))
     record, output = _find(past, name)
     if not record.kept:
         raise NothingSavedError(f"of {record.vertex} only the digest is kept (keep=False)")
     reference = record.reference(output)
-    if target is not None:
-        _write(past, reference, target)
-    elif record.nbytes > SHOWN:
+    if target is None and record.nbytes > SHOWN:
         raise UsageError(f"{name} has {words.size(record.nbytes)}: give a file with -o")
-    else:
-        terminal.say(_shown(past, reference))
+    try:
+        if target is not None:
+            _write(past, reference, target)
+        else:
+            terminal.say(_shown(past, reference))
+    except LostValue as error:
+        again = f"safepoint tasks forget {shlex.quote(record.vertex)}, and start again"
+        raise LostValue(f"{error}: {again}", error.vertex, error.key) from error
 
 
 def _find(past: Past, name: str) -> tuple[Record, str]:
@@ -59,8 +66,9 @@ def _find(past: Past, name: str) -> tuple[Record, str]:
                 raise NothingSavedError(f"{vertex} has not finished: it is {state.state}")
             continue
         if output and output not in (each.name for each in record.outputs):
-            outputs = ", ".join(each.name for each in record.outputs if each.name) or "no named ones"
-            raise UsageError(f"{vertex} has no output {output}, only {outputs}")
+            if not record.named:
+                raise UsageError(f"{vertex} has one result, without a name: safepoint tasks get {vertex}")
+            raise UsageError(f"{vertex} has no output {output}, only {', '.join(each.name for each in record.outputs)}")
         return record, output
     raise NothingSavedError(f"nothing is kept of a vertex {name} in {past.store.directory}")
 
@@ -97,7 +105,8 @@ def _write(past: Past, reference: Reference, target: str) -> None:
     if kind == FILE:
         source = past.store.value(reference)  # its path; the bytes have been checked
         if os.path.isdir(source):
-            raise UsageError(f"{reference.vertex} is a directory: copy it from {source}")
+            name = f"{reference.vertex}{reference.output and '.'}{reference.output}"
+            raise UsageError(f"{name} is a directory: copy it from {source}")
         with _replaced(target) as file, open(source, "rb") as original:
             shutil.copyfileobj(original, file, 1 << 20)
     else:

@@ -17,6 +17,7 @@ from safepoint.pace.times import duration
 from safepoint.tasks import log
 from safepoint.tasks.jobs import Record
 from safepoint.tasks.saved import Store
+from safepoint.tasks.tending import used_by_last
 
 NAMED = 10  # vertices that a message names
 
@@ -117,10 +118,10 @@ def clean(directory: str, before: str | None, yes: bool) -> None:
 
 
 def _question(store: Store) -> str:
-    graph = log.graph(store.directory) or {"graph": "", "vertices": []}
-    used = {vertex["key"] for vertex in graph["vertices"]}
-    gone = [record for key, record in store.records().items() if key not in used]
-    return f"Remove {_counted(gone)}: all that the last graph, {graph['graph']}, does not use, also of other graphs?"
+    stays = used_by_last(store, False)
+    gone = [record for record in store.records().values() if not stays(record)]
+    name = (log.graph(store.directory) or {"graph": ""})["graph"]
+    return f"Remove {_counted(gone)}: all that the last graph, {name}, does not use, also of other graphs?"
 
 
 def _counted(gone: Sequence[Record]) -> str:

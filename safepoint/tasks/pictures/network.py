@@ -144,8 +144,8 @@ def network(machine: Machine, first: int = 0) -> list[str]:
     if unequal:
         times, p, q, name = unequal[0]
         words += (
-            f" {count(len(unequal), 'value')} differ by direction, most of all the {name} from {ranks[p]} to "
-            f"{ranks[q]}: {times:.1f} times worse than on the way back."
+            f" {count(len(unequal), 'value differs', 'values differ')} by direction, most of all the {name} from "
+            f"{ranks[p]} to {ranks[q]}: {times:.1f} times worse than on the way back."
         )
     caption = (
         "The stronger a cell stands out, the slower is its link. A corner: slower than the same link in the other "
