@@ -81,6 +81,14 @@ class Given:
             return self.what.at("array_of_requests" if name == "request" else "tag")
         return found
 
+    def is_known_later(self, name: int | str) -> bool:
+        """Whether it is known only when the call has returned."""
+        at = self.place(name)
+        if at is None or self.signature is None or not 0 <= at < len(self.signature.parameters):
+            return False
+        completes = self.kind in ("waitall", "waitany", "waitsome") and self.signature.parameters[at].kind == "request"
+        return completes or any(at == made for made, _ in self.what.made)
+
     @property
     def absent(self) -> frozenset[str]:
         """Names of arguments that MPI does not look at."""

@@ -69,6 +69,10 @@ class Matcher:
         searches = self._of.get(call.function, ())
         return searches[0].take if len(searches) == 1 else None
 
+    def asks(self, function: str) -> Iterable[int | str]:
+        """The arguments of it that conditions name."""
+        return self._asked.get(function, ())
+
     def concerns(self, call: Call) -> bool:
         """False: no call of its shape fills a column, so they need not be fed."""
         return any(search.concerns(call) for search in self._of.get(call.function, ()))

@@ -85,7 +85,13 @@ class Stream:
             return []
         if waiting[0].function.startswith("message_") or (waiting[0].wild and self._by_source):
             return []
-        return self._drain(rank, 1)
+        return [] if self._is_known_later(waiting[0]) else self._drain(rank, 1)
+
+    def _is_known_later(self, call: Call) -> bool:
+        """What it is asked for is known when it has returned: which requests it completes, and what it makes. Judged
+        before that, it would have completed none: they were told as never completed, though it was only slow."""
+        later = getattr(call.arguments, "is_known_later", None)
+        return later is not None and any(map(later, self.matcher.asks(call.function)))
 
     def ended(self, rank: int) -> list[Situation]:
         """There will be no more of this rank: all that waits is judged."""

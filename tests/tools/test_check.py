@@ -98,6 +98,19 @@ def test_of_a_program_that_is_right_nothing_is_said(tmp_path: Path) -> None:
     assert done.stdout.endswith("no mistake was found\n") and "2 ranks" in done.stdout
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_right_program_may_wait_for_a_slow_rank_as_long_as_it_does(late: int, tmp_path: Path) -> None:
+    """A rank that was in Waitall for half a second was judged there, as if it had completed nothing."""
+    slowly = f"import time\nif rank == {late}: time.sleep(1.2)\n"
+    done = of_program(
+        tmp_path,
+        RIGHT.replace("point = ", slowly + "point = ")
+        .replace("duplicate = ", slowly + "duplicate = ")
+        .replace("MPI.Request.Waitall(requests)", "MPI.Request.Waitany(requests)\nMPI.Request.Waitall(requests)"),
+    )
+    assert done.returncode == 0 and done.stdout.endswith("no mistake was found\n"), done.stdout + done.stderr
+
+
 def test_the_exit_code_is_that_of_the_program_if_nothing_was_found(tmp_path: Path) -> None:
     assert of_program(tmp_path, BEGIN + "raise SystemExit(7)\n").returncode == 7
     done = of_program(tmp_path, "pass\n")
