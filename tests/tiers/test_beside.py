@@ -205,7 +205,8 @@ def test_a_program_that_goes_back_has_nothing_newer_there(work: Path, tmp_path: 
         for step in (1, 2, 3):
             save(session, work, step, wait="remote")
         session.restore(step=1)
-        assert session.safe == {"local": 1, "remote": None}
+        safe = session.safe  # at the place there is nothing of this history yet, or it was quick
+        assert safe == {"local": 1, "remote": None} or (safe == {"local": 1, "remote": 1} and at_place(tmp_path) == [1])
         session.wait("remote")
         assert at_place(tmp_path) == [1] and session.safe == {"local": 1, "remote": 1}
         save(session, work, 2, wait="remote")
