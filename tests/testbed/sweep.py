@@ -67,7 +67,7 @@ class Points(list[int]):
 
 def sample(points: Sequence[int], short: int, long: int = 1) -> Points:
     """Every so-manieth of them in `make test` and in `make crash`; all in `make crash-all`."""
-    return Points(points, 1 if ALL else long if LONG else 3 * short * COARSER // 2)
+    return Points(points, 1 if ALL else long if LONG else 2 * short * COARSER)
 
 
 CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]
