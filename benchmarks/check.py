@@ -8,13 +8,13 @@ rows        a request is opened and completed while 10, and 100,000 others are o
 call        an Allreduce on one rank, in C and in Python: bare, with the library and not watched, watched. In Python
             also what the shortest wrapper costs that writes the same notes, and checks nothing: no way to write them
             in Python is cheaper.
-solver      four ranks, under `safepoint check` with the standard templates and without it, in turns: the ratio. Its
-            matcher needs a core beside those of the ranks, else it takes from theirs.
+solver      four ranks, or as many as leave the matcher a core of its own, under `safepoint check` with the standard
+            templates and without it, in turns: the ratio.
 told        from the last call of a situation to its line; from `--hang` to the line of a hang; and by how much longer
             a program of two ranks takes that does nothing.
 
 Times of `afterwards` and `rows` are CPU time, the least of the rounds; of `call` the least; all others are wall time,
-the median. 4 ranks need 4 cores: on fewer, `solver` and `told` measure who waits for whom too.
+the median. 4 ranks need 4 cores: on fewer, `told` measures who waits for whom too.
 """
 
 from __future__ import annotations
@@ -319,14 +319,16 @@ def took(words: list[str]) -> float:
 
 
 def solver(top: Path, rounds: int, steps: int) -> None:
-    ways = [("Python", [mpiexec(), "-n", "4", sys.executable, "-c", SOLVER, str(steps)], 1.10)]
+    cores = len(os.sched_getaffinity(0))
+    count = str(min(4, max(1, cores - 1)))
+    ways = [("Python", [mpiexec(), "-n", count, sys.executable, "-c", SOLVER, str(steps)], 1.10)]
     if there():
-        ways.append(("C", [MPIEXEC, "-n", "4", str(compiled(top, "heat", SOLVER_IN_C)), str(steps)], 1.05))
+        ways.append(("C", [MPIEXEC, "-n", count, str(compiled(top, "heat", SOLVER_IN_C)), str(steps)], 1.05))
     for name, words, goal in ways:
         options = ("--mpicc", MPICC) if name == "C" else ()
         ratios = sorted(1 / took(words) * took([*command(*options), *words]) for _ in range(rounds))
         print(f"solver in {name}: under check / not {statistics.median(ratios):.3f} ({ratios[0]:.3f} to "
-              f"{ratios[-1]:.3f}; goal {goal:.2f}) on {len(os.sched_getaffinity(0))} cores", flush=True)  # fmt: skip
+              f"{ratios[-1]:.3f}; goal {goal:.2f}), {count} of 4 ranks on {cores} cores", flush=True)  # fmt: skip
 
 
 def until(words: list[str], said: str) -> float:
