@@ -2,12 +2,12 @@
 program nested
   implicit none
   integer, parameter :: blocks = 4, n = 24
-  real(8) :: u(n, n, blocks), sums(blocks), low, high, norm
+  real(8) :: u(n, n, blocks), sums(blocks), s, low, high, norm
   integer :: i, j, b
   !$ external :: omp_set_max_active_levels
   !$ call omp_set_max_active_levels(2)
 
-  !$omp parallel do private(i, j) num_threads(2) schedule(static, 1)
+  !$omp parallel do private(i, j, s) num_threads(2) schedule(static, 1)
   do b = 1, blocks
     !$omp parallel do private(i) num_threads(2) schedule(runtime)
     do j = 1, n
@@ -16,14 +16,15 @@ program nested
       end do
     end do
     !$omp end parallel do
-    sums(b) = 0
+    s = 0
     !$omp parallel num_threads(2)
-    !$omp do reduction(+: sums) schedule(runtime)
+    !$omp do reduction(+: s) schedule(runtime)
     do j = 1, n
-      sums(b) = sums(b) + u(j, j, b)
+      s = s + u(j, j, b)
     end do
     !$omp end do
     !$omp end parallel
+    sums(b) = s
   end do
   !$omp end parallel do
   !$omp parallel sections
