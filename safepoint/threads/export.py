@@ -18,7 +18,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ def count(thread: Thread) -> int:
 def events(thread: Thread) -> Iterator[str]:
     """A line for each event."""
     words: list[int] = []
-    head: tuple[Any, ...] = ()
+    head: tuple[int, int, int, int] | None = None
     for first in range(0, len(thread.records), CHUNK):
         for site, extra, type, kind, value in thread.records[first : first + CHUNK].tolist():
             if kind == kinds.MORE:
@@ -108,12 +107,16 @@ def _keys(site: int, extra: int, type: int, kind: int, words: list[int]) -> str:
     if kind == kinds.ITER:
         return "IN " + " ".join(str(_signed(word)) for word in words)
     if kind in (kinds.WRITE, kinds.READ):
-        return f"VR {site} VL {decoded(type, words)}"
+        return f"VR {site} VL {_shown(decoded(type, words))}"
     if kind == kinds.DIGEST:
         text = f"VR {site} N {words[0]} SUM {words[2]:016x}{words[1]:016x}"
         least, most, mean, root = struct.unpack("<4d", struct.pack("<4Q", *words[3:7])) if extra else (0.0,) * 4
         return text + (f" MIN {least!r} MAX {most!r} MEAN {mean!r} RMS {root!r}" if extra else "")
     return f"N {words[0]}" if kind == kinds.SECTIONS else ""
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)  # a text may have the end of a line in it
 
 
 def _visit(word: int) -> str:
