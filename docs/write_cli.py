@@ -40,6 +40,7 @@ ELSEWHERE = (
     "check",
     "drain",
     "fetch",
+    "threads",
     "tasks",
     "deps",
     "bench-net",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from safepoint.errors import SafepointError
 
-SITES = ".sites.jsonl"  # after the name of a program that was built by `safepoint threads build`
+SERIAL = ".serial"  # after the name of a program that was built by `safepoint threads build`: its other half
 
 
 class Region(NamedTuple):
@@ -29,7 +29,7 @@ def variables(command: Sequence[str], directory: str, trace: str) -> dict[str, s
     """What lets a program that was built for it record its regions; nothing for any other."""
     for word in command:
         found = os.path.join(directory, word) if os.path.dirname(word) else shutil.which(word)
-        if found and os.path.exists(found + SITES):
+        if found and os.path.exists(found + SERIAL):
             return {"SP_LEVEL": "minimal", "SP_DIR": trace}
     return {}
 
@@ -63,7 +63,8 @@ def _told(sites: dict[int, Any], one: Region, other: Region, names: Sequence[int
     at = sites.get(one.site)
     where = f"{at.file}:{at.line}-{at.line2}" if at else f"site {one.site}"
     what = ", ".join(sites[number].name if number in sites else f"site {number}" for number in names)
-    return f"the first region that is wrong after the last restart: {where}, {what} (region {other.visit}; in A {one.visit})"
+    numbers = f"region {other.visit}; in A {one.visit}"
+    return f"the first region that is wrong after the last restart: {where}, {what} ({numbers})"
 
 
 def _regions(run: Any) -> list[Region]:

@@ -32,6 +32,7 @@ from safepoint.ledger.contents import Difference
 from safepoint.ledger.contents import compare as compare_files
 from safepoint.ledger.kept import Sets
 from safepoint.ledger.sides import Side
+from safepoint.threads import restarted
 
 SLOWER = 10  # times as long as the undisturbed run a life may take
 GRACE = 60.0  # seconds more
@@ -262,7 +263,8 @@ class CrashTest:
         for path, difference in result.files.items():
             listed = " (not in the manifest)" if path in result.unlisted else ""
             lines.append(f"at the end {path}{listed}: {difference.text if difference else 'only one of them has it'}")
-        return lines
+        region = restarted.first_wrong(*(self.trials[name].trace for name in ("A", result.name)))
+        return [*lines, region] if region else lines
 
     def _scatter(self, b: Result, control: Result) -> str:
         """Whether B is further from A than C is, and so perhaps wrong too."""

@@ -1,0 +1,189 @@
+"""Each source of a line compiled twice, with OpenMP and without, from one text with the calls that record.
+
+Where a compiler refuses that text, the user's own is tried: if it is refused too, the mistake is the user's. Else the
+statement at which it stopped is left as it is, once; and if that is refused again, the whole file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from safepoint import words
+from safepoint.errors import UsageError
+from safepoint.threads.apart import Unit
+from safepoint.threads.compilers import called, is_fortran, said
+from safepoint.threads.library import Library
+from safepoint.threads.sites import Site
+
+VARIANTS = ("parallel", "serial")
+MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s+"([^"]*)"')
+INSERTED = re.compile(r"\bsp_\w+\s*\(", re.I)
+MOST_LINES = 8  # of what a compiler says about what was inserted
+
+
+class Bodies:
+    """The sources that were compiled so far. `sites`: of all of them. `told`: a line for each. `objects`: by variant
+    and by the word of the line that links."""
+
+    def __init__(self, runtime: Library, work: Path, settings: Any) -> None:
+        self.runtime, self.work, self.settings = runtime, work, settings
+        self.next = 1
+        self.sites: list[Site] = []
+        self.told: list[str] = []
+        self.warnings: list[str] = []
+        self.counts: dict[str, dict[str, int]] = {}
+        self.objects: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
+        self.modules: dict[str, Any] = {}
+        for variant in VARIANTS:
+            (work / variant).mkdir()
+
+    def compile(self, unit: Unit) -> None:
+        """Raises `UsageError` with what the compiler says if it refuses the user's own text."""
+        source, first = name_of(unit), self.next
+        if not is_fortran(source):
+            self._compiled(unit, None, ("-DSP_TRACE",), must=True)
+            self.told.append(f"{source}: the calls that are in it (C is not instrumented)")
+            return
+        if (made := self._instrumented(unit, first, frozenset())) is None:
+            return
+        text = self._fresh(source)
+        if refused := self._try(unit, text, made):
+            self._compiled(unit, None, (), must=True)  # raises if the mistake is the user's
+            blamed = _blamed(refused, source, made.text)
+            self._tell_refused(source, made.text, refused, blamed)
+            made = self._instrumented(unit, first, frozenset(blamed)) if blamed else None
+            if made is None or self._try(unit, text, made):
+                self._as_it_is(unit, 1, "the compiler refuses what was inserted")
+                return
+        self._count(source, made)
+
+    def _instrumented(self, unit: Unit, first: int, untouched: frozenset[int]) -> Any:
+        """None if it cannot be read: then it was compiled as it is, and that was said."""
+        from safepoint.threads import fortran
+
+        source = Path(name_of(unit))
+        try:
+            return fortran.instrument(
+                source, settings=self.settings, modules=self.modules, first=first, untouched=untouched
+            )
+        except fortran.Unreadable as error:
+            self._as_it_is(unit, error.line, str(error))
+            return None
+
+    def _as_it_is(self, unit: Unit, line: int, why: str) -> None:
+        source = name_of(unit)
+        self._compiled(unit, None, (), must=True)
+        self.warnings.append(f"{source}:{line}: the file is compiled as it is: {why}")
+        self.told.append(f"{source}: nothing recorded")
+
+    def _fresh(self, source: str) -> Path:
+        """Where the text of a source goes; its name is the user's, if it is the first one of that name."""
+        text = self.work / os.path.basename(source)
+        return text if not text.exists() else self.work / f"{len(self.objects['serial'])}-{text.name}"
+
+    def _try(self, unit: Unit, text: Path, made: Any) -> str:
+        """What the compiler says against the text; empty: it is compiled."""
+        text.write_text(made.text, "utf-8", errors="surrogateescape")
+        return self._compiled(unit, text, unit.line.family.quiet)
+
+    def _compiled(self, unit: Unit, text: Path | None, more: Sequence[str], *, must: bool = False) -> str:
+        """Both variants side by side, of the user's file or of a text; what the compiler says if it refuses one."""
+        commands = []
+        for variant, objects in self.objects.items():
+            if unit.key not in objects:
+                objects[unit.key] = str(self.work / variant / f"{len(objects)}-{Path(unit.source).stem}.o")
+            commands.append(self._command(variant, unit, text, more))
+        for done in _together(commands, unit.line.directory):
+            if done.returncode and must:
+                raise UsageError(f"{name_of(unit)}: not compiled, and nothing was changed\n{said(done)}")
+            if done.returncode:
+                return said(done)
+        return ""
+
+    def _command(self, variant: str, unit: Unit, text: Path | None, more: Sequence[str]) -> list[str]:
+        line, place = unit.line, self.work / variant
+        command = line.compiling(openmp=variant == "parallel")
+        if is_fortran(unit.source):
+            for flag in line.family.modules:
+                command += [f"-J{place}"] if flag == "-J" else [flag, str(place)]
+            command += [f"-I{place}", *([f"-I{line.module_directory}"] if line.module_directory else [])]
+        command += [f"-I{self.runtime.include}", f"-I{os.path.dirname(unit.source) or '.'}", *more]
+        return [*command, "-c", str(text or unit.source), "-o", self.objects[variant][unit.key]]
+
+    def _tell_refused(self, source: str, text: str, refused: str, blamed: Sequence[int]) -> None:
+        cause = "\n".join(f"    {line}" for line in refused.splitlines()[:MOST_LINES])
+        if not blamed:
+            self.warnings.append(f"{source}:1: the compiler refuses what was inserted:\n{cause}")
+        for number in blamed:
+            calls = ", ".join(inserted(text, source, number)) or "a call"
+            what = f"the compiler refuses what was inserted here, {calls}: this statement is not recorded"
+            self.warnings.append(f"{source}:{number}: {what}")
+        if blamed:
+            self.warnings[-1] += f"\n{cause}"
+
+    def _count(self, source: str, made: Any) -> None:
+        self.sites += made.sites
+        self.next = max([self.next, *(site.number + 1 for site in made.sites)])
+        kinds = Counter(site.type for site in made.sites)
+        self.counts[source] = {
+            "statements": made.statements, "regions": kinds["region"], "loops": kinds["loop"],
+            "recorded": made.recorded, "left out": len(made.left_out),
+        }  # fmt: skip
+        self.told.append(f"{source}: {_counted(self.counts[source], made.left_out)}")
+        self.warnings += [f"{source}:{number}: {text}" for number, text in made.warnings]
+
+
+def _counted(counts: dict[str, int], left_out: Sequence[tuple[int, str]]) -> str:
+    """The line that says what is recorded, and what is not, and why."""
+    text = (
+        f"{words.count(counts['statements'], 'statement')}, {words.count(counts['regions'], 'region')}, "
+        f"{words.count(counts['loops'], 'parallel loop')}; {counts['recorded']} recorded"
+    )
+    if not left_out:
+        return text
+    why: dict[str, list[int]] = {}
+    for number, reason in left_out:
+        why.setdefault(reason, []).append(number)
+    reasons = "; ".join(
+        f"{reason}, {'line' if len(numbers) == 1 else 'lines'} {', '.join(map(str, sorted(set(numbers))))}"
+        for reason, numbers in why.items()
+    )
+    return f"{text}, {len(left_out)} not ({reasons})"
+
+
+def inserted(text: str, source: str, number: int) -> list[str]:
+    """The calls that were put into this text at a line of the user's."""
+    found, at, name = [], 0, source
+    for line in text.splitlines():
+        if marker := MARKER.match(line):
+            at, name = int(marker[1]), marker[2]
+            continue
+        if at == number and os.path.basename(name) == os.path.basename(source) and INSERTED.search(line):
+            found.append(line.strip())
+        at += 1
+    return found
+
+
+def _blamed(refused: str, source: str, text: str) -> list[int]:
+    """The lines of the user's at which the compiler stopped, and at which something was inserted."""
+    pattern = re.escape(os.path.basename(source)) + r"(?::\s*|\s*\(|:\s*line )(\d+)"
+    found = sorted({int(number) for number in re.findall(pattern, refused)})
+    return [number for number in found if inserted(text, source, number)] or found
+
+
+def name_of(unit: Unit) -> str:
+    """Of its source, as seen from here."""
+    return os.path.relpath(unit.line.directory / unit.source) if unit.line.directory != Path() else unit.source
+
+
+def _together(commands: Sequence[Sequence[str]], directory: Path) -> list[subprocess.CompletedProcess[str]]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(commands)) as pool:
+        return list(pool.map(lambda command: called(command, directory), commands))
