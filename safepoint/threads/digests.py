@@ -1,0 +1,85 @@
+"""What is digested at the end of a region: the variables that it assigns and shares, in order of first assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from safepoint.threads.sharing import assignments, reaches_out, statements
+from safepoint.threads.structure import Construct
+from safepoint.threads.symbols import Procedure, Scope
+from safepoint.threads.written import THREADS, called, names_in, pieces, target
+
+
+class Digested(NamedTuple):
+    """`line`: the number of the line that assigns it first."""
+
+    name: str
+    line: int
+    loose: str
+
+
+def digested(given: Construct, scope: Scope, also: Sequence[str] = ()) -> list[Digested]:
+    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here."""
+    found, excluded = dict[str, Digested](), set[str]()
+    reduced = _reduced(given)
+    for assignment in assignments([given], scope):
+        name = assignment.root
+        if not reaches_out(name, assignment.around, assignment.scope):
+            continue
+        inside = names_in(assignment.what.text)[1:]
+        if any(each in THREADS for each in inside):
+            excluded.add(name)
+        found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
+    for stmt, around in statements([given]):
+        for name in called(stmt.node):
+            for written, home in _written_by(scope, name):
+                symbol = scope.find(written)
+                if symbol and symbol.home == home and reaches_out(written, around, scope):
+                    found.setdefault(written, Digested(written, stmt.first, ""))
+    for name in also:
+        if scope.declared(name, set()):
+            found.setdefault(name, Digested(name, given.last, ""))
+    return [each for each in found.values() if each.name not in excluded and each.name]
+
+
+def _reduced(given: Construct) -> set[str]:
+    found, waiting = set[str](), [given]
+    while waiting:
+        construct = waiting.pop()
+        found |= set(construct.directive.names("reduction"))
+        waiting += [inner for _, around in statements(construct.body) for inner in around[:1]]
+    return found
+
+
+def _written_by(scope: Scope, name: str) -> Iterator[tuple[str, str]]:
+    """By a procedure and those that it calls, as far as they are known."""
+    seen, waiting = set[str](), [name]
+    while waiting:
+        procedure: Procedure | None = scope.procedure(waiting.pop())
+        if procedure is None or procedure.name in seen:
+            continue
+        seen.add(procedure.name)
+        yield from procedure.writes
+        waiting += procedure.calls
+
+
+def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[str, str, str]]:
+    """Text, the condition under which it has a value, and why it cannot be digested."""
+    whole = target(given.name, scope)
+    if whole.why:
+        yield given.name, "", whole.why
+        return
+    outer = list[str]()
+    if whole.symbol and whole.symbol.has("optional"):
+        outer.append(f"present({given.name})")
+    if whole.guard:
+        outer.append(f"{whole.guard}({given.name})")
+    for piece in pieces(whole, scope):
+        conditions = list(outer)
+        if piece.guard and piece.text != given.name:
+            conditions.append(f"{piece.guard}({piece.text})")
+        if len(conditions) > 1 and not piece.why:
+            yield piece.text, "", "it may be absent in two ways"
+            continue
+        yield piece.text, (conditions or [""])[0], piece.why

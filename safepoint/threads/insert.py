@@ -1,0 +1,400 @@
+"""Calls around statements: what is assigned after each, what is read before, in a body that is traced or that asks.
+
+A *traced* body stands beside the untouched one and runs only when it records. A body that *asks* stands alone: its calls
+return at once if nothing is recorded; its loops are doubled, as they take the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from safepoint.threads.choices import Levels
+from safepoint.threads.directives import closing
+from safepoint.threads.emission import Needs, Writer, call
+from safepoint.threads.lines import split_outside
+from safepoint.threads.numbering import Numbering
+from safepoint.threads.reading import reads_of
+from safepoint.threads.sharing import Uncertain, assignments, do_variable, root_of, statements, status
+from safepoint.threads.structure import Block, Construct, Item, Stmt
+from safepoint.threads.symbols import Scope
+from safepoint.threads.written import THREADS, TIMES, Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
+
+MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
+NO_DOUBLE = ("Format_Stmt", "Entry_Stmt", "Data_Stmt", "Namelist_Stmt")
+CONSTRUCT_NAME = re.compile(r"(\w+)\s*:(?!:)\s*(?:do|if|select|where|forall|block|associate|critical)\b", re.I)
+
+
+@dataclass(frozen=True)
+class Where:
+    """What holds at a place. `order`: names whose values depend on the order of threads here, and why. `flags`: the
+    logical variable of each private scalar. `team`: collects what the parallel construct must make private; None: no
+    parallel construct is around. `ends`: labels at which DO loops around end."""
+
+    scope: Scope
+    traced: bool = False
+    around: tuple[Construct, ...] = ()
+    loops: frozenset[str] = frozenset()
+    protected: str = ""
+    order: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, str] = field(default_factory=dict)
+    team: list[str] | None = None
+    renames: dict[str, str] = field(default_factory=dict)
+    ends: frozenset[str] = frozenset()
+
+
+@dataclass
+class State:
+    """Of the unit that is written. `opens_region`: whether a procedure of that name may open a parallel region.
+    `number`: of the site of the procedure. `events`: calls at its entry and exit."""
+
+    writer: Writer
+    needs: Needs
+    numbering: Numbering
+    levels: Levels
+    uncertain: Uncertain
+    procedure: str
+    number: int
+    events: bool
+    opens_region: Callable[[str, Scope], bool]
+    renamed: int = 0
+
+
+class Statements:
+    """Writes the statements of one unit."""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.writer, self.needs, self.numbering = state, state.writer, state.needs, state.numbering
+
+    def call(self, name: str, *arguments: object) -> str:
+        return call(self.needs.runtime(name), *arguments)
+
+    def event(self, site: int, kind: int, value: int = 0) -> str:
+        return self.call("event", f"{site}_4", f"{kind}_4", f"{value}_8")
+
+    def puts(self, texts: Sequence[str], at: int) -> None:
+        for text in texts:
+            self.writer.put(text, at)
+
+    def level(self, at: int) -> str:
+        return self.state.levels.at(at, self.state.procedure)
+
+    def body(self, items: Sequence[Item], start: int, end: int, where: Where) -> None:
+        """The items with what stands between them, in lines from `start` to `end`."""
+        for item in items:
+            if item.last < start:
+                continue
+            self.writer.raw(start, item.first)
+            self.item(item, where)
+            start = item.last + 1
+        self.writer.raw(start, end)
+
+    def item(self, item: Item, where: Where) -> None:
+        if isinstance(item, Stmt):
+            self.statement(item, where)
+        elif isinstance(item, Block):
+            self.block(item, where)
+        else:
+            self.construct(item, where)
+
+    def construct(self, given: Construct, where: Where) -> None:
+        raise NotImplementedError
+
+    # Statements
+
+    def statement(self, stmt: Stmt, where: Where) -> None:
+        level = self.level(stmt.first)
+        if stmt.at.conditional or level in ("off", "region") or not is_action(stmt):
+            if stmt.at.conditional and assigned(stmt.node, where.scope):
+                self.numbering.leaves(stmt.first, "only with OpenMP")
+            self.own(stmt, where)
+        elif stmt.kind == "If_Stmt":
+            self.if_statement(stmt, level, where)
+        else:
+            before, after = self.beside(stmt, stmt.node, level, where)
+            if after and stmt.at.label and stmt.at.label.lstrip("0") in where.ends:
+                self.numbering.leaves(stmt.first, "ends a loop")
+                after = []
+            self.puts(before, stmt.first)
+            self.own(stmt, where)
+            self.puts(after, stmt.first)
+
+    def if_statement(self, stmt: Stmt, level: str, where: Where) -> None:
+        """`if (c) x = y` becomes a block if something is to be put beside the assignment."""
+        text = stmt.at.text
+        close = closing(text, text.index("("))
+        condition, action = text[: close + 1], text[close + 1 :].strip()
+        if self.unstable(condition, where) or stmt.at.label.lstrip("0") in where.ends - {""}:
+            self.untouched([stmt], stmt.first, stmt.last + 1, where, self.unstable(condition, where) or "ends a loop")
+            return
+        asked = self.reading(stmt, stmt.node.children[0], level, where)
+        before, after = self.beside(stmt, stmt.node.children[1], level, where)
+        self.puts(asked, stmt.first)
+        if not before and not after:
+            self.own(stmt, where)
+            return
+        self.puts([f"{stmt.at.label} {condition} then".strip(), *before], stmt.first)
+        self.puts([self.renamed(action, where), *after, "end if"], stmt.first)
+
+    def own(self, stmt: Stmt, where: Where) -> None:
+        """The user's statement; its construct names are other ones in a traced body."""
+        text = self.renamed(stmt.at.text, where)
+        if text == stmt.at.text:
+            self.writer.raw(stmt.first, stmt.last + 1)
+        else:
+            self.writer.put(f"{stmt.at.label} {text}".strip(), stmt.first)
+
+    def renamed(self, text: str, where: Where) -> str:
+        for old, new in where.renames.items():
+            text = re.sub(rf"(?<![\w%]){old}\b(?!\s*=)", new, text, flags=re.I)
+        return text
+
+    def beside(self, stmt: Stmt, node: object, level: str, where: Where) -> tuple[list[str], list[str]]:
+        """What goes before and after a statement."""
+        before = self.reading(stmt, node, level, where)
+        if type(node).__name__ == "Return_Stmt" and self.state.events:
+            before.append(self.event(self.state.number, 12))
+        after = list[str]()
+        for what in assigned(node, where.scope):
+            after += self.record(what, stmt, where)
+        return before, after
+
+    def reading(self, stmt: Stmt, node: object, level: str, where: Where) -> list[str]:
+        """Reads of an expression, or of what a statement needs."""
+        found = list[str]()
+        if level != "full":
+            return found
+        for text in reads_of(node, where.scope, where.loops):
+            root = root_of(text, where.scope)
+            given = status(root, where.around, where.scope)
+            if root in where.order or root in self.uncertain_names or given == "reduction":
+                continue
+            private = given in ("private", "lastprivate", "firstprivate")
+            site = self.numbering.new("variable-read", text, stmt.first, stmt.last, private=private,
+                                      procedure=self.state.procedure)  # fmt: skip
+            if root in where.flags and text.lower() == root:
+                found.append(f"if (.not. {where.flags[root]}) {self.event(site, 26)}")
+            found.append(self.call("read", f"{site}_4", text))
+        return found
+
+    @property
+    def uncertain_names(self) -> frozenset[str]:
+        return self.state.uncertain.times | self.state.uncertain.threads
+
+    def record(self, what: Assigned, stmt: Stmt, where: Where) -> list[str]:
+        """The calls that record what was assigned; what cannot be recorded is noted."""
+        root, scope = root_of(what.text, where.scope), where.scope
+        flag = [f"{where.flags[root]} = .true."] if root in where.flags else []
+        known = target(what.text, scope)
+        if why := self.why_not(what, root, known, stmt):
+            self.numbering.leaves(stmt.first, why)
+            return flag
+        given = status(root, where.around, scope)
+        if what.way == "call" and known.rank and known.whole and where.around and given not in ("private", "firstprivate"):
+            self.numbering.records(stmt.first)  # by the digest at the end of the region
+            return flag
+        loose = self.loose(root, given, stmt, where)
+        found = list[str]()
+        for piece in pieces(known, scope):
+            if piece.why:
+                self.numbering.leaves(stmt.first, piece.why)
+            else:
+                asks = what.way in ("call", "input") or piece is not known
+                found.append(self.written(piece, stmt, loose, given, asks, where))
+        return [*found, *flag]
+
+    def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt) -> str:
+        if root in self.state.uncertain.times:
+            return "a time"
+        if root in self.state.uncertain.threads:
+            return "a number of a thread"
+        if what.way == "pointer":
+            return "assignment of a pointer"
+        if known.why:
+            return known.why
+        inside = set(names_in(what.text)[1:])
+        if inside & self.state.uncertain.threads:
+            return "its subscript is a number of a thread"
+        if root in inside and what.way != "call":
+            return "its subscript depends on itself"
+        if what.way == "masked" and "forall" in stmt.at.text.lower() and inside:
+            return "assigned in FORALL"
+        return ""
+
+    def loose(self, root: str, given: str, stmt: Stmt, where: Where) -> str:
+        if given == "reduction":
+            return "reduction"
+        if root in where.order:
+            return where.order[root]
+        if where.protected and given in ("shared", "outside"):
+            return where.protected
+        around = [where.order[name] for name in names_in(stmt.at.text) if name in where.order]
+        return around[0] if around else ""
+
+    def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:
+        """The call for one value or array; `asks`: it may be not allocated, or not given."""
+        private = given in ("private", "lastprivate", "firstprivate")
+        site = self.numbering.new("array" if piece.rank else "variable-write", piece.text, stmt.first, stmt.last,
+                                  loose=loose, private=private, procedure=self.state.procedure)  # fmt: skip
+        self.numbering.records(stmt.first)
+        text = self.call("digest" if piece.rank else "write", f"{site}_4", piece.text)
+        conditions = list[str]()
+        if piece.symbol is not None and piece.symbol.has("optional") and asks:
+            conditions.append(f"present({piece.root})")
+        if piece.guard and asks:
+            conditions.append(f"{piece.guard}({piece.text})")
+        if piece.rank and not where.traced:
+            conditions.append(f"{self.needs.runtime('on')}({self.state.number}_4)")
+        for condition in reversed(conditions):
+            text = f"if ({condition}) {text}" if text.startswith("call") else f"if ({condition}) then; {text}; end if"
+        return text
+
+    # Blocks
+
+    def block(self, block: Block, where: Where) -> None:
+        head = block.open
+        why = self.unstable(head.at.text, where) if not head.at.conditional else "only with OpenMP"
+        if why and head.kind not in ("Associate_Stmt", "Block_Stmt"):
+            self.untouched([block], block.first, block.last + 1, where, why)
+        elif head.kind in MASKED:
+            self.masked(block, where)
+        elif block.is_do and not where.traced and self.is_apart([block], where.scope) and self.has_calls(block):
+            self.doubled([block], block.first, block.last + 1, self.on(), where)
+        else:
+            self.parts(block, where)
+
+    def on(self) -> str:
+        return f"{self.needs.runtime('on')}({self.state.number}_4)"
+
+    def has_calls(self, block: Block) -> bool:
+        """Something in it would be recorded."""
+        return any(self.level(stmt.first) in ("write", "full") for stmt, _ in statements([block]))
+
+    def parts(self, block: Block, where: Where) -> None:
+        inner = replace(where, scope=inner_scope(block, where.scope))
+        if block.is_do:
+            label = re.match(r"(?:\w+\s*:\s*)?do\s*(\d+)", block.open.at.text, re.I)
+            inner = replace(inner, loops=where.loops | {do_variable(block)},
+                            ends=where.ends | {label[1].lstrip("0")} if label else where.ends)  # fmt: skip
+        level = self.level(block.first)
+        if not block.open.at.conditional and block.open.kind not in ("Block_Stmt", "Associate_Stmt"):
+            self.puts(self.reading(block.open, block.open.node, level, where), block.first)
+        heads = [head.first for head, _ in block.parts[1:]] + [block.close.first if block.close else block.last + 1]
+        for (head, items), end in zip(block.parts, heads, strict=True):
+            self.own(head, where)
+            self.body(items, head.last + 1, end, inner)
+        if block.close:
+            self.own(block.close, where)
+
+    def masked(self, block: Block, where: Where) -> None:
+        """WHERE and FORALL as they are; what they assign is recorded after them."""
+        self.writer.raw(block.first, block.last + 1)
+        if self.level(block.first) in ("off", "region"):
+            return
+        after, seen = list[str](), set[str]()
+        for found in assignments([block], where.scope):
+            if found.what.text in seen:
+                continue
+            seen.add(found.what.text)
+            if block.open.kind == "Forall_Construct_Stmt" and "(" in found.what.text:
+                self.numbering.leaves(found.stmt.first, "assigned in FORALL")
+            else:
+                after += self.record(found.what._replace(way="masked"), found.stmt, where)
+        self.puts(after, block.last)
+
+    def untouched(self, items: Sequence[Item], start: int, end: int, where: Where, why: str) -> None:
+        """As it is, and said."""
+        self.writer.raw(start, end)
+        flags = set[str]()
+        for found in assignments(items, where.scope, where.around):
+            self.numbering.leaves(found.stmt.first, why)
+            flags.add(found.root)
+        self.puts([f"{where.flags[name]} = .true." for name in sorted(flags & set(where.flags))], end - 1)
+
+    def unstable(self, text: str, where: Where) -> str:
+        """Why a condition or the bounds of a loop may differ in two right runs; empty if they may not."""
+        for name in names_in(text):
+            if name in self.state.uncertain.threads or name in THREADS:
+                return "depends on the number of a thread"
+            if name in self.state.uncertain.times or name in TIMES:
+                return "depends on a time"
+            if name in where.order:
+                return f"depends on the order of threads ({where.order[name]})"
+        return ""
+
+    # Two bodies
+
+    def doubled(self, items: Sequence[Item], start: int, end: int, condition: str, where: Where) -> None:
+        """Traced if the condition holds, else the lines as they are."""
+        at = items[0].first if items else start
+        names = dict(where.renames)
+        for stmt, _ in statements(items):
+            if found := CONSTRUCT_NAME.match(stmt.at.text):
+                self.state.renamed += 1
+                names[found[1].lower()] = f"{self.writer.prefix}n{self.state.renamed}"
+        self.writer.put(f"if ({condition}) then", at)
+        self.body(items, start, end, replace(where, traced=True, renames=names))
+        last = max(end - 1, at)
+        self.writer.put("else", last)
+        roots = {found.root for found in assignments(items, where.scope)} & set(where.flags)
+        self.puts([f"{where.flags[name]} = .true." for name in sorted(roots)], at)
+        self.writer.raw(start, end)
+        self.writer.put("end if", last)
+
+    def can_double(self, items: Sequence[Item]) -> bool:
+        """No label, FORMAT, ENTRY or DATA is in it, and no directive that must stand in one loop only."""
+        for stmt, around in statements(items):
+            if stmt.at.label or stmt.kind in NO_DOUBLE or any(not fits(given) for given in around):
+                return False
+        return all(fits(given) for given in constructs_in(items)) and not any(_labelled(item) for item in items)
+
+    def is_apart(self, items: Sequence[Item], scope: Scope) -> bool:
+        """It can be doubled, opens no parallel region, shares no work, and does not leave the procedure."""
+        if not self.can_double(items):
+            return False
+        if any(given.directive.construct not in ("simd", "critical", "atomic", "sp") for given in constructs_in(items)):
+            return False
+        for stmt, _ in statements(items):
+            text = stmt.at.text
+            if re.search(r"\breturn\s*$", text, re.I):
+                return False
+            if self.state.opens_region(text, scope) or re.search(r"\bgo\s*to\b|!\$", text, re.I):
+                return False
+        return True
+
+
+def fits(given: Construct) -> bool:
+    """It may stand in both bodies."""
+    name = given.directive.construct
+    words = name.split()
+    doacross = name == "ordered" and any(clause.name in ("depend", "doacross") for clause in given.directive.clauses)
+    return not doacross and not {"cancel", "cancellation", "scan", "declare", "section"} & set(words) or (
+        name == "section"
+    )
+
+
+def constructs_in(items: Sequence[Item]) -> list[Construct]:
+    found = list[Construct]()
+    for item in items:
+        if isinstance(item, Construct):
+            found += [item, *constructs_in(item.body)]
+        elif isinstance(item, Block):
+            for _, body in item.parts:
+                found += constructs_in(body)
+    return found
+
+
+def _labelled(item: Item) -> bool:
+    """A loop that ends at a label has it at its end."""
+    if isinstance(item, Block):
+        inside = any(_labelled(each) for _, body in item.parts for each in body)
+        return inside or item.close is None or bool(item.close.at.label)
+    return isinstance(item, Construct) and any(_labelled(each) for each in item.body)
+
+
+def bounds(block: Block) -> list[str]:
+    """Lower, upper and step of a DO loop; empty if it has none."""
+    found = re.match(r"(?:\w+\s*:\s*)?do\s*(?:\d+\s*,?\s*)?\w+\s*=(.*)", block.open.at.text, re.I)
+    parts = [part.strip() for part in split_outside(found[1], ",")] if found else []
+    return [*parts, "1"] if len(parts) == 2 else parts
