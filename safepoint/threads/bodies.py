@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from safepoint.threads.sites import Site
 
 VARIANTS = ("parallel", "serial")
 MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)\s+"([^"]*)"')
-INSERTED = re.compile(r"\bsp_\w+\s*\(", re.I)
 MOST_LINES = 8  # of what a compiler says about what was inserted
 
 
@@ -55,8 +55,8 @@ class Bodies:
         text = self._fresh(source)
         if refused := self._try(unit, text, made):
             self._compiled(unit, None, (), must=True)  # raises if the mistake is the user's
-            blamed = _blamed(refused, source, made.text)
-            self._tell_refused(source, made.text, refused, blamed)
+            blamed = self._blamed(unit, text, made.text)
+            self._tell_refused(source, refused, blamed)
             made = self._instrumented(unit, first, frozenset(blamed)) if blamed else None
             if made is None or self._try(unit, text, made):
                 self._as_it_is(unit, 1, "the compiler refuses what was inserted")
@@ -66,11 +66,12 @@ class Bodies:
     def _instrumented(self, unit: Unit, first: int, untouched: frozenset[int]) -> Any:
         """None if it cannot be read: then it was compiled as it is, and that was said."""
         from safepoint.threads import fortran
+        from safepoint.threads.choices import Choices
 
-        source = Path(name_of(unit))
+        settings = replace(self.settings or Choices(), **unit.line.reading(Path(name_of(unit)).parent))
         try:
             return fortran.instrument(
-                source, settings=self.settings, modules=self.modules, first=first, untouched=untouched
+                Path(name_of(unit)), settings=settings, modules=self.modules, first=first, untouched=untouched
             )
         except fortran.Unreadable as error:
             self._as_it_is(unit, error.line, str(error))
@@ -116,16 +117,28 @@ class Bodies:
         command += [f"-I{self.runtime.include}", f"-I{os.path.dirname(unit.source) or '.'}", *more]
         return [*command, "-c", str(text or unit.source), "-o", self.objects[variant][unit.key]]
 
-    def _tell_refused(self, source: str, text: str, refused: str, blamed: Sequence[int]) -> None:
+    def _blamed(self, unit: Unit, text: Path, marked: str) -> dict[int, str]:
+        """The lines of the user's at which the compiler stops, and what was inserted there: asked once more, without
+        the markers, it names the lines of the text itself."""
+        lines = marked.splitlines()
+        text.write_text("\n".join("" if MARKER.match(line) else line for line in lines), "utf-8", "surrogateescape")
+        refused = self._compiled(unit, text, unit.line.family.quiet)
+        pattern = re.escape(text.name) + r"(?::\s*|\s*\(|:\s*line )(\d+)"
+        found: dict[int, str] = {}
+        for number in map(int, re.findall(pattern, refused)):
+            if number <= len(lines) and (at := _marked(lines, number)):
+                found.setdefault(at, lines[number - 1].strip())
+        return found
+
+    def _tell_refused(self, source: str, refused: str, blamed: dict[int, str]) -> None:
         cause = "\n".join(f"    {line}" for line in refused.splitlines()[:MOST_LINES])
         if not blamed:
             self.warnings.append(f"{source}:1: the compiler refuses what was inserted:\n{cause}")
-        for number in blamed:
-            calls = ", ".join(inserted(text, source, number)) or "a call"
-            what = f"the compiler refuses what was inserted here, {calls}: this statement is not recorded"
+            return
+        for number, call in blamed.items():
+            what = f"the compiler refuses what was inserted here, {call}: this statement is not recorded"
             self.warnings.append(f"{source}:{number}: {what}")
-        if blamed:
-            self.warnings[-1] += f"\n{cause}"
+        self.warnings[-1] += f"\n{cause}"
 
     def _count(self, source: str, made: Any) -> None:
         self.sites += made.sites
@@ -157,24 +170,12 @@ def _counted(counts: dict[str, int], left_out: Sequence[tuple[int, str]]) -> str
     return f"{text}, {len(left_out)} not ({reasons})"
 
 
-def inserted(text: str, source: str, number: int) -> list[str]:
-    """The calls that were put into this text at a line of the user's."""
-    found, at, name = [], 0, source
-    for line in text.splitlines():
-        if marker := MARKER.match(line):
-            at, name = int(marker[1]), marker[2]
-            continue
-        if at == number and os.path.basename(name) == os.path.basename(source) and INSERTED.search(line):
-            found.append(line.strip())
-        at += 1
-    return found
-
-
-def _blamed(refused: str, source: str, text: str) -> list[int]:
-    """The lines of the user's at which the compiler stopped, and at which something was inserted."""
-    pattern = re.escape(os.path.basename(source)) + r"(?::\s*|\s*\(|:\s*line )(\d+)"
-    found = sorted({int(number) for number in re.findall(pattern, refused)})
-    return [number for number in found if inserted(text, source, number)] or found
+def _marked(lines: Sequence[str], number: int) -> int:
+    """The line of the user's that a line of the text is of; 0: of none."""
+    for at in range(number - 1, -1, -1):
+        if marker := MARKER.match(lines[at]):
+            return int(marker[1]) + number - at - 2
+    return 0
 
 
 def name_of(unit: Unit) -> str:

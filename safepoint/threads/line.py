@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.compilers import Family, family, is_source
@@ -18,6 +18,8 @@ from safepoint.threads.compilers import Family, family, is_source
 TAKES_NEXT = {"-I", "-D", "-U", "-L", "-l", "-J", "-isystem", "-include", "-Xlinker", "-module", "-module-dir", "-T",
               "-u", "-z", "-target", "-arch", "-framework", "-Xclang", "-mllvm", "-iquote", "-idirafter"}  # fmt: skip
 LINKS = re.compile(r"-l.*|-L.*|-Wl,.*|-static.*|-rdynamic|-(no-)?pie|-B(static|dynamic)|-[Tuz]|-framework|-Xlinker")
+FIXED_WIDTH = re.compile(r"-ffixed-line-length-(\w+)|-extend[-_]source(?:[ =]?\d+)?|-Mextend|-132")
+FORMS = {"-ffree-form": True, "-ffixed-form": False, "-free": True, "-fixed": False, "-Mfree": True, "-Mfixed": False}
 DEPENDENCIES = {"-MD": 1, "-MMD": 1, "-MP": 1, "-MF": 2, "-MT": 2, "-MQ": 2}  # words; they would name our text
 OTHER = {"-E", "-S", "-M", "-MM", "-fsyntax-only", "-shared", "-x", "--version", "-###"}
 INPUTS = (".o", ".a", ".so", ".obj", ".lo", ".dylib")
@@ -73,6 +75,21 @@ class Line(NamedTuple):
             if at == last:
                 found += more
         return found
+
+    def reading(self, beside: Path) -> dict[str, Any]:
+        """What the line says of how a source is read: directories of INCLUDE files, names of the preprocessor, form."""
+        include, defines, width, free = [beside], list[str](), None, None
+        for word in (word for word in self.words if word.kind == "flag"):
+            flag, value = word.parts[0], word.parts[-1] if len(word.parts) > 1 else word.parts[0][2:]
+            if flag.startswith("-I"):
+                include.append(self.directory / value)
+            elif flag.startswith("-D"):
+                defines.append(value)
+            elif found := FIXED_WIDTH.fullmatch(flag):
+                width = int(found[1]) if (found[1] or "").isdecimal() else 132 if "132" in flag else 10_000
+            elif flag in FORMS:
+                free = FORMS[flag]
+        return {"include": tuple(include), "defines": tuple(defines), "width": width, "free": free}
 
     def is_openmp(self, flag: str) -> bool:
         return bool(re.fullmatch(self.family.openmp, flag))
