@@ -16,12 +16,14 @@ from typing import Any
 from safepoint import words
 from safepoint.threads import runs, telling
 from safepoint.threads.compare import Found, Rules, compare
-from safepoint.threads.kinds import NESTED, RECORD, REGION
+from safepoint.threads.kinds import DIGEST, NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.trace import Run
 
 EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 MOST_EVENTS = 10_000_000  # of a region of which reads are recorded too
+ATTEMPTS = 3  # of B in pass 2, even if it is to run once
+HEAD = 43  # columns: figures of both passes stand below each other
 
 
 @dataclass(frozen=True)
@@ -83,31 +85,31 @@ class Passes:
         self._tell_first(a, b, attempt, rank, found)
         if found.difference is None:
             return self._alike(a, b, found)
-        return self._second(rank, found)
+        return self._second(found)
 
-    def _side(self, side: str, level: str, region: int | None = None, attempt: int = 1, most: int = 0) -> Ran:
-        """A run of A or B; of pass 2 if a region is given. `most`: so many events, and no more."""
-        more = {"SP_REGIONS": str(region)} if region is not None else {}
+    def _side(self, side: str, level: str, regions: Sequence[int] = (), attempt: int = 1, most: int = 0) -> Ran:
+        """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
+        more = {"SP_REGIONS": ",".join(map(str, regions))} if regions else {}
         more |= {"SP_MAX": str(most * RECORD)} if most else {}
-        more |= {"SP_STATISTICS": "1"} if region is None and self.statistics else {}
+        more |= {"SP_STATISTICS": "1"} if self.statistics else {}
         if side == "B" and self.plan.noise:
             more |= {"SP_NOISE": str(self.plan.noise), "SP_SEED": str(attempt)}
         again = f", run {attempt} of {self.plan.runs}" if self.plan.runs > 1 and side == "B" else ""
         command = self.a if side == "A" else self.b
-        self.say(f"pass {1 if region is None else 2}: {' '.join(command)}{again}")
-        place = self.where / f"{side}-{1 if region is None else 2}"
+        self.say(f"pass {2 if regions else 1}: {' '.join(command)}{again}")
+        place = self.where / f"{side}-{2 if regions else 1}"
         ran = runs.run(side, command, runs.environment(side, level, **more), place, self.plan.limit)
         if not ran.traces:
             how = "" if ran.good else f"; {ran.ending()}"
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran
 
-    def _compared(self, a: Ran, b: Ran, region: int | None = None) -> tuple[str, Found]:
+    def _compared(self, a: Ran, b: Ran, regions: Sequence[int] = ()) -> tuple[str, Found]:
         """The first rank that differs, or the last one, and what was found."""
         if a.traces.keys() != b.traces.keys():
             raise Undecided("no trace", f"A has traces of {len(a.traces)} ranks, and B of {len(b.traces)}")
         for rank in a.traces:
-            found = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, None if region is None else {region})
+            found = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, regions or None)
             if found.difference is not None:
                 break
         return rank, found
@@ -126,7 +128,7 @@ class Passes:
         runs_ = f" (run {attempt} of {self.plan.runs})" if self.plan.runs > 1 else ""
         regions = words.count(_regions(a, rank), "region")
         head = "pass 1, digests at the end of each region:"
-        self.lines.append(f"{head}  {_seconds(a, b)}{runs_};  {regions};  {_of_rank(rank)}{where}")
+        self.lines.append(f"{head:<{HEAD}}  {_seconds(a, b)}{runs_};  {regions};  {_of_rank(rank)}{where}")
         self.lines += [ran.ending() for ran in (a, b) if not ran.good]
         self.passes.append({"pass": 1, "level": "minimal", **_costs(a, b), "rank": rank, "run": attempt})
 
@@ -145,38 +147,51 @@ class Passes:
             self.lines.append(f"what they print differs, though: {_first_line(a.output, b.output)}")
         return Outcome(EQUAL, "equal", self.lines, self.passes, found)
 
-    def _second(self, rank: str, first: Found) -> Outcome:
-        """All events of the region that differs. By chance B may differ elsewhere this time: then there."""
+    def _second(self, first: Found) -> Outcome:
+        """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
         assert first.difference is not None
-        region = first.difference.visit
-        level, a = self._level(region)
-        for attempt in range(1, self.plan.runs + 1):
-            b = self._side("B", level, region, attempt)
-            rank, found = self._compared(a, b, region)
-            if found.difference is None:
-                _, found = self._compared(a, b)  # perhaps in a region that was not traced
+        traced, attempts = [first.difference.visit], max(self.plan.runs, ATTEMPTS)
+        level, a = self._level(traced)
+        for attempt in range(1, attempts + 1):
+            b = self._side("B", level, traced, attempt)
+            rank, found = self._compared(a, b, traced)
             if found.difference is not None:
                 break
-        self.passes.append({"pass": 2, "level": level, "region": region, **_costs(a, b), "rank": rank, "run": attempt})
-        what = "all reads and writes" if level == "full" else "all writes"
-        size = words.size(sum(map(_bytes, (a, b))))
-        self.lines.append(f"pass 2, {what} of region {region}:  {_seconds(a, b)};  {size}")
-        self.lines += [ran.ending() for ran in (a, b) if not ran.good]
+            _, elsewhere = self._compared(a, b)  # by digest, in a region that was not traced
+            if elsewhere.difference is not None and attempt < attempts:
+                traced = sorted({*traced, elsewhere.difference.visit})
+                level, a = self._level(traced)
+        costs = {"pass": 2, "level": level, "regions": traced, **_costs(a, b), "rank": rank, "run": attempt}
+        self.passes.append(costs)
+        self._tell_second(a, b, level, traced, attempt)
         if found.difference is None:
-            return self._not_traced(region, first)
-        self.lines += telling.lines(found)
+            return self._not_traced(traced, first)
+        self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
+        event = found.difference.a or found.difference.b
+        if found.difference.what == "value" and found.difference.inside and event and event.kind == DIGEST:
+            name = event.site.name
+            self.lines.append(f"  all writes in it are equal: another thread was the last to write {name}. Is it to be "
+                              "PRIVATE, or LASTPRIVATE?")  # fmt: skip
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, found, rank)
 
-    def _level(self, region: int) -> tuple[str, Ran]:
+    def _tell_second(self, a: Ran, b: Ran, level: str, traced: Sequence[int], attempt: int) -> None:
+        what = "all reads and writes" if level == "full" else "all writes"
+        region = f"region{'s' if len(traced) > 1 else ''} {', '.join(map(str, traced))}"
+        again = f" (run {attempt} of B)" if attempt > 1 else ""
+        head = f"pass 2, {what} of {region}:"
+        self.lines.append(f"{head:<{HEAD}}  {_seconds(a, b)}{again};  {words.size(sum(map(_bytes, (a, b))))}")
+        self.lines += [ran.ending() for ran in (a, b) if not ran.good]
+
+    def _level(self, regions: Sequence[int]) -> tuple[str, Ran]:
         """A with reads, or without them if there are too many events: that is known when it has run."""
-        a = self._side("A", "full", region, most=MOST_EVENTS)
+        a = self._side("A", "full", regions, most=MOST_EVENTS)
         if not any(Run(trace).about.get("stopped") for trace in a.traces.values()):
             return "full", a
-        return "modify", self._side("A", "modify", region)
+        return "modify", self._side("A", "modify", regions)
 
-    def _not_traced(self, region: int, first: Found) -> Outcome:
+    def _not_traced(self, traced: Sequence[int], first: Found) -> Outcome:
         self.lines += telling.lines(first)
-        text = f"region {region} differs by digest, and not when it is traced: a race, or the optimiser of the compiler"
+        text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
         hint = "" if self.plan.noise and self.plan.runs > 1 else "; try --runs 5 --noise 50"
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)
 
