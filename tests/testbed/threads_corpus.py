@@ -56,13 +56,15 @@ BY_NAME = {program.name: program for program in PROGRAMS}
 
 LIBOMP = Path("/usr/lib/llvm-14/lib")  # flang of Debian comes without a libomp of its own
 COMPILERS = {
+    "gcc": ("-O1", "-fopenmp"),
     "gfortran": ("-O1", "-fopenmp"),
     "flang-new-19": ("-O1", "-fopenmp", f"-L{LIBOMP}", f"-Wl,-rpath,{LIBOMP}"),
 }
+FORTRAN = "gfortran", "flang-new-19"
 
 
 def has(compiler: str) -> bool:
-    return shutil.which(compiler) is not None and (compiler == "gfortran" or (LIBOMP / "libomp.so").exists())
+    return shutil.which(compiler) is not None and (not compiler.startswith("flang") or (LIBOMP / "libomp.so").exists())
 
 
 def compiled(source: Path, directory: Path, *, compiler: str = "gfortran", parallel: bool) -> Path:
@@ -103,3 +105,25 @@ def close(x: str, y: str, rtol: float) -> bool:
         return abs(float(x) - float(y)) <= rtol * max(abs(float(x)), abs(float(y)))
     except ValueError:
         return False
+
+
+class InC(NamedTuple):
+    """A program in C with calls by hand; `bug` is what -DBUG makes of it, seen at one of `where`."""
+
+    file: str
+    bug: str
+    where: tuple[int, ...]
+    rtol: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return PROGRAMS_OF / self.file
+
+
+IN_C = (
+    InC("jacobi.c", "uninitialised private", (28, 29)),
+    InC("nbody.c", "missing private", (32, 33, 35, 36, 38, 39), rtol=1e-12),
+    InC("histogram.c", "missing critical", (44, 50)),
+    InC("pipeline.c", "missing ordered", (30, 31, 32, 33)),
+    InC("waves.c", "missing barrier", (11, 12, 26, 27, 28, 35, 36, 46, 47, 48, 49)),
+)

@@ -9,7 +9,7 @@ import pytest
 from testbed.sweep import LONG, turn
 from testbed.threads_bugs import BUGS, Bug
 from testbed.threads_corpus import (
-    COMPILERS,
+    FORTRAN,
     PROGRAMS,
     SCHEDULES,
     THREADS,
@@ -21,7 +21,7 @@ from testbed.threads_corpus import (
     surroundings,
 )
 
-MISSING = [compiler for compiler in COMPILERS if not has(compiler)]
+MISSING = [compiler for compiler in FORTRAN if not has(compiler)]
 
 
 def some(of: list[tuple[str, Program]]) -> list[tuple[str, Program]]:
@@ -29,7 +29,7 @@ def some(of: list[tuple[str, Program]]) -> list[tuple[str, Program]]:
     return of if LONG else [of[(turn() + k * 7) % len(of)] for k in range(min(3, len(of)))]
 
 
-CASES = some([(c, p) for c in COMPILERS for p in PROGRAMS if has(c) and not (c.startswith("flang") and p.flang)])
+CASES = some([(c, p) for c in FORTRAN for p in PROGRAMS if has(c) and not (c.startswith("flang") and p.flang)])
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)}: what they build is not tested")

@@ -1,0 +1,74 @@
+"""Nothing is reported on programs that are right: each of the corpus, with 1, 2 and 4 threads, static, dynamic and
+guided, against its serial build. In a short run one program, another one with each commit, and three ways to run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testbed.sweep import LONG, one_of, turn
+from testbed.threads_chain import WAYS, built, tested, traced
+from testbed.threads_corpus import FORTRAN, IN_C, PROGRAMS, InC, Program, alike, compiled, has, printed, surroundings
+
+pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
+pytest.importorskip("fparser")
+COMPILERS = [compiler for compiler in FORTRAN if has(compiler)]
+
+
+def ways() -> list[tuple[int, str]]:
+    return WAYS if LONG else [WAYS[(turn() + 3 * k) % len(WAYS)] for k in range(3)]
+
+
+def rules(program: Program) -> dict[str, object]:
+    return {"rtol": program.rtol, "atol": program.atol, "exclude": program.exclude}
+
+
+@pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
+def test_nothing_is_reported_in_two_passes(program: Program, tmp_path: Path) -> None:
+    made = built(program.path, tmp_path)
+    for threads, schedule in ways():
+        found = tested(
+            tmp_path / made.parallel, tmp_path, threads=threads, schedule=schedule, rules=rules(program)
+        )  # fmt: skip
+        assert found.code == 0, (threads, schedule, str(found))
+
+
+@pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
+def test_nothing_is_reported_of_everything(program: Program, tmp_path: Path) -> None:
+    """Reads, writes and constructs of the whole run, iteration by iteration."""
+    from safepoint.threads.telling import lines
+
+    from safepoint.threads.compare import Rules, compare
+    from safepoint.threads.trace import Run
+
+    made = built(program.path, tmp_path)
+    a = Run(traced(tmp_path / made.serial, tmp_path / "a", 1, "static", "full"))
+    for threads, schedule in ways():
+        trace = traced(tmp_path / made.parallel, tmp_path / f"b-{threads}-{schedule}", threads, schedule, "full")
+        found = compare(a, Run(trace), Rules(**rules(program)))  # type: ignore[arg-type]
+        assert found.code == 0, (threads, schedule, lines(found))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
+def test_an_instrumented_program_prints_what_the_plain_one_prints(
+    program: Program, compiler: str, tmp_path: Path
+) -> None:
+    """Off, and with everything recorded."""
+    if compiler.startswith("flang") and program.flang:
+        pytest.skip(program.flang)
+    plain = printed([compiled(program.path, tmp_path, compiler=compiler, parallel=False)])
+    (tmp_path / "i").mkdir()
+    made = built(program.path, tmp_path / "i", compiler=compiler)
+    for level in ("off", "minimal", "full"):
+        env = surroundings(4, "dynamic", SP_LEVEL=level, SP_DIR=str(tmp_path / level))
+        assert alike(plain, printed([tmp_path / "i" / made.parallel], env)), level
+        assert alike(plain, printed([tmp_path / "i" / made.serial], env)), level
+
+
+@pytest.mark.parametrize("program", one_of(IN_C), ids=lambda program: program.file)
+def test_nothing_is_reported_of_calls_by_hand(program: InC, tmp_path: Path) -> None:
+    made = built(program.path, tmp_path, "-lm", compiler="gcc")
+    for threads, schedule in ways():
+        found = tested(tmp_path / made.parallel, tmp_path, threads=threads, schedule=schedule)
+        assert found.code == 0, (threads, schedule, str(found))
