@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads.digests import Digested, digested
+from safepoint.threads.digests import Digested, digested, pieces_of
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements, Where, bounds
-from safepoint.threads.sharing import blocks, do_variable, loop_variables, order_names
+from safepoint.threads.lines import Line
+from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables, order_names
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import PURE, is_variable, names_in
@@ -55,7 +56,7 @@ class Constructs(Statements):
             self.writer.raw(given.first, given.last + 1)
         else:
             self.untouched([given], given.first, given.last + 1, where, f"in {name}: not compared")
-            if name not in SILENT and not any(found.line == given.first for found in ()):
+            if name not in SILENT:
                 self.said_untouched(given)
 
     def said_untouched(self, given: Construct) -> None:
@@ -142,12 +143,10 @@ class Constructs(Statements):
         if inner.construct:
             self.writer.parts += self.writer.directive(f"end {inner.construct}", given.last)
 
-    def inner_directive(self, inner: Directive, at: int) -> list[object]:
-        return list(self.writer.directive(" ".join([inner.construct, *map(str, inner.clauses)]), at))
+    def inner_directive(self, inner: Directive, at: int) -> list[Line]:
+        return self.writer.directive(" ".join([inner.construct, *map(str, inner.clauses)]), at)
 
     def leave(self, given: Construct, where: Where, why: str) -> None:
-        from safepoint.threads.sharing import assignments
-
         for found in assignments(given.body, where.scope, where.around):
             self.numbering.leaves(found.stmt.first, why)
 
@@ -168,8 +167,6 @@ class Constructs(Statements):
 
     def digest(self, wanted: Sequence[Digested], at: int, where: Where) -> None:
         """One digest for each variable; what has none is noted."""
-        from safepoint.threads.digests import pieces_of
-
         if self.writer.source.lines[at].line in self.state.levels.untouched:
             return
         for found in wanted:
@@ -177,10 +174,10 @@ class Constructs(Statements):
                 continue
             for piece, condition, why in pieces_of(found, where.scope):
                 if why:
-                    self.numbering.leaves(found.line, f"digest of {piece}: {why}")
+                    self.numbering.leaves(found.line, f"digest of {piece.text}: {why}")
                     continue
-                site = self.numbering.new("array", piece, at, loose=found.loose, procedure=self.state.procedure)
-                text = self.call("digest", f"{site}_4", piece)
+                site = self.numbering.new("array", piece.text, at, loose=found.loose, procedure=self.state.procedure)
+                text = self.call("digest", f"{site}_4", piece.argument)
                 self.puts([f"if ({condition}) {text}" if condition else text], at)
 
     # Work-sharing
@@ -352,7 +349,7 @@ def sections_of(given: Construct) -> list[tuple[int, list[Item]]]:
 
 def nested(given: Construct, directive: Directive) -> list[Block]:
     """The loops that a construct takes, from the outside; empty if they are none that can be numbered."""
-    items, found = [item for item in given.body if not isinstance(item, Stmt)], list[Block]()
+    items, found = list(given.body), list[Block]()
     if not 1 <= directive.collapse <= 3 or directive.argument("ordered"):
         return []
     for _ in range(directive.collapse):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from safepoint.threads.sharing import assignments, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Procedure, Scope
-from safepoint.threads.written import THREADS, called, names_in, pieces, target
+from safepoint.threads.written import THREADS, Target, called, names_in, pieces, target
 
 
 class Digested(NamedTuple):
@@ -64,11 +64,11 @@ def _written_by(scope: Scope, name: str) -> Iterator[tuple[str, str]]:
         waiting += procedure.calls
 
 
-def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[str, str, str]]:
-    """Text, the condition under which it has a value, and why it cannot be digested."""
+def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[Target, str, str]]:
+    """What it is, the condition under which it has a value, and why it cannot be digested."""
     whole = target(given.name, scope)
     if whole.why:
-        yield given.name, "", whole.why
+        yield whole, "", whole.why
         return
     outer = list[str]()
     if whole.symbol and whole.symbol.has("optional"):
@@ -80,6 +80,6 @@ def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[str, str, str]]:
         if piece.guard and piece.text != given.name:
             conditions.append(f"{piece.guard}({piece.text})")
         if len(conditions) > 1 and not piece.why:
-            yield piece.text, "", "it may be absent in two ways"
+            yield piece, "", "it may be absent in two ways"
             continue
-        yield piece.text, (conditions or [""])[0], piece.why
+        yield piece, (conditions or [""])[0], piece.why

@@ -19,11 +19,11 @@ from safepoint.threads.insert import State, Where
 from safepoint.threads.known import declare, opens_region
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.races import warnings
-from safepoint.threads.sharing import forget, status, uncertain
+from safepoint.threads.sharing import forget, uncertain
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope, scope_of
-from safepoint.threads.written import called, is_action, target
+from safepoint.threads.written import is_action, target
 
 __all__ = ["Instrumented", "Unreadable", "instrument"]
 

@@ -19,7 +19,18 @@ from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import Uncertain, assignments, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
-from safepoint.threads.written import THREADS, TIMES, Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
+from safepoint.threads.written import (
+    THREADS,
+    TIMES,
+    Assigned,
+    Target,
+    assigned,
+    inner_scope,
+    is_action,
+    names_in,
+    pieces,
+    target,
+)
 
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
 NO_DOUBLE = ("Format_Stmt", "Entry_Stmt", "Data_Stmt", "Namelist_Stmt")
@@ -216,7 +227,7 @@ class Statements:
         inside = set(names_in(what.text)[1:])
         if inside & self.state.uncertain.threads:
             return "its subscript is a number of a thread"
-        if root in inside and what.way != "call":
+        if root in inside and what.way != "call" and _on_itself(what.text):
             return "its subscript depends on itself"
         if what.way == "masked" and "forall" in stmt.at.text.lower() and inside:
             return "assigned in FORALL"
@@ -238,7 +249,7 @@ class Statements:
         site = self.numbering.new("array" if piece.rank else "variable-write", piece.text, stmt.first, stmt.last,
                                   loose=loose, private=private, procedure=self.state.procedure)  # fmt: skip
         self.numbering.records(stmt.first)
-        text = self.call("digest" if piece.rank else "write", f"{site}_4", piece.text)
+        text = self.call("digest" if piece.rank else "write", f"{site}_4", piece.argument)
         conditions = list[str]()
         if piece.symbol is not None and piece.symbol.has("optional") and asks:
             conditions.append(f"present({piece.root})")
@@ -364,12 +375,19 @@ class Statements:
         return True
 
 
+def _on_itself(text: str) -> bool:
+    """Whether what is assigned may be a part of its own subscripts; components tell variables of one root apart."""
+    last = split_outside(text, "%")[-1].split("(")[0].strip().lower()
+    subscripts = "".join(part.partition("(")[2] for part in split_outside(text, "%")).lower()
+    return re.search(rf"\b{last}\b", subscripts) is not None
+
+
 def fits(given: Construct) -> bool:
     """It may stand in both bodies."""
     name = given.directive.construct
     words = name.split()
     doacross = name == "ordered" and any(clause.name in ("depend", "doacross") for clause in given.directive.clauses)
-    return not doacross and not {"cancel", "cancellation", "scan", "declare", "section"} & set(words) or (
+    return (not doacross and not {"cancel", "cancellation", "scan", "declare", "section"} & set(words)) or (
         name == "section"
     )
 

@@ -67,8 +67,10 @@ def reaches_out(name: str, around: Sequence[Construct], scope: Scope) -> bool:
         given = status(name, left, scope)
         if given in ("private", "firstprivate", "threadprivate"):
             return False
-        while left and name not in left.pop().directive.names("reduction", "lastprivate"):
-            pass
+        while left:
+            passed = left.pop().directive
+            if name in passed.names("reduction", "lastprivate") or "parallel" in passed.construct.split():
+                break
     return True
 
 
@@ -201,7 +203,7 @@ def _tainted(given: Sequence[tuple[Assignment, tuple[list[str], bool]]], sources
 def order_names(construct: Construct, scope: Scope) -> dict[str, str]:
     """What the order of threads makes inside of a construct: its reduction variables, and what is shared and assigned in
     critical or atomic. What work-sharing constructs in a region have inside is theirs: after them it is settled."""
-    found = {name: "reduction" for name in construct.directive.names("reduction")}
+    found = dict.fromkeys(construct.directive.names("reduction"), "reduction")
     alone = construct.directive.construct == "parallel"
     for assignment in assignments([construct], scope):
         kinds = [around.directive.construct for around in assignment.around]

@@ -17,11 +17,11 @@ INQUIRY = {"size", "allocated", "associated", "present", "kind", "len", "ubound"
            "epsilon", "precision", "digits", "bit_size", "storage_size", "loc", "c_loc", "sizeof", "is_contiguous",
            "rank", "range", "radix", "maxexponent", "minexponent"}  # fmt: skip
 PURE = INQUIRY | {"abs", "mod", "modulo", "int", "nint", "floor", "ceiling", "min", "max", "real", "dble", "sign", "iand",
-                  "ior", "ieor", "ishft", "merge", "ichar", "iachar", "idint", "ifix", "mod", "min0", "max0", "iabs",
+                  "ior", "ieor", "ishft", "merge", "ichar", "iachar", "idint", "ifix", "min0", "max0", "iabs",
                   "sqrt", "btest", "not", "sum", "count", "minval", "maxval", "minloc", "maxloc", "len_trim",
                   "index", "char", "exp", "log", "sin", "cos", "aint", "anint", "dim"}  # fmt: skip
-TIMES = {"omp_get_wtime", "cpu_time", "system_clock", "date_and_time", "mpi_wtime", "etime", "dtime", "second", "secnds",
-         "itime", "idate", "time", "ctime", "fdate", "dsecnd"}  # fmt: skip
+TIMES = {"omp_get_wtime", "cpu_time", "system_clock", "date_and_time", "mpi_wtime", "etime", "dtime", "second",
+         "secnds", "itime", "idate", "time", "ctime", "fdate", "dsecnd"}  # fmt: skip
 THREADS = {"omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads", "omp_get_num_procs", "omp_get_team_size",
            "omp_get_ancestor_thread_num", "omp_in_parallel", "omp_get_level", "omp_get_active_level"}  # fmt: skip
 OUTPUTS = {"random_number": "out", "random_seed": "", "get_command_argument": "in out out out", "cpu_time": "out",
@@ -42,6 +42,13 @@ class Target(NamedTuple):
     why: str = ""
     symbol: Symbol | None = None
     whole: bool = True  # no subscript: the variable itself
+    spread: bool = False  # a component of the elements of an array
+
+    @property
+    def argument(self) -> str:
+        """As an actual argument. gfortran 12 gives a wrong address for a component of an array that is allocated or a
+        dummy argument; an expression is copied first."""
+        return f"({self.text})" if self.spread else self.text
 
     @property
     def intrinsic(self) -> bool:
@@ -56,7 +63,7 @@ def compressed(text: str) -> str:
 def target(text: str, scope: Scope) -> Target:
     """Follow a designator through its components."""
     text = compressed(text)
-    root, symbol, rank, why, whole = "", None, 0, "", True
+    root, symbol, rank, why, whole, spread = "", None, 0, "", True, False
     components: dict[str, Symbol] | None = None
     for number, part in enumerate(split_outside(text, "%")):
         found = re.match(r"\s*(\w+)\s*", part)
@@ -67,7 +74,7 @@ def target(text: str, scope: Scope) -> Target:
         symbol = scope.find(name) if number == 0 else (components or {}).get(name)
         if symbol is None or not symbol.type:
             return Target(text, root, "", 0, why=f"the type of {name} is not known", symbol=symbol)
-        own = symbol.rank
+        own, spread = symbol.rank, rank > 0
         if rest.startswith("("):
             inside = rest[1 : closing(rest, 0)]
             whole = False
@@ -81,25 +88,30 @@ def target(text: str, scope: Scope) -> Target:
     guard = "allocated" if symbol.has("allocatable") else "associated" if symbol.has("pointer") else ""
     if symbol.assumed_size and rank and not re.search(r"\)$", text):
         why = why or f"the size of {symbol.name}(*) is not known"
-    return Target(text, root, symbol.type, rank, guard if not text.endswith(")") else "", why, symbol, whole)
+    return Target(text, root, symbol.type, rank, guard if not text.endswith(")") else "", why, symbol, whole,
+                  spread)  # fmt: skip
 
 
 def _subscripts(inside: str, scope: Scope) -> tuple[int, str]:
     """The rank that sections and vectors leave; why a subscript cannot be evaluated twice."""
     rank = 0
     for part in split_outside(inside, ","):
-        if len(split_outside(part, ":")) > 1:
-            rank += 1
-        elif any((symbol := scope.find(name[1])) and symbol.rank and not part[name.end() :].lstrip().startswith("(")
-                 and not re.search(r"\b(size|[ul]bound)\(\s*$", part[: name.start()], re.I)
-                 for name in NAME.finditer(part)):  # fmt: skip
-            rank += 1
+        rank += len(split_outside(part, ":")) > 1 or _has_array(part, scope)
     for found in re.finditer(r"(?<![\w%])([a-z]\w*)\s*\(", inside, re.I):
         name = found[1].lower()
         symbol = scope.find(name)
         if not (symbol and symbol.rank) and name not in PURE:
             return rank, f"its subscript calls {name}"
     return rank, ""
+
+
+def _has_array(text: str, scope: Scope) -> bool:
+    """An array without subscripts is in it, and not only its size is asked."""
+    for name in NAME.finditer(text):
+        symbol, asked = scope.find(name[1]), re.search(r"\b(size|[ul]bound)\(\s*$", text[: name.start()], re.I)
+        if symbol and symbol.rank and not asked and not text[name.end() :].lstrip().startswith("("):
+            return True
+    return False
 
 
 def pieces(given: Target, scope: Scope, depth: int = 0) -> Iterator[Target]:
@@ -118,7 +130,8 @@ def pieces(given: Target, scope: Scope, depth: int = 0) -> Iterator[Target]:
         why = f"derived type {given.type[5:]}: component {name}" if hidden and given.rank else ""
         if symbol.has("pointer") or (symbol.rank and given.rank):
             why = f"derived type {given.type[5:]}: component {name}"
-        part = Target(text, given.root, symbol.type, given.rank or symbol.rank, guard, why, symbol)
+        part = Target(text, given.root, symbol.type, given.rank or symbol.rank, guard, why, symbol,
+                      spread=given.rank > 0)  # fmt: skip
         yield from pieces(part, scope, depth + 1)
 
 
