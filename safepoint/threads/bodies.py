@@ -9,14 +9,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safepoint import words
 from safepoint.errors import UsageError
+from safepoint.threads import texts
 from safepoint.threads.apart import Unit
 from safepoint.threads.compilers import called, is_fortran, said
 from safepoint.threads.library import Library
@@ -143,31 +142,9 @@ class Bodies:
     def _count(self, source: str, made: Any) -> None:
         self.sites += made.sites
         self.next = max([self.next, *(site.number + 1 for site in made.sites)])
-        kinds = Counter(site.type for site in made.sites)
-        self.counts[source] = {
-            "statements": made.statements, "regions": kinds["region"], "loops": kinds["loop"],
-            "recorded": made.recorded, "left out": len(made.left_out),
-        }  # fmt: skip
-        self.told.append(f"{source}: {_counted(self.counts[source], made.left_out)}")
+        self.counts[source] = texts.counts(made)
+        self.told.append(f"{source}: {texts.counted(made)}")
         self.warnings += [f"{source}:{number}: {text}" for number, text in made.warnings]
-
-
-def _counted(counts: dict[str, int], left_out: Sequence[tuple[int, str]]) -> str:
-    """The line that says what is recorded, and what is not, and why."""
-    text = (
-        f"{words.count(counts['statements'], 'statement')}, {words.count(counts['regions'], 'region')}, "
-        f"{words.count(counts['loops'], 'parallel loop')}; {counts['recorded']} recorded"
-    )
-    if not left_out:
-        return text
-    why: dict[str, list[int]] = {}
-    for number, reason in left_out:
-        why.setdefault(reason, []).append(number)
-    reasons = "; ".join(
-        f"{reason}, {'line' if len(numbers) == 1 else 'lines'} {', '.join(map(str, sorted(set(numbers))))}"
-        for reason, numbers in why.items()
-    )
-    return f"{text}, {len(left_out)} not ({reasons})"
 
 
 def _marked(lines: Sequence[str], number: int) -> int:

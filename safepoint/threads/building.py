@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safepoint.errors import UsageError
-from safepoint.threads import apart, library, line
+from safepoint.threads import apart, library, line, texts
 from safepoint.threads.bodies import Bodies
 from safepoint.threads.compilers import called, said
 from safepoint.threads.restarted import SERIAL
-from safepoint.threads.sites import FORMAT, Site
+from safepoint.threads.texts import SITES
 
-SITES, TEXTS = ".sites.jsonl", ".instrumented"  # after the name of the program, as SERIAL is
+TEXTS = ".instrumented"  # after the name of the program, as SERIAL and SITES are
 MARK = "line.json"  # in the directory of the texts: it is one of ours
 IDS = """\
 /* Made by `safepoint threads build`: where the sites of this program are described. */
@@ -61,7 +60,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         for unit in units:
             bodies.compile(unit)
         bodies.told += told
-        build_id = _write_sites(work, bodies.sites)
+        build_id = texts.write_sites(work / f"x{SITES}", bodies.sites)
         more = [str(runtime.archive)]
         if bodies.sites:
             more.insert(0, str(_ids(work, build_id, target)))
@@ -91,20 +90,6 @@ def _link(parts: line.Line, objects: dict[str, str], more: Sequence[str], target
     done = called(command)
     if done.returncode:
         raise UsageError(f"not linked, and nothing was changed: {' '.join(command)}\n{said(done)}")
-
-
-def _write_sites(work: Path, sites: Sequence[Site]) -> str:
-    """The same sites have the same id, on any machine."""
-    lines = [json.dumps(_row(site)) for site in sites]
-    build_id = hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16] if sites else ""
-    head = json.dumps({"format": FORMAT, "build": build_id})
-    (work / f"x{SITES}").write_text("\n".join([head, *lines, ""]), "utf-8", errors="surrogateescape")
-    return build_id
-
-
-def _row(site: Site) -> dict[str, Any]:
-    optional = {name for name, value in site._field_defaults.items() if getattr(site, name) == value}
-    return {name: value for name, value in site._asdict().items() if name not in optional}
 
 
 def _ids(work: Path, build_id: str, target: Path) -> Path:
@@ -142,17 +127,17 @@ def _beside(target: Path) -> Iterator[Path]:
 
 def _placed(work: Path, target: Path, bodies: Bodies) -> Built:
     """The texts first, the program last: until then the old one runs as it did."""
-    texts, names = Path(f"{target}{TEXTS}"), [("x" + SITES, SITES), ("x" + SERIAL, SERIAL), ("x", "")]
+    made, names = Path(f"{target}{TEXTS}"), [("x" + SITES, SITES), ("x" + SERIAL, SERIAL), ("x", "")]
     if not bodies.sites:
         names = names[1:]
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as away:
-        if texts.exists():
-            os.rename(texts, Path(away) / "old")
-        os.mkdir(texts)
+        if made.exists():
+            os.rename(made, Path(away) / "old")
+        os.mkdir(made)
         for name in os.listdir(work):
             if not name.startswith("x") or name not in dict(names):
-                os.rename(work / name, texts / name)
+                os.rename(work / name, made / name)
     for name, end in names:
         os.replace(work / name, f"{target}{end}")
     sites = Path(f"{target}{SITES}") if bodies.sites else None
-    return Built(target, Path(f"{target}{SERIAL}"), sites, texts, bodies.told, bodies.warnings, bodies.counts)
+    return Built(target, Path(f"{target}{SERIAL}"), sites, made, bodies.told, bodies.warnings, bodies.counts)

@@ -52,6 +52,10 @@ class Outcome:
 class Undecided(Exception):
     """What stands in the way of an answer."""
 
+    def __init__(self, verdict: str, text: str) -> None:
+        super().__init__(text)
+        self.verdict = verdict
+
 
 class Passes:
     """`where`: an empty directory for traces and outputs. `say`: progress."""
@@ -70,8 +74,7 @@ class Passes:
         try:
             return self._run()
         except Undecided as error:
-            verdict, _, text = str(error).partition(": ")
-            return Outcome(UNDECIDED, verdict, [*self.lines, text], self.passes)
+            return Outcome(UNDECIDED, error.verdict, [*self.lines, str(error)], self.passes)
 
     def _run(self) -> Outcome:
         a = self._side("A", "minimal")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from safepoint.errors import UsageError
-from safepoint.threads.building import SITES
 from safepoint.threads.restarted import SERIAL
+from safepoint.threads.texts import SITES
 
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.threads.threads import part
+from safepoint.cli.threads.threads import needed, part
 
 settings = click.option("--settings", metavar="FILE", type=click.Path(exists=True, dir_okay=False), default=None,
                         help="What to record where. Default: threads.toml, if it is there.")  # fmt: skip
@@ -35,7 +35,8 @@ def build(output: str, settings: str | None, print_flags: bool, as_json: bool, l
         found = part("library").library(line[0] if line else "gfortran")
         terminal.say(" ".join([f"-I{found.include}", str(found.archive), *found.flags]))
         return
-    built = part("building").build(list(line), Path(output) if output else None, settings=_settings(settings))
+    with needed():
+        built = part("building").build(list(line), Path(output) if output else None, settings=_settings(settings))
     if isinstance(built, list):
         return  # objects, as the compiler makes them
     if as_json:
@@ -58,3 +59,19 @@ def _settings(file: str | None) -> Any:
     """None if there are none. Raises `UsageError` with file, line and cause."""
     path = Path(file or "threads.toml")
     return part("choices").read(path) if file or path.exists() else None
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False))
+@click.option("-o", "--output", required=True, metavar="OUT", help="Where the text goes.")
+@settings
+def instrument(file: str, output: str, settings: str | None) -> None:
+    """Write FILE, a source in Fortran, with the calls that record into OUT, as `build` compiles it.
+
+    `build` knows the modules of all files on its line; this knows those of FILE alone. OUT.sites.jsonl gets the places.
+    """
+    with needed():
+        told, warnings = part("texts").instrument(Path(file), Path(output), _settings(settings))
+    terminal.say(told)
+    for text in warnings:
+        terminal.prose(text, "    ")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -53,8 +55,15 @@ def threads() -> None:
 
 def part(name: str) -> Any:
     """A module of `safepoint.threads`. Raises `UsageError` if a package that it needs is missing."""
-    try:
+    with needed():
         return importlib.import_module(f"safepoint.threads.{name}")
+
+
+@contextlib.contextmanager
+def needed() -> Iterator[None]:
+    """Raises `UsageError` if a package is missing that what is done here imports."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("safepoint"):
             raise
