@@ -31,7 +31,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from testbed.threads_bugs import BUGS
-from testbed.threads_chain import SEEN, built, tested
+from testbed.threads_chain import SEEN, built, two_passes
 from testbed.threads_corpus import IN_C, LIBOMP, PROGRAMS, surroundings
 
 import safepoint.threads
@@ -132,7 +132,7 @@ def compared(case: Case, directory: Path, runs: int) -> str:
     compiler, more = ("gcc", [*case.flags, "-lm"]) if case.in_c else ("gfortran", [])
     made = built(case.source, directory, *more, compiler=compiler)
     warned = [text for text in made.warnings if {int(line) for _, line in SEEN.findall(text)} & case.where]
-    found = tested(directory / made.parallel, directory, rules=dict(case.rules), runs=runs, noise=50)
+    found = two_passes(directory / made.parallel, directory, rules=dict(case.rules), runs=runs, noise=50)
     before = ", and warned of" if warned else ""
     if not case.bug:
         said = "nothing, rightly" if found.code == 0 else f"false alarm: {found.lines[-1]}"

@@ -111,7 +111,7 @@ BUGS = (
             ("reduction(max: change) schedule(runtime)\n    do j = 2, n - 1",
              "reduction(max: change) schedule(runtime)\n    do j = 2, last"),
         ),
-        ((19, "!$ last ="), (21, "do j = 2, last")), ("last",),
+        ((19, "!$ last ="), (20, "!$omp parallel do"), (21, "do j = 2, last")), ("last",),
     ),
     Bug(
         "nowait", "stencil",

@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
         return f"exit {self.code}\n" + "\n".join(self.lines)
 
 
-def tested(
+def two_passes(
     program: Path, directory: Path, *, threads: int = 4, schedule: str = "static", rules: dict[str, Any] | None = None,
     **plan: Any,
 ) -> Verdict:  # fmt: skip

@@ -19,12 +19,13 @@ SCHEDULES = "static", "dynamic", "guided"
 
 
 class Program(NamedTuple):
-    """`rtol`, `atol`: what a comparison of the numbers must allow, as they depend on a reduction. `exclude`: variables
-    that each thread accumulates for itself, so that their values follow the schedule though the program is right.
-    `flang`: why flang 19 with libomp 14 cannot build it, if so."""
+    """`rtol`, `atol`: what a comparison of the numbers must allow, as they depend on a reduction; `rtol_of_all`: if all
+    reads and writes are compared. `exclude`: variables that each thread accumulates for itself, so that their values
+    follow the schedule though the program is right. `flang`: why flang 19 with libomp 14 cannot build it, if so."""
 
     file: str
     rtol: float = 0.0
+    rtol_of_all: float = 0.0
     atol: float = 0.0
     exclude: tuple[str, ...] = ()
     flang: str = ""
@@ -41,13 +42,13 @@ class Program(NamedTuple):
 PROGRAMS = (
     Program("jacobi.f90"),
     Program("redblack.f90"),
-    Program("cg.f90", rtol=1e-9, atol=1e-12),
+    Program("cg.f90", rtol=1e-9, rtol_of_all=1e-9, atol=1e-12),
     Program("fft.f90"),
     Program("matrix.f90"),
-    Program("nbody.f"),
+    Program("nbody.f", rtol_of_all=1e-12),
     Program("lu.f90", flang="its IF clause calls __kmpc_fork_call_if, which libomp 14 has not"),
     Program("histogram.f90", exclude=("low", "high")),
-    Program("pipeline.f90"),
+    Program("pipeline.f90", rtol_of_all=1e-12),
     Program("nested.f90"),
     Program("blocks.f", exclude=("calls",)),
     Program("stencil.f90"),
@@ -123,7 +124,7 @@ class InC(NamedTuple):
 IN_C = (
     InC("jacobi.c", "uninitialised private", (28, 29)),
     InC("nbody.c", "missing private", (32, 33, 35, 36, 38, 39), rtol=1e-12),
-    InC("histogram.c", "missing critical", (44, 50)),
+    InC("histogram.c", "missing critical", (44, 49)),
     InC("pipeline.c", "missing ordered", (30, 31, 32, 33)),
     InC("waves.c", "missing barrier", (11, 12, 26, 27, 28, 35, 36, 46, 47, 48, 49)),
 )

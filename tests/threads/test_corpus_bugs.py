@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from testbed.sweep import LONG, one_of, turn
 from testbed.threads_bugs import BUGS, Bug
-from testbed.threads_chain import Verdict, built, tested
+from testbed.threads_chain import Verdict, built, two_passes
 from testbed.threads_corpus import IN_C, InC, has
 
 pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
@@ -21,7 +21,7 @@ def run(bug: Bug, directory: Path) -> tuple[list[str], Verdict]:
     """The warnings of `build`, and what five runs with noise have found."""
     made = built(bug.write(directory), directory)
     rules = {"rtol": bug.of.rtol, "atol": bug.of.atol, "exclude": bug.of.exclude}
-    found = tested(directory / made.parallel, directory, schedule=bug.schedule, rules=rules, runs=5, noise=50)
+    found = two_passes(directory / made.parallel, directory, schedule=bug.schedule, rules=rules, runs=5, noise=50)
     return made.warnings, found
 
 
@@ -53,6 +53,6 @@ def test_a_planted_bug_is_found_where_it_is(bug: Bug, tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", one_of(IN_C), ids=lambda program: program.file)
 def test_a_bug_in_a_program_with_calls_by_hand_is_found(program: InC, tmp_path: Path) -> None:
     made = built(program.path, tmp_path, "-DBUG", "-lm", compiler="gcc")
-    found = tested(tmp_path / made.parallel, tmp_path, runs=5, noise=50)
+    found = two_passes(tmp_path / made.parallel, tmp_path, runs=5, noise=50)
     assert found.code == 1, str(found)
     assert set(found.places) & set(program.where), str(found)

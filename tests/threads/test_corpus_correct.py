@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from testbed.sweep import LONG, one_of, turn
-from testbed.threads_chain import WAYS, built, tested, traced
+from testbed.threads_chain import WAYS, built, traced, two_passes
 from testbed.threads_corpus import FORTRAN, IN_C, PROGRAMS, InC, Program, alike, compiled, has, printed, surroundings
 
 pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
@@ -19,15 +19,15 @@ def ways() -> list[tuple[int, str]]:
     return WAYS if LONG else [WAYS[(turn() + 3 * k) % len(WAYS)] for k in range(3)]
 
 
-def rules(program: Program) -> dict[str, object]:
-    return {"rtol": program.rtol, "atol": program.atol, "exclude": program.exclude}
+def rules(program: Program, rtol: float = 0.0) -> dict[str, object]:
+    return {"rtol": rtol or program.rtol, "atol": program.atol, "exclude": program.exclude}
 
 
 @pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
 def test_nothing_is_reported_in_two_passes(program: Program, tmp_path: Path) -> None:
     made = built(program.path, tmp_path)
     for threads, schedule in ways():
-        found = tested(
+        found = two_passes(
             tmp_path / made.parallel, tmp_path, threads=threads, schedule=schedule, rules=rules(program)
         )  # fmt: skip
         assert found.code == 0, (threads, schedule, str(found))
@@ -36,16 +36,16 @@ def test_nothing_is_reported_in_two_passes(program: Program, tmp_path: Path) -> 
 @pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
 def test_nothing_is_reported_of_everything(program: Program, tmp_path: Path) -> None:
     """Reads, writes and constructs of the whole run, iteration by iteration."""
-    from safepoint.threads.telling import lines
-
     from safepoint.threads.compare import Rules, compare
+    from safepoint.threads.telling import lines
     from safepoint.threads.trace import Run
 
     made = built(program.path, tmp_path)
-    a = Run(traced(tmp_path / made.serial, tmp_path / "a", 1, "static", "full"))
+    a = Run(traced(tmp_path / made.serial, tmp_path / "a", 1, "static", "full", SP_STATISTICS="1"))
     for threads, schedule in ways():
-        trace = traced(tmp_path / made.parallel, tmp_path / f"b-{threads}-{schedule}", threads, schedule, "full")
-        found = compare(a, Run(trace), Rules(**rules(program)))  # type: ignore[arg-type]
+        b = tmp_path / f"b-{threads}-{schedule}"
+        b = traced(tmp_path / made.parallel, b, threads, schedule, "full", SP_STATISTICS="1")
+        found = compare(a, Run(b), Rules(**rules(program, program.rtol_of_all)))  # type: ignore[arg-type]
         assert found.code == 0, (threads, schedule, lines(found))
 
 
@@ -70,5 +70,5 @@ def test_an_instrumented_program_prints_what_the_plain_one_prints(
 def test_nothing_is_reported_of_calls_by_hand(program: InC, tmp_path: Path) -> None:
     made = built(program.path, tmp_path, "-lm", compiler="gcc")
     for threads, schedule in ways():
-        found = tested(tmp_path / made.parallel, tmp_path, threads=threads, schedule=schedule)
+        found = two_passes(tmp_path / made.parallel, tmp_path, threads=threads, schedule=schedule)
         assert found.code == 0, (threads, schedule, str(found))

@@ -32,7 +32,7 @@ def some(of: list[tuple[str, Program]]) -> list[tuple[str, Program]]:
 CASES = some([(c, p) for c in FORTRAN for p in PROGRAMS if has(c) and not (c.startswith("flang") and p.flang)])
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)}: what they build is not tested")
+@pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)}: what they build is not two_passes")
 def test_the_compilers_are_here() -> None:
     """One line in the report says which are not."""
 

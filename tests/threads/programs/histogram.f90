@@ -32,10 +32,10 @@ program histogram
   !$omp end parallel
   product = 1
   !$omp parallel do private(k) schedule(runtime)
-  do i = 1, n, 3
+  do i = 1, n
     if (values(i) > 1000) then
       !$omp critical
-      do k = 1, 5
+      do k = 1, 12
         product = mod(product * (values(i) + k), prime)
       end do
       !$omp end critical
