@@ -109,7 +109,7 @@ class Constructs(Statements):
         else:
             self.writer.raw(given.end.first, given.end.last + 1)
         if outermost:
-            self.digest(digested(given, where.scope, self.also()), given.last, where)
+            self.digest(digested(given, where.scope, self.state.uncertain.rounded, self.also()), given.last, where)
         self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
 
     def also(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class Constructs(Statements):
                 if why:
                     self.numbering.leaves(found.line, f"digest of {piece.text}: {why}")
                     continue
-                site = self.numbering.new("array", piece.text, at, loose=found.loose, procedure=self.state.procedure)
+                site = self.numbering.new("array", piece.text.lower(), at, loose=found.loose, procedure=self.state.procedure)
                 text = self.call("digest", f"{site}_4", piece.argument)
                 self.puts([f"if ({condition}) {text}" if condition else text], at)
 
@@ -189,11 +189,16 @@ class Constructs(Statements):
             return
         inner = where if combined else self.sharing(given, where)
         variables = [do_variable(block) for block in nest]
-        site = self.site("loop", ",".join(variables), given)
+        clauses = " ".join(map(str, given.directive.clauses))
+        site = self.numbering.new("loop", ",".join(variables), nest[0].first, nest[0].last, clauses=clauses,
+                                  procedure=self.state.procedure)  # fmt: skip
         number = self.numbering.new("iteration", ",".join(variables), nest[0].first, nest[0].last,
                                     procedure=self.state.procedure)  # fmt: skip
         if not combined:
             self.reset(inner, where, given.first)
+        for block in nest:
+            self.puts(self.reading(block.open, block.open.node, self.level(block.first), where), block.first)
+            where = replace(where, loops=where.loops | {do_variable(block)})
         self.puts([self.loop_call(site, nest, where.scope)], nest[0].first)
         if combined:
             self.writer.parts += self.inner_directive(directive, given.first)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from safepoint.threads.sharing import assignments, reaches_out, statements
+from safepoint.threads.known import reached
+from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
-from safepoint.threads.symbols import Procedure, Scope
+from safepoint.threads.symbols import Scope
 from safepoint.threads.written import THREADS, Target, called, names_in, pieces, target
 
 
@@ -19,10 +20,11 @@ class Digested(NamedTuple):
     loose: str
 
 
-def digested(given: Construct, scope: Scope, also: Sequence[str] = ()) -> list[Digested]:
-    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here."""
+def digested(given: Construct, scope: Scope, rounded: frozenset[str], also: Sequence[str] = ()) -> list[Digested]:
+    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. `rounded`:
+    names that depend on reductions anywhere."""
     found, excluded = dict[str, Digested](), set[str]()
-    reduced = _reduced(given)
+    reduced = _reduced(given) | rounded
     for assignment in assignments([given], scope):
         name = assignment.root
         if not reaches_out(name, assignment.around, assignment.scope):
@@ -32,11 +34,12 @@ def digested(given: Construct, scope: Scope, also: Sequence[str] = ()) -> list[D
             excluded.add(name)
         found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
     for stmt, around in statements([given]):
-        for name in called(stmt.node):
-            for written, home in _written_by(scope, name):
+        for procedure in reached(called(stmt.node), scope):
+            for written, home in procedure.writes:
                 symbol = scope.find(written)
                 if symbol and symbol.home == home and reaches_out(written, around, scope):
-                    found.setdefault(written, Digested(written, stmt.first, ""))
+                    loose = "reduction" if (written, home) in procedure.sums or written in reduced else ""
+                    found.setdefault(written, Digested(written, stmt.first, loose))
     for name in also:
         if scope.declared(name, set()):
             found.setdefault(name, Digested(name, given.last, ""))
@@ -44,24 +47,7 @@ def digested(given: Construct, scope: Scope, also: Sequence[str] = ()) -> list[D
 
 
 def _reduced(given: Construct) -> set[str]:
-    found, waiting = set[str](), [given]
-    while waiting:
-        construct = waiting.pop()
-        found |= set(construct.directive.names("reduction"))
-        waiting += [inner for _, around in statements(construct.body) for inner in around[:1]]
-    return found
-
-
-def _written_by(scope: Scope, name: str) -> Iterator[tuple[str, str]]:
-    """By a procedure and those that it calls, as far as they are known."""
-    seen, waiting = set[str](), [name]
-    while waiting:
-        procedure: Procedure | None = scope.procedure(waiting.pop())
-        if procedure is None or procedure.name in seen:
-            continue
-        seen.add(procedure.name)
-        yield from procedure.writes
-        waiting += procedure.calls
+    return {name for construct in constructs([given]) for name in construct.directive.names("reduction")}
 
 
 def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[Target, str, str]]:

@@ -16,14 +16,14 @@ from safepoint.threads.choices import Choices, Levels
 from safepoint.threads.constructs import Constructs
 from safepoint.threads.emission import Needs, Writer
 from safepoint.threads.insert import State, Where
-from safepoint.threads.known import declare, opens_region
+from safepoint.threads.known import declare, opens_region, reached
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.races import warnings
-from safepoint.threads.sharing import forget, uncertain
+from safepoint.threads.sharing import Uncertain, forget, statements, sums_in, uncertain
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope, scope_of
-from safepoint.threads.written import is_action, target
+from safepoint.threads.written import called, is_action, target
 
 __all__ = ["Instrumented", "Unreadable", "instrument"]
 
@@ -50,7 +50,7 @@ def instrument(source: Path, *, settings: Choices | None = None, modules: Mutabl
                       defines=settings.defines)  # fmt: skip
     found = structure.units(read)
     known: MutableMapping[str, Any] = {} if modules is None else modules
-    declare(found, known)
+    declare(found, known, read)
     work = _Work(read, settings, known, Numbering(read.lines, first), untouched)
     try:
         return work.run(found)
@@ -120,7 +120,7 @@ class _Work:
         start = body[0].first if body else end
         events = unit.kind != "program" and self.settings.procedures and unit.kind != "separate"
         number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
-        state = State(self.writer, needs, self.numbering, self.levels, uncertain(unit.body, scope), unit.name, number,
+        state = State(self.writer, needs, self.numbering, self.levels, self.uncertain(unit, scope), unit.name, number,
                       events, self.opens)  # fmt: skip
         use_at, declare_at = self.places(unit, start)
         head = unit.open.last + 1 if unit.open else unit.first
@@ -147,6 +147,13 @@ class _Work:
             use += self.writer.made(text, use_at)
         for text in needs.declarations():
             declarations += self.writer.made(text, max(declare_at - 1, use_at))
+
+    def uncertain(self, unit: Unit, scope: Scope) -> Uncertain:
+        """What may differ in two right runs, by this unit and by the procedures that it calls."""
+        sums = sums_in(unit.body, scope)
+        for procedure in reached({name for stmt, _ in statements(unit.body) for name in called(stmt.node)}, scope):
+            sums |= {name for name, home in procedure.sums if (symbol := scope.find(name)) and symbol.home == home}
+        return uncertain(unit.body, scope, sums)
 
     def opens(self, text: str, scope: Scope) -> bool:
         return opens_region(text, scope, self.modules)
@@ -181,7 +188,7 @@ def _is_declaration(item: object, scope: Scope) -> bool:
         return False
     if item.kind == "Assignment_Stmt" and "(" in item.at.text.split("=")[0]:
         known = target(str(item.node.children[0]), scope)
-        return known.why.endswith("is a function") and not known.root == "" and known.symbol is not None
+        return known.why.endswith("is a function") and known.root != "" and known.symbol is not None
     return not is_action(item) or item.kind == "Format_Stmt"
 
 

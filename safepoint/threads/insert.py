@@ -182,7 +182,8 @@ class Statements:
             if root in where.order or root in self.uncertain_names or given == "reduction":
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
-            site = self.numbering.new("variable-read", text, stmt.first, stmt.last, private=private,
+            loose = "reduction" if root in self.state.uncertain.rounded else ""
+            site = self.numbering.new("variable-read", text.lower(), stmt.first, stmt.last, private=private, loose=loose,
                                       procedure=self.state.procedure)  # fmt: skip
             if root in where.flags and text.lower() == root:
                 found.append(f"if (.not. {where.flags[root]}) {self.event(site, 26)}")
@@ -241,12 +242,18 @@ class Statements:
         if where.protected and given in ("shared", "outside"):
             return where.protected
         around = [where.order[name] for name in names_in(stmt.at.text) if name in where.order]
-        return around[0] if around else ""
+        return around[0] if around else self.rounding(root, stmt)
+
+    def rounding(self, root: str, stmt: Stmt) -> str:
+        """A scalar that is made of a sum of threads; `total = 0` is none."""
+        names = set(names_in(stmt.at.text.partition("=")[2]))
+        rounded = self.state.uncertain.rounded
+        return "reduction" if root in rounded and names & rounded else ""
 
     def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:
         """The call for one value or array; `asks`: it may be not allocated, or not given."""
         private = given in ("private", "lastprivate", "firstprivate")
-        site = self.numbering.new("array" if piece.rank else "variable-write", piece.text, stmt.first, stmt.last,
+        site = self.numbering.new("array" if piece.rank else "variable-write", piece.text.lower(), stmt.first, stmt.last,
                                   loose=loose, private=private, procedure=self.state.procedure)  # fmt: skip
         self.numbering.records(stmt.first)
         text = self.call("digest" if piece.rank else "write", f"{site}_4", piece.argument)

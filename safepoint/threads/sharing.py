@@ -16,15 +16,15 @@ PROTECTED = ("critical", "atomic", "ordered")
 
 
 class Assignment(NamedTuple):
-    """Something that is assigned inside `around`, the constructs from the outside to the inside. `loops`: variables of
-    the DO loops around it, inside the constructs."""
+    """Something that is assigned inside `around`, the constructs from the outside to the inside. `inside`: the blocks
+    around it, with the statement that leads to it (an `else if`)."""
 
     what: Assigned
     root: str
     stmt: Stmt
     scope: Scope
     around: tuple[Construct, ...]
-    loops: tuple[str, ...]
+    inside: tuple[tuple[Block, Stmt], ...]
 
 
 def status(name: str, around: Sequence[Construct], scope: Scope) -> str:
@@ -124,22 +124,24 @@ def blocks(items: Sequence[Item]) -> Iterator[Block]:
 
 
 def assignments(items: Sequence[Item], scope: Scope, around: tuple[Construct, ...] = (),
-                loops: tuple[str, ...] = ()) -> Iterator[Assignment]:  # fmt: skip
+                inside: tuple[tuple[Block, Stmt], ...] = ()) -> Iterator[Assignment]:  # fmt: skip
     """All that is assigned, in order."""
     for item in items:
         if isinstance(item, Stmt):
             for what in assigned(item.node, scope):
-                yield Assignment(what, root_of(what.text, scope), item, scope, around, loops)
+                yield Assignment(what, root_of(what.text, scope), item, scope, around, inside)
         elif isinstance(item, Construct):
-            yield from assignments(item.body, scope, (*around, item), loops)
+            yield from assignments(item.body, scope, (*around, item), inside)
         else:
             inner = inner_scope(item, scope)
-            more = (*loops, do_variable(item)) if item.is_do else loops
-            for _, body in item.parts:
-                yield from assignments(body, inner, around, more)
+            for head, body in item.parts:
+                yield from assignments(body, inner, around, (*inside, (item, head)))
 
 
-def statements(items: Sequence[Item], around: tuple[Construct, ...] = ()) -> Iterator[tuple[Stmt, tuple[Construct, ...]]]:
+Around = tuple[Construct, ...]
+
+
+def statements(items: Sequence[Item], around: Around = ()) -> Iterator[tuple[Stmt, Around]]:
     """All statements, the first ones of blocks too, with the constructs around them."""
     for item in items:
         if isinstance(item, Stmt):
@@ -164,16 +166,40 @@ def root_of(text: str, scope: Scope) -> str:
 
 
 class Uncertain(NamedTuple):
-    """Names in a unit whose values need not be the same in two right runs: what clocks and numbers of threads make."""
+    """Names in a unit whose values need not be the same in two right runs: what clocks and numbers of threads make.
+    `rounded`: scalars that depend on a sum or product of reals, which is a reduction."""
 
     times: frozenset[str]
     threads: frozenset[str]
+    rounded: frozenset[str]
 
 
-def uncertain(items: Sequence[Item], scope: Scope) -> Uncertain:
-    """What is assigned from clocks and thread numbers, and what is assigned from that."""
+def uncertain(items: Sequence[Item], scope: Scope, sums: set[str]) -> Uncertain:
+    """What is assigned from clocks and thread numbers, from `sums`, and from what is assigned from that."""
     given = [(found, _source(found)) for found in assignments(items, scope)]
-    return Uncertain(_tainted(given, TIMES, ""), _tainted(given, THREADS, "integer"))
+    rounded = _tainted(given, sums, "") | sums if sums else frozenset[str]()
+    return Uncertain(_tainted(given, TIMES, ""), _tainted(given, THREADS, "integer"), rounded)
+
+
+def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
+    """Variables of reductions whose value depends on the order."""
+    found = set[str]()
+    for construct in constructs(items):
+        for clause in construct.directive.clauses:
+            if clause.name == "reduction" and re.match(r"\s*(\w+\s*,\s*)?[-+*]\s*:", clause.argument):
+                known = [(name, scope.find(name)) for name in clause.names]
+                found |= {name for name, symbol in known if symbol is None or symbol.type in ("real", "complex", "")}
+    return found
+
+
+def constructs(items: Sequence[Item]) -> Iterator[Construct]:
+    for item in items:
+        if isinstance(item, Construct):
+            yield item
+            yield from constructs(item.body)
+        elif isinstance(item, Block):
+            for _, body in item.parts:
+                yield from constructs(body)
 
 
 def _source(found: Assignment) -> tuple[list[str], bool]:
@@ -187,7 +213,10 @@ def _source(found: Assignment) -> tuple[list[str], bool]:
     return [], False
 
 
-def _tainted(given: Sequence[tuple[Assignment, tuple[list[str], bool]]], sources: set[str], kind: str) -> frozenset[str]:
+Made = Sequence[tuple[Assignment, tuple[list[str], bool]]]
+
+
+def _tainted(given: Made, sources: set[str], kind: str) -> frozenset[str]:
     """Only scalars, and only of that type if one is given: an array is not excluded as a whole."""
     found, before = set[str](), -1
     while len(found) != before:

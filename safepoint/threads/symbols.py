@@ -48,8 +48,9 @@ class Symbol:
 
 @dataclass
 class Procedure:
-    """`regions`: it may open a parallel region, itself or by what it calls. `writes`: names of modules and COMMON that
-    it assigns, with their home. `calls`: by name."""
+    """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns or
+    reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their lines,
+    that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -57,7 +58,21 @@ class Procedure:
     pure: bool = False
     regions: bool = False
     writes: list[tuple[str, str]] = field(default_factory=list)
+    reads: list[tuple[str, str]] = field(default_factory=list)
+    sums: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    races: list[Race] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Race:
+    """`saved`: by SAVE or an initial value; else of a module or COMMON. `constant`: only constants are assigned."""
+
+    name: str
+    file: str
+    line: int
+    saved: bool
+    constant: bool
 
 
 @dataclass
@@ -156,13 +171,13 @@ def scope_of(unit: Unit, parent: Scope | None, modules: dict[str, Scope]) -> Sco
         declare_procedure(scope, unit.open)
     for inner in unit.inside:
         if inner.open:
-            scope.procedures[inner.name] = _procedure(inner.open.at.text, scope_of(inner, scope, modules))
+            scope.procedures[inner.name] = procedure_of(inner.open.at.text, scope_of(inner, scope, modules))
     return scope
 
 
 def declare_procedure(scope: Scope, opener: Stmt) -> None:
     """The dummy arguments and the result, which have a type by their letter if nothing declares them."""
-    found = _procedure(opener.at.text, scope)
+    found = procedure_of(opener.at.text, scope)
     result = re.search(r"\bresult\s*\(\s*(\w+)", opener.at.text, re.I)
     names = list(found.arguments)
     if re.search(r"\bfunction\b", opener.at.text, re.I):
@@ -180,7 +195,7 @@ def declare_procedure(scope: Scope, opener: Stmt) -> None:
             scope.names[name] = replace(symbol, attributes=symbol.attributes | {"dummy"})
 
 
-def _procedure(text: str, scope: Scope) -> Procedure:
+def procedure_of(text: str, scope: Scope) -> Procedure:
     found = re.search(r"\b(?:subroutine|function|procedure)\s+(\w+)\s*(?:\(([^)]*)\))?", text, re.I)
     if not found:
         return Procedure("")
@@ -273,7 +288,7 @@ class _Declaring:
             elif stmt.kind in ("End_Subroutine_Stmt", "End_Function_Stmt"):
                 inner = Scope("", None, self.scope.modules)
                 _Declaring(inner, "").all(body[1:-1])
-                found = _procedure(body[0].at.text, inner)
+                found = procedure_of(body[0].at.text, inner)
                 self.scope.procedures[found.name] = found
                 members.append(found.name)
             elif stmt.kind in ("Procedure_Stmt", "Module_Procedure_Stmt"):
