@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from safepoint.threads import kinds
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
 Words = NDArray[np.uint64]
 
 CHUNK = 1 << 18  # records that are looked at together
@@ -58,14 +58,18 @@ class Pieces(NamedTuple):
     """`key`: visit, place, class; `numbers`: of an iteration, 0 for the first of the loop; of a SINGLE its site."""
 
     key: Ints
-    numbers: Ints  # a row for each of the three loop variables that there may be
+    numbers: Ints  # a row for each loop variable: one, or three if some loop has more
     team: Ints
     file: Ints
     first: Ints
     length: Ints
 
     def chosen(self, which: NDArray[Any]) -> Pieces:
-        return Pieces(*(column[..., which] for column in self))
+        if which.dtype == bool:
+            which = np.flatnonzero(which)
+            if len(which) == len(self.key):
+                return self
+        return Pieces(*(column.take(which, axis=-1) for column in self))
 
     def sorted(self) -> Pieces:
         """In canonical order. What has the same key, of the same thread, keeps its own."""
@@ -73,6 +77,11 @@ class Pieces(NamedTuple):
         if _ascending(columns):
             return self
         return self.chosen(np.lexsort(columns[::-1]))
+
+    def padded(self, rows: int) -> Pieces:
+        """With so many rows of numbers."""
+        missing = rows - len(self.numbers)
+        return self._replace(numbers=np.pad(self.numbers, ((0, missing), (0, 0)))) if missing > 0 else self
 
     def visit(self) -> Ints:
         return self.key >> _SHIFT
@@ -108,7 +117,7 @@ def canon(files: Sequence[NDArray[Any]], blocks: Blocks, between: Sequence[tuple
     kind = pieces.kind()
     sizes = np.zeros(visits, np.int64)
     np.maximum.at(sizes, blocks.visit, blocks.team + 1)
-    spine = pieces.chosen((kind != BAG) & ((kind != ALIKE) | (pieces.team == 0))).sorted()
+    spine = _cut_at_singles(pieces.chosen((kind != BAG) & ((kind != ALIKE) | (pieces.team == 0)))).sorted()
     alike = pieces.chosen((kind == ALIKE) & (pieces.place() > 0))
     return Canon(spine, alike, pieces.chosen(kind == BAG).sorted(), sizes)
 
@@ -125,13 +134,37 @@ def after(key: int, records: int) -> int:
 def _outside(between: Sequence[tuple[int, int]]) -> Pieces:
     first = np.array([begin for begin, _ in between], np.int64)
     end = np.array([end for _, end in between], np.int64)
-    zeros = np.zeros(len(first), np.int64)
+    zeros = np.zeros(len(first), np.int32)
     keys = key(np.arange(len(first), dtype=np.int64), 0, ALIKE)
-    whole = Pieces(keys, np.zeros((3, len(first)), np.int64), zeros, zeros, first, end - first)
+    whole = Pieces(keys, np.zeros((1, len(first)), np.int64), zeros, zeros, first, end - first)
     return whole.chosen(whole.length > 0)
 
 
+def _cut_at_singles(pieces: Pieces) -> Pieces:
+    """What thread 0 does alike, cut where another thread ran a SINGLE, as it is where thread 0 did."""
+    kind = pieces.kind()
+    at = np.unique(pieces.key[(kind == SINGLE) & (pieces.team > 0)] >> CLASS_BITS)
+    mine = (kind == ALIKE) & (pieces.place() > 0)
+    if not len(at) or not mine.any():
+        return pieces
+    whole = pieces.chosen(mine)
+    whole = whole.chosen(np.argsort(whole.key))
+    begin = whole.key >> CLASS_BITS  # visit and place together
+    end = begin + whole.length
+    piece = np.searchsorted(begin, at, "right") - 1
+    at = at[(piece >= 0) & (begin[piece] < at) & (at < end[piece])]
+    begins = np.sort(np.concatenate([begin, at]))
+    piece = np.searchsorted(begin, begins, "right") - 1
+    stop = np.minimum(end[piece], np.append(begins[1:], end.max(initial=0)))
+    found = whole.chosen(piece)._replace(
+        key=(begins << CLASS_BITS) | ALIKE, first=whole.first[piece] + begins - begin[piece], length=stop - begins
+    )
+    return _joined([pieces.chosen(~mine), found])
+
+
 def _joined(tables: list[Pieces]) -> Pieces:
+    rows = max(len(table.numbers) for table in tables)
+    tables = [table.padded(rows) for table in tables]
     return Pieces(*(np.concatenate(column, axis=-1) for column in zip(*tables, strict=True)))
 
 
@@ -170,16 +203,15 @@ def _of_file(number: int, records: NDArray[Any], blocks: Blocks) -> Pieces:
     before = np.append(0, counted[:-1])
     place = before - before[opens][block] + 1
     keys = key(blocks.visit[block], place, np.where(bag, BAG, what))
-    numbers = np.zeros((3, len(kind)), np.int64)
-    numbers[0] = bag & ~in_loop
+    rows = np.flatnonzero(in_loop & ~out & ~bag & (length > 0))
+    numbers = _numbered(records, at, kind, last, rows)
+    numbers[0] |= bag & ~in_loop
     singles = np.flatnonzero(alone & ~in_loop & ~bag)
     if len(singles):
         starts = np.maximum.accumulate(np.where((kind == kinds.SINGLE) | (kind == kinds.MASTER), row, 0))
         numbers[0, singles] = records["site"][at[starts[singles]]]
-    rows = np.flatnonzero(in_loop & ~out & ~bag & (length > 0))
-    _number(records, at, kind, last, rows, numbers)
-    files = np.full(len(kind), number, np.int64)
-    found = Pieces(keys, numbers, blocks.team[block], files, where, length)
+    files = np.full(len(kind), number, np.int32)
+    found = Pieces(keys, numbers, blocks.team[block].astype(np.int32), files, where, length)
     return found.chosen(~out & (length > 0))
 
 
@@ -216,27 +248,30 @@ def _inside(kind: NDArray[np.uint8], block: Ints, opens: Ints, of: int) -> NDArr
     return found
 
 
-def _number(
-    records: NDArray[Any], at: Ints, kind: NDArray[np.uint8], last: Ints, rows: Ints, numbers: NDArray[np.int64]
-) -> None:
+def _numbered(records: NDArray[Any], at: Ints, kind: NDArray[np.uint8], last: Ints, rows: Ints) -> Ints:
     """The number of the iteration to which each of these rows belongs, in the order in which a serial loop has them."""
-    if not len(rows):
-        return
     value, extra = records["value"].view(np.int64), records["extra"]
+    item = at[last[rows]]
+    most = int(max(1, extra[item].max(initial=1)))
+    numbers = np.zeros((1 if most == 1 else 3, len(kind)), np.int64)
+    if not len(rows):
+        return numbers
     loops = np.flatnonzero(_LOOPS[kind])
     which = np.searchsorted(loops, rows, "right") - 1  # of the loops; -1: none before it, by hand
     begin = at[loops] if len(loops) else np.zeros(1, np.int64)
     sections = kind[loops] == kinds.SECTIONS if len(loops) else np.ones(1, bool)
-    item = at[last[rows]]
-    for variable in range(int(max(1, extra[item].max()))):
-        has = np.flatnonzero(extra[item] > variable) if variable else np.arange(len(rows))
-        to = np.minimum(begin + 3 * variable, len(value) - 3) if len(value) > 2 else begin * 0
+    for variable in range(min(most, 3)):
+        has = np.flatnonzero(extra[item] > variable) if variable else slice(None)
+        to = np.minimum(begin + 3 * variable, len(value) - 1)
         plain = sections | (variable >= np.maximum(extra[begin], 1))
         lower = np.where(plain, 0, value[to])
         step = np.where(plain, 1, value[np.minimum(to + 2, len(value) - 1)])
         step = np.where(step == 0, 1, step)
-        if variable < 3:
-            numbers[variable, rows[has]] = (value[item[has] + variable] - lower[which[has]]) // step[which[has]]
+        distance = value[item[has] + variable] - lower[which[has]]
+        if (step != 1).any():
+            distance //= step[which[has]]
+        numbers[variable, rows[has]] = distance
+    return numbers
 
 
 class Line:
@@ -288,6 +323,11 @@ class Line:
 
 def _words(records: NDArray[np.complex128]) -> Words:
     return records.view(np.uint64).reshape(-1, 2)
+
+
+def kinds_of(records: Words) -> NDArray[np.uint8]:
+    """The kind of each record, without a copy."""
+    return records.view(np.uint8)[:, 7]
 
 
 def _each(first: Ints, count: Ints) -> Ints:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint.threads import bags
-from safepoint.threads.canon import Canon, Line, Pieces
+from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, Canon, Line, Pieces, key
 from safepoint.threads.difference import Difference, Event, told
 from safepoint.threads.matched import UnlikeTraces, unlike
 from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
@@ -127,7 +128,7 @@ class Comparing:
         lack = (lack or Lack())._replace(edges=edges)
         ends = [[len(log.records) for log in side.logs] for side in (self.a, self.b)]
         nested = bool(self.a.nested) and bool(self.b.nested)
-        two = Two(self.judge, (ends[0], ends[1]), lack, self.renamed, nested)
+        two = Two(self.judge, (ends[0], ends[1]), (self.a.inside, self.b.inside), lack, self.renamed, nested)
         spot = self._first(x, y, two)
         if spot:
             self.found.difference = told(spot, (self.a, self.b), (x, y))
@@ -155,14 +156,23 @@ class Comparing:
         return self._nested(sorted(inner, key=lambda each: each.order), two) or first
 
     def _nested(self, inner: list[Inner], two: Two) -> Spot | None:
-        """The first difference inside of these nested regions."""
-        if not inner:
-            return None
-        x, y = self.a.inner([each.a for each in inner]), self.b.inner([each.b for each in inner])
-        spot = self._first(x, y, two)
-        if spot is None:
-            return None
-        return spot._replace(outer=(inner[spot.key >> 38].spot, *spot.outer))
+        """The first difference inside of these nested regions. One that several threads of the other run have entered
+        is compared with each: all that are compared at once are different ones."""
+        rounds: list[list[Inner]] = []
+        times: Counter[tuple[str, int]] = Counter()
+        for each in inner:
+            number = max(times["a", each.a], times["b", each.b])
+            times["a", each.a] = times["b", each.b] = number + 1
+            if number == len(rounds):
+                rounds.append([])
+            rounds[number].append(each)
+        found = []
+        for some in rounds:
+            x, y = self.a.inner([each.a for each in some]), self.b.inner([each.b for each in some])
+            if spot := self._first(x, y, two):
+                outer = some[spot.key >> (PLACE_BITS + CLASS_BITS)]
+                found.append((outer.order, spot._replace(outer=(outer.spot, *spot.outer))))
+        return min(found, key=lambda each: each[0])[1] if found else None
 
     def _notes(self) -> list[str]:
         judge, notes = self.judge, []
@@ -200,7 +210,8 @@ def _of(pieces: Pieces, team: int, visits: NDArray[np.bool_]) -> Pieces:
     visit = pieces.visit()
     mine = (pieces.team == team) & (visit < len(visits))
     mine[mine] = visits[visit[mine]]
-    return pieces.chosen(mine).sorted()
+    found = pieces.chosen(mine).sorted()
+    return found._replace(key=key(found.visit(), 1, ALIKE))  # of each visit as a whole: a SINGLE may cut it or not
 
 
 def _equal_sizes(a: Canon, b: Canon) -> NDArray[np.bool_]:

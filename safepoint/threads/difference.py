@@ -125,7 +125,7 @@ def event(side: Side, place: Place) -> Event:
     begin = _enclosing(log, at, _FRAMES, frozenset())
     team = int(records["extra"][begin]) if begin is not None else 0
     known = side.run.sites.by_number.get(site, _UNKNOWN._replace(number=site))
-    return Event(log.thread.number, team, log.line(at), known, kind, type, extra, tuple(words))
+    return Event(int(log.thread.path.stem), team, log.line(at), known, kind, type, extra, tuple(words))
 
 
 def loop_item(log: Log, record: int) -> int | None:

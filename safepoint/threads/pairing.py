@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint.threads import kinds
-from safepoint.threads.canon import ALIKE, CHUNK, ITER, Ints, Line, Pieces, Words, after
+from safepoint.threads.canon import ALIKE, CHUNK, ITER, Ints, Line, Pieces, Words, after, kinds_of
 from safepoint.threads.values import Judge, State
 
 _TAIL = 16  # records of an event behind its first, and more
@@ -65,10 +65,12 @@ class Lack(NamedTuple):
 
 
 class Two(NamedTuple):
-    """What lines of both are judged by. `ends`: records of each file; `renamed`: for site numbers of B those of A."""
+    """What lines of both are judged by. `ends`: records of each file; `inside`: files that end in a region;
+    `renamed`: for site numbers of B those of A."""
 
     judge: Judge
     ends: tuple[list[int], list[int]]
+    inside: tuple[set[int], set[int]]
     lack: Lack
     renamed: NDArray[np.uint64] | None
     nested: bool
@@ -90,6 +92,8 @@ class Pair:
 
     def __init__(self, a: Line, b: Line, two: Two, deviates: tuple[int, int] | None = None) -> None:
         self.two, self.deviates = two, deviates
+        rows = max(len(line.pieces.numbers) for line in (a, b))
+        a, b = (Line(line.pieces.padded(rows), line.files) for line in (a, b))
         if any(two.lack):
             a, b = _lacking(a, b, two)
         self.a, self.b = a, b
@@ -142,7 +146,7 @@ class Pair:
         return np.stack([first, records[:, 1]], axis=1)
 
     def _note_inner(self, a: Words, b: Words, begin: int) -> None:
-        inner = (a[:, 0] >> 56 == kinds.REGION) & (a[:, 1] >= kinds.NESTED) & (b[:, 0] >> 56 == kinds.REGION)
+        inner = (kinds_of(a) == kinds.REGION) & (a[:, 1] >= kinds.NESTED) & (kinds_of(b) == kinds.REGION)
         for at in np.flatnonzero(inner).tolist():
             spot = self._spot(begin + at, "nested")
             self.inner.append(Inner(spot.order, int(a[at, 1]), int(b[at, 1]), spot))
@@ -195,7 +199,10 @@ class Pair:
         equal, count = (group - low, high - low) if key & 3 == ITER else (0, 0)
         last = (self.a.where(self.last[0]), self.b.where(self.last[1])) if self.last else None
         tie = 1 + self.deviates[0] + self.deviates[1] if self.deviates else 0
-        return Spot((order, *numbers, tie), what, a, b, key, equal, count, last, self.deviates)
+        numbers = [*numbers, 0, 0][:3]
+        return Spot(
+            (order, numbers[0], numbers[1], numbers[2], tie), what, a, b, key, equal, count, last, self.deviates
+        )
 
 
 def _lacking(a: Line, b: Line, two: Two) -> tuple[Line, Line]:
@@ -217,7 +224,7 @@ def _lacking(a: Line, b: Line, two: Two) -> tuple[Line, Line]:
         keep = mine | (~np.bool_(lacks) & ~(np.bool_(two.lack.edges) & (of.key & 3 == ITER)))
         lines.append((line, of, keep))
     short = np.minimum(x.length[pairs[0]], y.length[pairs[1]])
-    cut = [_open(line, of, two.ends[n]) & two.lack[n] for n, (line, of, _) in enumerate(lines)]
+    cut = [_open(line, of, two.ends[n], two.inside[n]) & two.lack[n] for n, (line, of, _) in enumerate(lines)]
     unlike = np.flatnonzero(x.length[pairs[0]] != y.length[pairs[1]])
     trims: tuple[dict[int, int], dict[int, int]] = ({}, {})
     for at in unlike.tolist():
@@ -232,12 +239,16 @@ def _lacking(a: Line, b: Line, two: Two) -> tuple[Line, Line]:
     )
 
 
-def _open(line: Line, of: Groups, ends: list[int]) -> NDArray[np.bool_]:
-    """Whether the last record of a group is the last of its file."""
+def _open(line: Line, of: Groups, ends: list[int], inside: set[int]) -> NDArray[np.bool_]:
+    """Whether the trace of a thread may have ended before the end of a group."""
     if not len(of.key):
         return np.zeros(0, bool)
     last = np.append(of.first[1:], len(line.pieces.key)) - 1
-    found: NDArray[np.bool_] = (line.pieces.first + line.pieces.length)[last] == np.array(ends)[line.pieces.file[last]]
+    file, first = line.pieces.file, line.pieces.first
+    newest = np.zeros(len(ends), np.int64)
+    np.maximum.at(newest, file, first)
+    known = np.isin(file[last], list(inside)) & (first[last] == newest[file[last]])
+    found: NDArray[np.bool_] = known | ((first + line.pieces.length)[last] == np.array(ends)[file[last]])
     return found
 
 

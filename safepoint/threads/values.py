@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint.threads import kinds
-from safepoint.threads.canon import Ints, Words
+from safepoint.threads.canon import Ints, Words, kinds_of
 from safepoint.threads.sites import Sites
 from safepoint.threads.trace import decoded
 
@@ -22,6 +22,9 @@ REDUCTION_RTOL = 1e-12
 MOST_WORDS = 7  # of an event that has a value: a digest with statistics
 _LOOSE = {"": 0, "reduction": 1, "critical": 2, "atomic": 3, "reduced": 4}
 _STRUCTURAL = (kinds.LOOP, kinds.SECTIONS, kinds.ITER)  # their values are what is to be done
+_VALUED, _OF_STRUCTURE = np.zeros(256, bool), np.zeros(256, bool)
+_VALUED[[kinds.WRITE, kinds.READ, kinds.DIGEST]] = True
+_OF_STRUCTURE[list(_STRUCTURAL)] = True
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,14 @@ class Judge:
     def first(self, a: Words, b: Words, limit: int, state: State) -> tuple[int, str, int]:
         """Number of the first record that differs before `limit`, and how: "structure" or "value"; -1 if none. And the
         last one before it that was tolerated, or -1. Records from `limit` on complete the events before it."""
-        differs = (a[:, 0] != b[:, 0]) | (a[:, 1] != b[:, 1])
-        at = np.flatnonzero(differs)
+        heads = a[:, 0] != b[:, 0]
+        at = np.flatnonzero(heads | (a[:, 1] != b[:, 1]))
         if not len(at):
             return -1, "", -1
-        structural = at[self._structural(a[at, 0], b[at, 0])]
+        structural = np.flatnonzero(heads)
+        structural = structural[self._structural(a[structural, 0], b[structural, 0])]
         stop = min(int(structural[0]) if len(structural) else limit, limit)
-        events = np.flatnonzero(a[:, 0] >> 56 != kinds.MORE)
-        of = np.unique(events[np.searchsorted(events, at[at >= events[0]], "right") - 1]) if len(events) else at[:0]
+        of = _heads(a, at)
         of = of[of < stop]
         same, tolerated = self._same(a, b, of, state)
         wrong = of[~same]
@@ -102,17 +105,18 @@ class Judge:
         site, kind, type = (head & 0xFFFFFFFF).astype(np.int64), head >> 56, (head >> 48 & 0xFF).astype(np.int64)
         site = np.minimum(site, len(self.loose) - 1)
         loose = self.loose[site]
-        valued = (kind == kinds.WRITE) | (kind == kinds.READ) | (kind == kinds.DIGEST)
-        inside = state.inside(of)
-        reduced = valued & ((loose == 4) | ((loose == 1) & ~inside))
+        valued = _VALUED[kind]
+        inside = state.inside(of) if (loose == 1).any() else False
+        reduced = valued & ((loose == 4) | ((loose == 1) & ~np.bool_(inside)))
         free = self.excluded[site] | (loose == 2) | (loose == 3) | ((loose == 1) & inside) | state.atomic(of)
-        same = (~valued & ~np.isin(kind, _STRUCTURAL)) | (valued & free)
+        same = np.where(valued, free, ~_OF_STRUCTURE[kind])
         rtol = np.where(reduced, np.maximum(self.rtol[site], self.rules.reduction_rtol), self.rtol[site])
         tolerated = np.zeros(len(of), bool)
         ask = valued & ~same
-        for of_type in np.unique(type[ask]).tolist():
+        for of_type in np.flatnonzero(np.bincount(type[ask], minlength=1)).tolist():
             which = np.flatnonzero(ask & (type == of_type) & (kind != kinds.DIGEST))
-            x, y = event_words(a, of[which]), event_words(b, of[which])
+            count = _words_of(of_type)
+            x, y = event_words(a, of[which], count), event_words(b, of[which], count)
             same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], self.atol[site[which]])
         for number in np.flatnonzero(ask & (kind == kinds.DIGEST)).tolist():
             same[number] = tolerated[number] = self._digest(
@@ -150,15 +154,17 @@ class State:
 
     def __init__(self, before: Words, records: Words, sequential: Callable[[Ints], NDArray[np.bool_]]) -> None:
         self._sequential = sequential
-        kind = np.concatenate([before[:, 0], records[:, 0]]) >> 56
+        self._levels: Ints | None = None
+        kind = np.concatenate([kinds_of(before), kinds_of(records)])
+        if not ((kind == kinds.ATOMIC) | (kind == kinds.ATOMIC_END)).any():
+            return
         steps = np.where(kind == kinds.ATOMIC, 1, np.where(kind == kinds.ATOMIC_END, -1, 0))
         levels = np.cumsum(steps)
         levels -= min(0, int(levels[: len(before)].min(initial=0)))  # it began in one
         self._levels = levels[len(before) :]
 
     def atomic(self, of: Ints) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = self._levels[of] > 0
-        return found
+        return np.zeros(len(of), bool) if self._levels is None else self._levels[of] > 0
 
     def inside(self, of: Ints) -> NDArray[np.bool_]:
         return ~self._sequential(of)
@@ -170,12 +176,30 @@ _INTEGERS = {kinds.INTEGER1: "<i1", kinds.INTEGER2: "<i2", kinds.INTEGER4: "<i4"
 _NUMBERS = _REALS | _COMPLEX | set(_INTEGERS)
 
 
-def event_words(records: Words, of: Ints) -> Words:
+def _heads(records: Words, of: Ints) -> Ints:
+    """The first records of the events to which these belong; without what belongs to one before all."""
+    more = records[of, 0] >> 56 == kinds.MORE
+    if not more.any():
+        return of
+    heads, rest = [of[~more]], of[more]
+    while len(rest := rest[rest > 0] - 1):
+        more = records[rest, 0] >> 56 == kinds.MORE
+        heads.append(rest[~more])
+        rest = rest[more]
+    return np.unique(np.concatenate(heads))
+
+
+def _words_of(type: int) -> int:
+    """How many words a value may have."""
+    return MOST_WORDS if type == kinds.CHARACTER else max(1, kinds.SIZES.get(type, 8 * MOST_WORDS) // 8)
+
+
+def event_words(records: Words, of: Ints, most: int = MOST_WORDS) -> Words:
     """The words of events: a row for each; 0 where an event has fewer."""
-    found = np.zeros((len(of), MOST_WORDS), np.uint64)
+    found = np.zeros((len(of), most), np.uint64)
     found[:, 0] = records[of, 1]
     mine = np.ones(len(of), bool)
-    for number in range(1, MOST_WORDS):
+    for number in range(1, most):
         at = np.minimum(of + number, len(records) - 1)
         mine &= (of + number < len(records)) & (records[at, 0] >> 56 == kinds.MORE)
         if not mine.any():

@@ -118,6 +118,7 @@ class Side:
         self.ended_visit = 0  # the last one that was handed out
         self.region_marks: list[tuple[int, int, int]] = []  # of the batch at hand
         self.ended_before = 0
+        self.inside: set[int] = set()  # files that end in a region
         self.before = (0, 0)  # visit and site of the last region of the batch before
         self.look()
 
@@ -190,6 +191,13 @@ class Side:
         ends = [visit for _, kind, visit in self.main.regions if kind == kinds.REGION_END] if self.main else []
         return ends[0] if ends else None
 
+    def done(self, log: Log) -> int:
+        """The first record of a thread that may be needed again."""
+        needed = [block.first for block in log.blocks] + [first for _, _, first in log.open]
+        needed += [block.first for blocks in self.nested.values() for block in blocks if block.file == log.file]
+        first = min(needed) - 1 if needed else log.scanned
+        return min(first, self.taken) if log is self.main else first
+
     def forget(self) -> None:
         """The nested visits that were compared are not needed again."""
         for visit in self.used:
@@ -201,7 +209,7 @@ class Side:
         end = None if upto is None else self.end_of(upto)
         last = kinds.NESTED if end is None or upto is None else upto
         if not self.logs:
-            return Batch([], _blocks([], {}), [(0, 0)])
+            return Batch([], _blocks([]), [(0, 0)])
         main = self.logs[0]
         for log in self.logs if end is None else self.logs[1:]:
             while log.newest <= last and log.scan(self.nested):
@@ -223,7 +231,8 @@ class Side:
         self.ended_visit, self.taken = last, end
         visits = [block.visit for block in own]
         known = {visit: number for number, visit in enumerate(visits)}
-        return Batch(visits, _blocks(blocks, known), list(zip(edges[::2], edges[1::2], strict=True)))
+        numbered = [(known[block.visit], block) for block in blocks if block.visit in known]
+        return Batch(visits, _blocks(numbered), list(zip(edges[::2], edges[1::2], strict=True)))
 
     def _open(self, log: Log) -> list[Block]:
         """What was entered and not left, at the end of a trace."""
@@ -231,14 +240,16 @@ class Side:
         for block in found:
             if block.visit >= kinds.NESTED:
                 self.nested[block.visit].append(block)
+        if found:
+            self.inside.add(log.file)
         log.open = []
         return [block for block in found if block.visit < kinds.NESTED]
 
     def inner(self, visits: list[int]) -> Batch:
         """These nested visits, in this order."""
         self.used.update(visits)
-        blocks = [block for visit in visits for block in self.nested.get(visit, [])]
-        return Batch(visits, _blocks(blocks, {visit: number for number, visit in enumerate(visits)}), [])
+        blocks = [(number, block) for number, visit in enumerate(visits) for block in self.nested.get(visit, [])]
+        return Batch(visits, _blocks(blocks), [])
 
     def region(self, record: int) -> tuple[int, bool, int, int]:
         """Of a record of the first thread: the region visit in which it is, or the last before it; whether it is in it;
@@ -255,15 +266,15 @@ class Side:
         return visit, kind == kinds.REGION or at == record, ended, int(self.logs[0].records["site"][at])
 
 
-def _blocks(blocks: list[Block], known: dict[int, int]) -> Blocks:
+def _blocks(blocks: list[tuple[int, Block]]) -> Blocks:
     """As columns. Threads of one visit with the same number in the team are numbered in the order of their files."""
-    blocks = sorted((block for block in blocks if block.visit in known), key=lambda block: (block.visit, block.file))
-    teams = [block.team for block in blocks]
-    if len({(block.visit, block.team) for block in blocks}) < len(blocks):
+    blocks = sorted(blocks, key=lambda each: (each[0], each[1].file))
+    teams = [block.team for _, block in blocks]
+    if len({(number, block.team) for number, block in blocks}) < len(blocks):
         seen: dict[int, int] = defaultdict(int)
-        for number, block in enumerate(blocks):
-            teams[number] = seen[block.visit]
-            seen[block.visit] += 1
-    columns = [[block.file for block in blocks], teams, [block.first for block in blocks],
-               [block.end for block in blocks], [known[block.visit] for block in blocks]]  # fmt: skip
+        for at, (number, _) in enumerate(blocks):
+            teams[at] = seen[number]
+            seen[number] += 1
+    columns = [[block.file for _, block in blocks], teams, [block.first for _, block in blocks],
+               [block.end for _, block in blocks], [number for number, _ in blocks]]  # fmt: skip
     return Blocks(*(np.array(column, np.int64) for column in columns))
