@@ -122,6 +122,7 @@ class Unit:
     inside: list[Unit] = field(default_factory=list)
     contains: Stmt | None = None
     trouble: Confused | None = None
+    scope: Any = None  # of `symbols`
 
     @property
     def first(self) -> int:

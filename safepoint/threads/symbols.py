@@ -158,15 +158,17 @@ class Scope:
 
 
 def scope_of(unit: Unit, parent: Scope | None, modules: dict[str, Scope]) -> Scope:
-    """The names that a unit declares; those of its procedures are put into its scope too."""
-    scope = Scope(unit.name, parent, modules, implicit=dict(parent.implicit) if parent and parent.implicit else {})
+    """The names that a unit declares, with its procedures: one scope for each unit."""
+    if isinstance(unit.scope, Scope):
+        return unit.scope
+    scope = unit.scope = Scope(unit.name, parent, modules, implicit=dict(parent.implicit) if parent and parent.implicit else {})
     if parent and parent.implicit is None:
         scope.implicit = None
     home = unit.name if unit.kind == "module" else ""
     _Declaring(scope, home).all(unit.declarations)
     for given in unit.directives:
         if given.construct == "threadprivate":
-            scope.threadprivate |= {name.strip(" ()/").lower() for name in given.text.split("(", 1)[-1].split(",")}
+            scope.threadprivate |= {name.strip(" ()").lower() for name in given.text.split("(", 1)[-1].split(",")}
     if unit.kind in ("subroutine", "function") and unit.open:
         declare_procedure(scope, unit.open)
     for inner in unit.inside:
