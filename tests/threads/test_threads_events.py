@@ -139,6 +139,21 @@ def test_digests_are_those_of_the_bytes_in_array_element_order(compiler: str, st
             assert all(np.isnan(struct.unpack("<4d", struct.pack("<4Q", *event.words[3:]))))
 
 
+@FORTRAN
+def test_a_team_of_four_in_fortran_records_each_iteration_once(compiler: str, tmp_path: Path) -> None:
+    run = run_of(compiled("team.f90", compiler, "-fopenmp"), tmp_path)
+    every = [event for thread in run.threads for event in events(thread)]
+    assert len(run.threads) == 4
+    assert Counter(event.words for event in every if event.site == 3) == Counter((i,) for i in range(1, 41))
+    assert sorted(event.value for event in every if event.site == 4) == [i * 0.5 for i in range(1, 41)]
+    assert sorted(event.extra for event in every if event.kind == kinds.ENTER) == [0, 1, 2, 3]
+    for thread in run.threads:  # of a thread, the write comes after its iteration
+        found = [event for event in events(thread) if event.site in (3, 4)]
+        assert [event.words[0] * 0.5 for event in found[::2]] == [event.value for event in found[1::2]]
+    site = run.sites.by_number[1]
+    assert site[:6] == (1, "region", "the team", "team.f90", 9, 24)
+
+
 def test_numbers_of_sixteen_bytes_are_kept(tmp_path: Path) -> None:
     (thread,) = run_of(compiled("quad.f90", "gfortran"), tmp_path).threads
     found = events(thread)
