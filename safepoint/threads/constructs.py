@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from safepoint.threads.digests import Digested, digested, pieces_of
 from safepoint.threads.directives import Clause, Directive, split
+from safepoint.threads.doubling import can_double, targets
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements, Where, bounds
 from safepoint.threads.lines import Line
@@ -37,7 +38,7 @@ class Constructs(Statements):
         if name == "sp":
             self.own_sp(given, where)
         elif level == "off":
-            self.writer.raw(given.first, given.last + 1)
+            self.copy(given.first, given.last + 1, where)
         elif name in SPLIT:
             self.parallel(given, where)
         elif name in ("do", "do simd"):
@@ -122,7 +123,7 @@ class Constructs(Statements):
         depth = sum("parallel" in around.directive.construct.split() for around in where.around)
         inner = replace(given.directive, clauses=tuple(clauses), construct=name)
         if self.level(given.first) == "region" or (settings.depth and depth > settings.depth):
-            self.wrapped(given, inner, start, end)
+            self.wrapped(given, inner, start, end, where)
         elif name in ("do", "do simd"):
             self.loop(given, where, inner, combined=True)
         elif name == "sections":
@@ -130,16 +131,16 @@ class Constructs(Statements):
         elif name in PAIRS:
             self.pair(given, where, inner, combined=True)
         elif name:
-            self.wrapped(given, inner, start, end)
+            self.wrapped(given, inner, start, end, where)
             self.leave(given, where, f"in {name}: not compared")
         else:
             self.body(given.body, start, end, where)
 
-    def wrapped(self, given: Construct, inner: Directive, start: int, end: int) -> None:
+    def wrapped(self, given: Construct, inner: Directive, start: int, end: int, where: Where) -> None:
         """As it is, between the directives of the inner construct."""
         if inner.construct:
             self.writer.parts += self.inner_directive(inner, given.first)
-        self.writer.raw(start, end)
+        self.copy(start, end, where)
         if inner.construct:
             self.writer.parts += self.writer.directive(f"end {inner.construct}", given.last)
 
@@ -205,18 +206,19 @@ class Constructs(Statements):
         else:
             self.writer.raw(given.first, given.directive.last + 1)
         last = nest[-1]
-        self.writer.raw(given.directive.last + 1, last.open.last + 1)
-        inner = replace(inner, loops=inner.loops | set(variables))
+        self.copy(given.directive.last + 1, last.open.last + 1, where)
+        ends = frozenset(label for block in nest for label in targets(block.open.at.text))
+        inner = replace(inner, loops=inner.loops | set(variables), ends=inner.ends | ends)
         self.two(last.body, last.open.last + 1, last.close.first if last.close else last.last + 1,
                  f"{self.needs.runtime('iter')}({number}_4, {', '.join(variables)})", inner)  # fmt: skip
         end = given.end.first if given.end else given.last + 1
-        self.writer.raw(last.close.first if last.close else last.last + 1, end)
+        self.copy(last.close.first if last.close else last.last + 1, end, where)
         self.end_of(given, directive, combined)
         self.puts([self.call("loop_end", f"{site}_4")], given.last)
 
     def two(self, items: Sequence[Item], start: int, end: int, condition: str, where: Where) -> None:
         """Two bodies, or one that asks if there cannot be two."""
-        if self.can_double(items) and items:
+        if can_double(items, where.ends) and items:
             self.doubled(items, start, end, condition, where)
         else:
             self.writer.put(f"if ({condition}) continue", items[0].first if items else start - 1)
@@ -225,9 +227,9 @@ class Constructs(Statements):
     def untouched_loop(self, given: Construct, directive: Directive, combined: bool, where: Where) -> None:
         if combined:
             start, end = given.directive.last + 1, given.end.first if given.end else given.last + 1
-            self.wrapped(given, directive, start, end)
+            self.wrapped(given, directive, start, end, where)
         else:
-            self.writer.raw(given.first, given.last + 1)
+            self.copy(given.first, given.last + 1, where)
         self.leave(given, where, "in a loop whose iterations have no numbers")
 
     def end_of(self, given: Construct, directive: Directive, combined: bool) -> None:
@@ -310,7 +312,7 @@ class Constructs(Statements):
         inner = replace(where, around=(*where.around, given), protected="atomic",
                         order={**where.order, **order_names(given, where.scope)})  # fmt: skip
         self.puts([self.event(site, 22)], given.first)
-        self.writer.raw(given.first, given.last + 1)
+        self.copy(given.first, given.last + 1, where)
         after = list[str]()
         if self.level(given.first) in ("write", "full"):
             for item in given.body:
@@ -326,7 +328,7 @@ class Constructs(Statements):
         if where.traced:
             inner = replace(where, around=(*where.around, given))
             self.body(given.body, given.directive.last + 1, given.end.first if given.end else given.last + 1, inner)
-        elif self.is_apart(given.body, where.scope):
+        elif self.is_apart(given.body, where):
             self.doubled([given], given.first, given.last + 1, self.on(), where)
         else:
             self.untouched([given], given.first, given.last + 1, where, "in simd: not compared")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from safepoint.threads import lines, structure
 from safepoint.threads.choices import Choices, Levels
 from safepoint.threads.constructs import Constructs
+from safepoint.threads.doubling import Fresh
 from safepoint.threads.emission import Needs, Writer
 from safepoint.threads.insert import State, Where
 from safepoint.threads.known import declare, opens_region, reached
@@ -121,7 +122,7 @@ class _Work:
         events = unit.kind != "program" and self.settings.procedures and unit.kind != "separate"
         number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
         state = State(self.writer, needs, self.numbering, self.levels, self.uncertain(unit, scope), unit.name, number,
-                      events, self.opens)  # fmt: skip
+                      events, self.opens, Fresh(self.writer.prefix, {given.label.lstrip("0") for given in self.source.statements}))
         use_at, declare_at = self.places(unit, start)
         head = unit.open.last + 1 if unit.open else unit.first
         self.writer.raw(unit.first, head)
@@ -136,7 +137,7 @@ class _Work:
         last = body[-1] if body else None
         inner = body[:-1] if isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label else body
         stop = last.first if last is not None and len(inner) < len(body) else end
-        if inner and unit.kind != "program" and constructs.is_apart(inner, scope) and _simple(inner):
+        if inner and unit.kind != "program" and constructs.is_apart(inner, where) and _simple(inner):
             constructs.doubled(inner, start, stop, constructs.on(), where)
             constructs.body(body[len(inner) :], stop, end, where)
         else:

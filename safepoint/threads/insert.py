@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from safepoint.threads.choices import Levels
 from safepoint.threads.directives import closing
+from safepoint.threads.doubling import Fresh, Renames, can_double, labels_in, targets
 from safepoint.threads.emission import Needs, Writer, call
 from safepoint.threads.lines import split_outside
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.reading import reads_of
-from safepoint.threads.sharing import Uncertain, assignments, do_variable, root_of, statements, status
+from safepoint.threads.sharing import Uncertain, assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import (
@@ -33,8 +34,6 @@ from safepoint.threads.written import (
 )
 
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
-NO_DOUBLE = ("Format_Stmt", "Entry_Stmt", "Data_Stmt", "Namelist_Stmt")
-CONSTRUCT_NAME = re.compile(r"(\w+)\s*:(?!:)\s*(?:do|if|select|where|forall|block|associate|critical)\b", re.I)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Where:
     order: dict[str, str] = field(default_factory=dict)
     flags: dict[str, str] = field(default_factory=dict)
     team: list[str] | None = None
-    renames: dict[str, str] = field(default_factory=dict)
+    renames: Renames = Renames()
     ends: frozenset[str] = frozenset()
 
 
@@ -69,7 +68,7 @@ class State:
     number: int
     events: bool
     opens_region: Callable[[str, Scope], bool]
-    renamed: int = 0
+    fresh: Fresh
 
 
 class Statements:
@@ -123,10 +122,10 @@ class Statements:
         elif stmt.kind == "If_Stmt":
             self.if_statement(stmt, level, where)
         else:
+            if stmt.at.label and stmt.at.label.lstrip("0") in where.ends:
+                self.untouched([stmt], stmt.first, stmt.last + 1, replace(where, flags={}), "ends a loop")
+                return
             before, after = self.beside(stmt, stmt.node, level, where)
-            if after and stmt.at.label and stmt.at.label.lstrip("0") in where.ends:
-                self.numbering.leaves(stmt.first, "ends a loop")
-                after = []
             self.puts(before, stmt.first)
             self.own(stmt, where)
             self.puts(after, stmt.first)
@@ -139,27 +138,30 @@ class Statements:
         if self.unstable(condition, where) or stmt.at.label.lstrip("0") in where.ends - {""}:
             self.untouched([stmt], stmt.first, stmt.last + 1, where, self.unstable(condition, where) or "ends a loop")
             return
+        label = where.renames.label(stmt.at.label)
         asked = self.reading(stmt, stmt.node.children[0], level, where)
         before, after = self.beside(stmt, stmt.node.children[1], level, where)
         self.puts(asked, stmt.first)
         if not before and not after:
             self.own(stmt, where)
             return
-        self.puts([f"{stmt.at.label} {condition} then".strip(), *before], stmt.first)
-        self.puts([self.renamed(action, where), *after, "end if"], stmt.first)
+        self.puts([f"{label} {condition} then".strip(), *before], stmt.first)
+        self.puts([where.renames.text(action), *after, "end if"], stmt.first)
 
     def own(self, stmt: Stmt, where: Where) -> None:
-        """The user's statement; its construct names are other ones in a traced body."""
-        text = self.renamed(stmt.at.text, where)
-        if text == stmt.at.text:
-            self.writer.raw(stmt.first, stmt.last + 1)
-        else:
-            self.writer.put(f"{stmt.at.label} {text}".strip(), stmt.first)
+        """The user's statement; its construct names and labels are other ones in a traced body."""
+        self.copy(stmt.first, stmt.last + 1, where)
 
-    def renamed(self, text: str, where: Where) -> str:
-        for old, new in where.renames.items():
-            text = re.sub(rf"(?<![\w%]){old}\b(?!\s*=)", new, text, flags=re.I)
-        return text
+    def copy(self, start: int, end: int, where: Where) -> None:
+        """The user's lines, with other construct names and labels if these stand a second time."""
+        if where.renames:
+            for given in self.writer.source.between(start, end):
+                text, label = where.renames.text(given.text), where.renames.label(given.label)
+                if not given.conditional and (text, label) != (given.text, given.label):
+                    self.writer.raw(start, given.first)
+                    self.writer.put(f"{label} {text}".strip(), given.first)
+                    start = given.last + 1
+        self.writer.raw(start, end)
 
     def beside(self, stmt: Stmt, node: object, level: str, where: Where) -> tuple[list[str], list[str]]:
         """What goes before and after a statement."""
@@ -277,7 +279,7 @@ class Statements:
             self.untouched([block], block.first, block.last + 1, where, why)
         elif head.kind in MASKED:
             self.masked(block, where)
-        elif block.is_do and not where.traced and self.is_apart([block], where.scope) and self.has_calls(block):
+        elif block.is_do and not where.traced and self.is_apart([block], where) and self.has_calls(block):
             self.doubled([block], block.first, block.last + 1, self.on(), where)
         else:
             self.parts(block, where)
@@ -307,7 +309,7 @@ class Statements:
 
     def masked(self, block: Block, where: Where) -> None:
         """WHERE and FORALL as they are; what they assign is recorded after them."""
-        self.writer.raw(block.first, block.last + 1)
+        self.copy(block.first, block.last + 1, where)
         if self.level(block.first) in ("off", "region"):
             return
         after, seen = list[str](), set[str]()
@@ -323,7 +325,7 @@ class Statements:
 
     def untouched(self, items: Sequence[Item], start: int, end: int, where: Where, why: str) -> None:
         """As it is, and said."""
-        self.writer.raw(start, end)
+        self.copy(start, end, where)
         flags = set[str]()
         for found in assignments(items, where.scope, where.around):
             self.numbering.leaves(found.stmt.first, why)
@@ -345,39 +347,28 @@ class Statements:
 
     def doubled(self, items: Sequence[Item], start: int, end: int, condition: str, where: Where) -> None:
         """Traced if the condition holds, else the lines as they are."""
-        at = items[0].first if items else start
-        names = dict(where.renames)
-        for stmt, _ in statements(items):
-            if found := CONSTRUCT_NAME.match(stmt.at.text):
-                self.state.renamed += 1
-                names[found[1].lower()] = f"{self.writer.prefix}n{self.state.renamed}"
+        at, last = items[0].first if items else start, max(end - 1, start)
         self.writer.put(f"if ({condition}) then", at)
-        self.body(items, start, end, replace(where, traced=True, renames=names))
-        last = max(end - 1, at)
+        renames = self.state.fresh.renames(items, where.renames)
+        self.body(items, start, end, replace(where, traced=True, renames=renames))
         self.writer.put("else", last)
         roots = {found.root for found in assignments(items, where.scope)} & set(where.flags)
         self.puts([f"{where.flags[name]} = .true." for name in sorted(roots)], at)
-        self.writer.raw(start, end)
+        self.copy(start, end, where)
         self.writer.put("end if", last)
 
-    def can_double(self, items: Sequence[Item]) -> bool:
-        """No label, FORMAT, ENTRY or DATA is in it, and no directive that must stand in one loop only."""
-        for stmt, around in statements(items):
-            if stmt.at.label or stmt.kind in NO_DOUBLE or any(not fits(given) for given in around):
-                return False
-        return all(fits(given) for given in constructs_in(items)) and not any(_labelled(item) for item in items)
-
-    def is_apart(self, items: Sequence[Item], scope: Scope) -> bool:
+    def is_apart(self, items: Sequence[Item], where: Where) -> bool:
         """It can be doubled, opens no parallel region, shares no work, and does not leave the procedure."""
-        if not self.can_double(items):
+        if not can_double(items, where.ends):
             return False
-        if any(given.directive.construct not in ("simd", "critical", "atomic", "sp") for given in constructs_in(items)):
+        if any(given.directive.construct not in ("simd", "critical", "atomic", "sp") for given in constructs(items)):
             return False
+        own = set(labels_in(items))
         for stmt, _ in statements(items):
             text = stmt.at.text
             if re.search(r"\breturn\s*$", text, re.I):
                 return False
-            if self.state.opens_region(text, scope) or re.search(r"\bgo\s*to\b|!\$", text, re.I):
+            if self.state.opens_region(text, where.scope) or not own >= set(targets(text)):
                 return False
         return True
 
@@ -387,35 +378,6 @@ def _on_itself(text: str) -> bool:
     last = split_outside(text, "%")[-1].split("(")[0].strip().lower()
     subscripts = "".join(part.partition("(")[2] for part in split_outside(text, "%")).lower()
     return re.search(rf"\b{last}\b", subscripts) is not None
-
-
-def fits(given: Construct) -> bool:
-    """It may stand in both bodies."""
-    name = given.directive.construct
-    words = name.split()
-    doacross = name == "ordered" and any(clause.name in ("depend", "doacross") for clause in given.directive.clauses)
-    return (not doacross and not {"cancel", "cancellation", "scan", "declare", "section"} & set(words)) or (
-        name == "section"
-    )
-
-
-def constructs_in(items: Sequence[Item]) -> list[Construct]:
-    found = list[Construct]()
-    for item in items:
-        if isinstance(item, Construct):
-            found += [item, *constructs_in(item.body)]
-        elif isinstance(item, Block):
-            for _, body in item.parts:
-                found += constructs_in(body)
-    return found
-
-
-def _labelled(item: Item) -> bool:
-    """A loop that ends at a label has it at its end."""
-    if isinstance(item, Block):
-        inside = any(_labelled(each) for _, body in item.parts for each in body)
-        return inside or item.close is None or bool(item.close.at.label)
-    return isinstance(item, Construct) and any(_labelled(each) for each in item.body)
 
 
 def bounds(block: Block) -> list[str]:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,6 +54,15 @@ class Source(NamedTuple):
     statements: list[Statement]
     sentinels: list[Sentinel]
     free: bool
+
+    def between(self, start: int, end: int) -> list[Statement]:
+        """The statements in the lines from `start` on, before `end`."""
+        first = bisect.bisect_left(self.statements, start, key=lambda given: given.first)
+        found = list[Statement]()
+        while first < len(self.statements) and self.statements[first].first < end:
+            found.append(self.statements[first])
+            first += 1
+        return found
 
 
 def is_free(path: Path) -> bool:
@@ -123,12 +133,13 @@ class _Scan:
             self.statements.append(_labelled(self.start, last, pieces[0], conditional))
             return
         first = self.lines[self.start]
+        indent = re.match(r" *", first.text)[0] if isinstance(self, _Free) else ""  # type: ignore[index]
         after, comments = self.lines[last + 1 :], [line for line in self.lines[self.start : last + 1] if self.is_comment(line.text)]
         del self.lines[self.start :]
         self.lines += comments
         for piece in pieces:
             start = len(self.lines)
-            made = self.written(piece.strip(), conditional and self.kind == "conditional")
+            made = self.written(indent + piece.strip(), conditional and self.kind == "conditional")
             self.lines += [Line(part, first.file, first.line) for part in made]
             self.statements.append(_labelled(start, len(self.lines) - 1, piece, conditional))
         self.lines += after

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Stmt, Unit
 
@@ -231,9 +232,8 @@ def _entity(text: str) -> tuple[str, str, str]:
         return "", "", ""
     rest, shape = text[found.end() :], ""
     if rest.startswith("("):
-        inside = split_outside(rest[1:], ")")
-        shape = inside[0]
-        rest = rest[len(shape) + 2 :]
+        close = closing(rest, 0)
+        shape, rest = rest[1:close], rest[close + 1 :]
     value = rest.split("=", 1)[1] if "=" in rest else ("" if "/" not in rest else rest)
     return found[1].lower(), shape.strip(), value
 
