@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/threads_compare.py [--mb 200]
 
-A is a serial run, B one of four threads; iterations of 8 writes, as of a stencil, or of a single one; static and dynamic
+A is a serial run, B one of four threads; iterations of 8 writes, as of a stencil, or of one; static and dynamic
 schedules; equal in all bits, or with a tolerance since each value differs in its last bit. Traces lie in
 /dev/shm. The time of the comparison is that of the processor, best of three: other programs may run beside it.
 """

@@ -160,10 +160,11 @@ class Source:
 def _begun(directory: Path) -> Run:
     """A run, as soon as it has begun."""
     while True:
+        there = all((directory / name).exists() for name in ("run.json", "sites.jsonl"))
         try:
             run = Run(directory)
         except SafepointError:
-            if (directory / "run.json").exists() and (directory / "sites.jsonl").exists():
+            if there:
                 raise
         else:
             if run.threads or run.about.get("ended"):

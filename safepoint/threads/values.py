@@ -118,6 +118,7 @@ class Judge:
             count = _words_of(of_type)
             x, y = event_words(a, of[which], count), event_words(b, of[which], count)
             same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], self.atol[site[which]])
+        self.reductions += int(np.count_nonzero(reduced & tolerated))
         for number in np.flatnonzero(ask & (kind == kinds.DIGEST)).tolist():
             same[number] = tolerated[number] = self._digest(
                 a[of[number] : of[number] + 7],
@@ -125,7 +126,6 @@ class Judge:
                 float(rtol[number]),
                 bool(reduced[number]),
             )
-        self.reductions += int(np.count_nonzero(reduced & tolerated))
         return same, tolerated & ~reduced
 
     def _digest(self, a: Words, b: Words, rtol: float, reduced: bool) -> bool:
@@ -142,7 +142,10 @@ class Judge:
             return int(a[0, 1]) == 1 and type in (kinds.REAL4, kinds.REAL8) and bool(_equal(x, y).all())
         if type not in _NUMBERS or not _close(x, y, np.full(4, rtol), np.full(4, atol)).all():
             return False
-        self.by_statistics += 1
+        if reduced:
+            self.reductions += 1
+        else:
+            self.by_statistics += 1
         return True
 
 
