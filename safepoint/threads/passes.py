@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from safepoint import words
+from safepoint.errors import FormatError
 from safepoint.threads import runs, telling
-from safepoint.threads.compare import Found, Rules, compare
+from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
 from safepoint.threads.kinds import DIGEST, NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.trace import Run
@@ -112,7 +113,10 @@ class Passes:
         if a.traces.keys() != b.traces.keys():
             raise Undecided("no trace", f"A has traces of {len(a.traces)} ranks, and B of {len(b.traces)}")
         for rank in a.traces:
-            found = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, regions or None)
+            try:
+                found = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, regions or None)
+            except (UnlikeTraces, FormatError) as error:
+                raise Undecided("no trace", str(error)) from error
             if found.difference is not None:
                 break
         return rank, found

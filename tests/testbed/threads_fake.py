@@ -24,6 +24,7 @@ SITES = (
 )
 REGION, REGION_END, ENTER, LEAVE, WRITE, DIGEST, MORE = 1, 2, 3, 4, 8, 10, 255
 REAL8 = 6
+CLASSES = "regions", "variables", "procedures"
 
 
 def main() -> None:
@@ -70,7 +71,7 @@ def trace(where: Path, side: str, said: set[str], turn: int, rank: str) -> None:
         data += record(1, REGION_END, visit)
     stopped = "limit 160000000" if "much" in said and side == "A" and level == "full" else None
     about = {
-        "format": 1, "build": "x", "level": {"regions": level}, "regions": regions, "edges": None, "statistics": False,
+        "format": 1, "build": "x", "level": dict.fromkeys(CLASSES, level), "regions": regions, "edges": None, "statistics": False,
         "threads": 1, "ended": "exit", "stopped": stopped,
     }  # fmt: skip
     where.mkdir()
