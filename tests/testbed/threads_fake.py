@@ -71,8 +71,8 @@ def trace(where: Path, side: str, said: set[str], turn: int, rank: str) -> None:
         data += record(1, REGION_END, visit)
     stopped = "limit 160000000" if "much" in said and side == "A" and level == "full" else None
     about = {
-        "format": 1, "build": "x", "level": dict.fromkeys(CLASSES, level), "regions": regions, "edges": None, "statistics": False,
-        "threads": 1, "ended": "exit", "stopped": stopped,
+        "format": 1, "build": "x", "level": dict.fromkeys(CLASSES, level), "regions": regions, "edges": None,
+        "statistics": False, "threads": 1, "ended": "exit", "stopped": stopped,
     }  # fmt: skip
     where.mkdir()
     (where / "run.json").write_text(json.dumps(about))
