@@ -112,6 +112,37 @@ static void sleep_for_ever(void) {
     sp_self.next = sp_self.limit = NULL;
 }
 
+/* Every fourth time asleep, as a thread that yields goes on at once where no other one is waiting for its processor. */
+static void yield_now(struct sp_stream *of) {
+    if (of->seed & 0x300)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 1}, NULL);
+    of->left = draw(of);
+}
+
+/* An event that is not kept: its place is one that was used before, and the thread yields when it is time. */
+static uint64_t *scratch(struct sp_stream *of) {
+    if (!of->left)
+        yield_now(of);
+    uint64_t room = of->left < SP_SCRATCH ? of->left : SP_SCRATCH;
+    of->left -= room;
+    sp_self.next = of->scratch;
+    sp_self.limit = of->scratch + 2 * room;
+    return sp_self.next;
+}
+
+void sp_rehearse(int on) {
+    struct sp_stream *of = sp_self.stream;
+    of->left += (uint64_t)(sp_self.limit - sp_self.next) / 2;
+    if (on) {
+        of->next = sp_self.next;
+        sp_self.next = sp_self.limit = NULL;
+    } else {
+        set_limit(of);
+    }
+}
+
 /* The place of the next record. NULL: nothing is to be recorded, since this thread has just begun, or all has stopped. */
 SP_SLOW uint64_t *sp_room(uint32_t bit) {
     if (sp_self.now == FRESH && !sp_attach())
@@ -121,11 +152,11 @@ SP_SLOW uint64_t *sp_room(uint32_t bit) {
     struct sp_stream *of = sp_self.stream;
     if (sp_self.next != sp_self.limit)
         return sp_self.next; /* it was attached just now */
+    if (sp_self.now & REHEARSED)
+        return scratch(of);
     of->next = sp_self.next;
-    if (sp_settings.noise && !of->left) {
-        sched_yield();
-        of->left = draw(of);
-    }
+    if (sp_settings.noise && !of->left)
+        yield_now(of);
     if (of->next == of->end && !next_segment(of)) {
         sleep_for_ever();
         return NULL;

@@ -11,6 +11,7 @@
 
 #define SP_SEGMENT ((size_t)2 << 20)
 #define SP_HEAD 64
+#define SP_SCRATCH 64 /* records of a rehearsal */
 #define SP_DEEP 64 /* regions within regions, loops within loops */
 #define SP_INNER __attribute__((visibility("hidden"))) extern
 #define SP_SLOW __attribute__((noinline, cold))
@@ -21,7 +22,7 @@
 #endif
 
 /* Which events a thread records now. */
-enum { ON = 1, REGIONS = 2, STRUCTURE = 4, CALLS = 8, DIGESTS = 16, WRITES = 32, READS = 64, EDGED = 128 };
+enum { ON = 1, REGIONS = 2, STRUCTURE = 4, CALLS = 8, DIGESTS = 16, WRITES = 32, READS = 64, EDGED = 128, REHEARSED = 256 };
 #define FRESH (~0u) /* its first event is still to come */
 
 struct sp_loop { /* one that has edges. `count` 0: each iteration is one */
@@ -41,6 +42,7 @@ struct sp_stream { /* a file; a thread that comes when another has ended goes on
     int fd, regions, loops;
     struct sp_saved saved[SP_DEEP];
     struct sp_loop loop[SP_DEEP];
+    uint64_t scratch[2 * SP_SCRATCH]; /* what is rehearsed: recorded here, and over it again */
 };
 struct sp_self {
     uint32_t now;
@@ -73,6 +75,7 @@ SP_INNER uint32_t sp_threads;
 
 SP_INNER int sp_attach(void); /* the first event of a thread; 0 if it records nothing */
 SP_INNER uint64_t *sp_room(uint32_t bit);
+SP_INNER void sp_rehearse(int on); /* the events that follow are no more than occasions to yield; or are recorded */
 
 static inline void sp_put(uint32_t bit, int32_t site, unsigned kind, unsigned type, unsigned extra, uint64_t value) {
     uint64_t *at = sp_self.next;

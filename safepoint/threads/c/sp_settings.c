@@ -128,5 +128,7 @@ uint32_t sp_within(int64_t visit) {
     bits |= sp_settings.procedures > 1 ? CALLS : 0;
     bits |= sp_settings.variables > 1 ? DIGESTS | WRITES : 0;
     bits |= sp_settings.variables > 2 ? READS : 0;
+    if (sp_settings.noise && sp_settings.regions == 1 && sp_settings.variables == 1)
+        bits |= STRUCTURE | WRITES | READS | REHEARSED;
     return bits;
 }

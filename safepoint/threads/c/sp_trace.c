@@ -51,7 +51,10 @@ void sp_enter(int32_t site, int64_t visit) {
     if (sp_self.inside < SP_DEEP)
         of->saved[sp_self.inside] = (struct sp_saved){sp_self.now, of->loops};
     sp_self.inside++;
+    uint32_t was = sp_self.now;
     sp_self.now = sp_within(visit);
+    if (sp_self.now & ~was & REHEARSED)
+        sp_rehearse(1);
     if (sp_self.now & STRUCTURE)
         sp_put(STRUCTURE, site, SP_KIND_ENTER, 0, omp_get_thread_num ? (unsigned)omp_get_thread_num() & 0xffff : 0,
                (uint64_t)visit);
@@ -63,7 +66,10 @@ void sp_leave(int32_t site, int64_t visit) {
     if (sp_self.now & STRUCTURE)
         sp_put(STRUCTURE, site, SP_KIND_LEAVE, 0, 0, (uint64_t)visit);
     if (--sp_self.inside < SP_DEEP && sp_self.now) {
+        uint32_t was = sp_self.now;
         sp_self.now = sp_self.stream->saved[sp_self.inside].now;
+        if (was & ~sp_self.now & REHEARSED)
+            sp_rehearse(0);
         sp_self.stream->loops = sp_self.stream->saved[sp_self.inside].loops;
     }
 }
