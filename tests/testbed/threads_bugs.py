@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         "missing critical", "histogram",
         (("      !$omp critical\n", ""), ("      !$omp end critical\n", "")),
-        ((38, "product = mod"),), ("product",),
+        ((37, "check = product"), (39, "check = mod"), (41, "product = check")), ("product", "check"),
     ),
     Bug(
         "missing barrier", "blocks",

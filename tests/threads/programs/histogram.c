@@ -41,7 +41,14 @@ int main(void) {
 #ifndef BUG
 #pragma omp critical
 #endif
-            for (int k = 1; k < 6; k++) product = product * (values[i] + k) % PRIME;
+            {
+                long check = product;
+                for (int k = 1; k < 6; k++) {
+                    check = check * (values[i] + k) % PRIME;
+                    SP_READ(k);
+                }
+                product = check;
+            }
         }
         SP_LOOP_END
         SP_LEAVE

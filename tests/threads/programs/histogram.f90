@@ -4,7 +4,7 @@ program histogram
   implicit none
   integer, parameter :: n = 3000, classes = 5, prime = 65521
   integer :: values(n), counts(classes), smallest, largest, low, high, i, c, k, seed
-  integer(8) :: product
+  integer(8) :: product, check
   seed = 12345
   do i = 1, n
     seed = mod(seed * 137 + 1021, 65536)
@@ -31,13 +31,15 @@ program histogram
   !$omp end critical (extremes)
   !$omp end parallel
   product = 1
-  !$omp parallel do private(k) schedule(runtime)
-  do i = 1, n
+  !$omp parallel do private(k, check) schedule(runtime)
+  do i = 1, n, 3
     if (values(i) > 1000) then
       !$omp critical
-      do k = 1, 12
-        product = mod(product * (values(i) + k), prime)
+      check = product
+      do k = 1, 5
+        check = mod(check * (values(i) + k), prime)
       end do
+      product = check
       !$omp end critical
     end if
   end do

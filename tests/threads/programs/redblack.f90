@@ -2,7 +2,7 @@
 module plate
   implicit none
   integer, parameter :: n = 34
-  real(8), parameter :: omega = 1.5d0
+  real(8), parameter :: omega = 1.4d0
 contains
   subroutine sweep(u, f, colour)
     real(8), intent(inout) :: u(n, n)
@@ -42,7 +42,7 @@ program redblack
   integer :: k
   u = 0
   f = 0
-  u(1, :) = 1
+  u(1, :) = 1.1d0
   f(n / 2, n / 3) = -0.5d0
   do k = 1, 8
     call sweep(u, f, 0)
