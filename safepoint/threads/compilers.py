@@ -16,6 +16,7 @@ from safepoint.errors import UsageError
 
 FREE = (".f90", ".f95", ".f03", ".f08", ".f18")  # in lower case: .F90 is the same with the preprocessor
 FIXED = (".f", ".for", ".ftn")
+MOST_LINES = 60  # of what a compiler says
 C = (".c", ".cc", ".cpp", ".cxx", ".C")
 
 
@@ -101,4 +102,7 @@ def called(command: Sequence[str], directory: str | os.PathLike[str] = "") -> su
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
-    return (done.stderr + done.stdout).strip()
+    """The beginning of what it says."""
+    lines = (done.stderr + done.stdout).strip().splitlines()
+    more = len(lines) - MOST_LINES
+    return "\n".join([*lines[:MOST_LINES], *([f"… and {more} lines more"] if more > 0 else [])])
