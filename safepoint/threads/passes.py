@@ -141,6 +141,9 @@ class Passes:
 
     def _alike(self, a: Ran, b: Ran, found: Found) -> Outcome:
         """All that pass 1 has seen is equal: the outputs and the ends may differ all the same."""
+        printed = a.good and b.good and not found.undecided and a.output.read_bytes() != b.output.read_bytes()
+        if printed and (outcome := self._printed(a, b)):
+            return outcome
         self.lines += telling.lines(found)
         if found.undecided:
             return Outcome(UNDECIDED, "no trace", self.lines, self.passes, found)
@@ -150,9 +153,22 @@ class Passes:
         if not a.good:
             text = "both runs end in the same way, which is not a good one: what comes later was not compared"
             return Outcome(UNDECIDED, "no run", [*self.lines, text], self.passes, found)
-        if a.output.read_bytes() != b.output.read_bytes():
+        if printed:
             self.lines.append(f"what they print differs, though: {_first_line(a.output, b.output)}")
         return Outcome(EQUAL, "equal", self.lines, self.passes, found)
+
+    def _printed(self, a: Ran, b: Ran) -> Outcome | None:
+        """All regions are equal, and what is printed is not: the code after the last one is looked at, too."""
+        last = _regions(a, next(iter(a.traces)))
+        x, y = (self._side(side, "full", [last + 1], most=MOST_EVENTS if side == "A" else 0) for side in "AB")
+        rank, later = self._compared(x, y, [last + 1])
+        if later.difference is None:
+            return None
+        self.lines.append(f"what they print differs: {_first_line(a.output, b.output)}")
+        self._tell_second(x, y, f"pass 2, all reads and writes after region {last}:", 1)
+        self.passes.append({"pass": 2, "level": "full", "regions": [last + 1], **_costs(x, y), "rank": rank, "run": 1})
+        self.lines += telling.lines(later)
+        return Outcome(DIFFERENT, "differs", self.lines, self.passes, later, rank)
 
     def _second(self, first: Found) -> Outcome:
         """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
@@ -170,7 +186,9 @@ class Passes:
                 level, a = self._level(traced)
         costs = {"pass": 2, "level": level, "regions": traced, **_costs(a, b), "rank": rank, "run": attempt}
         self.passes.append(costs)
-        self._tell_second(a, b, level, traced, attempt)
+        what = "all reads and writes" if level == "full" else "all writes"
+        region = f"region{'s' if len(traced) > 1 else ''} {', '.join(map(str, traced))}"
+        self._tell_second(a, b, f"pass 2, {what} of {region}:", attempt)
         if found.difference is None:
             return self._not_traced(traced, first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
@@ -181,11 +199,8 @@ class Passes:
                               "PRIVATE, or LASTPRIVATE?")  # fmt: skip
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, found, rank)
 
-    def _tell_second(self, a: Ran, b: Ran, level: str, traced: Sequence[int], attempt: int) -> None:
-        what = "all reads and writes" if level == "full" else "all writes"
-        region = f"region{'s' if len(traced) > 1 else ''} {', '.join(map(str, traced))}"
+    def _tell_second(self, a: Ran, b: Ran, head: str, attempt: int) -> None:
         again = f" (run {attempt} of B)" if attempt > 1 else ""
-        head = f"pass 2, {what} of {region}:"
         self.lines.append(f"{head:<{HEAD}}  {_seconds(a, b)}{again};  {words.size(sum(map(_bytes, (a, b))))}")
         self.lines += [ran.ending() for ran in (a, b) if not ran.good]
 
