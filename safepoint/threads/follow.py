@@ -74,10 +74,11 @@ class Source:
     def __init__(self, directory: Path, name: str) -> None:
         self.directory = directory
         run = _begun(directory)
-        self.side = Side(run, name, goes_on=_runs(run))
+        self.side = Side(run, name, goes_on=run.about.get("ended") is None)
         self.changed = False
-        self._files = self._seen()
-        self._done: dict[Path, int] = {}
+        self._files = 0, 0  # what was there when `run` was read, perhaps before the records
+        self._done: dict[Path, int] = {}  # segments, as said in the file; more than are gone if a region is large
+        self._gone: dict[Path, int] = {}
         self._discards = False
 
     def look(self) -> bool:
@@ -87,13 +88,12 @@ class Source:
         self.changed = False
         if not side.goes_on:
             return False
-        if (seen := self._seen()) != self._files:
+        known = len(side.logs)
+        more = side.look()
+        if (seen := self._seen()) != self._files:  # after the records: a site is written before the first of its own
             fresh = Run(self.directory)
             self.changed = len(fresh.sites.by_number) != len(side.run.sites.by_number)
             side.run.about, side.run.sites, self._files = fresh.about, fresh.sites, seen
-        side.run.late()
-        known = len(side.logs)
-        more = side.look()
         if self._discards and len(side.logs) > known:
             self.attach()
         side.goes_on = goes_on
@@ -117,7 +117,8 @@ class Source:
         for log in self.side.logs:
             record = self.side.done(log)
             segments = (kinds.HEAD + record * kinds.RECORD) // kinds.SEGMENT
-            if segments > self._done.get(log.thread.path, 0):
+            if segments > self._gone.get(log.thread.path, 0):
+                self._gone[log.thread.path] = segments
                 log.counted(record)
                 self._advance(log, segments)
                 punched(log.thread.path, segments * kinds.SEGMENT)

@@ -137,8 +137,10 @@ class Side:
         return ""
 
     def look(self) -> bool:
-        """Look for new threads and records. The first thread first: what it waited for is there then."""
+        """Look for new threads and records. The first thread first: all that it waited for is there then."""
         more = [log.look() for log in self.logs[:1]]
+        if self.goes_on:
+            self.run.late()
         known = {log.thread.path for log in self.logs}
         self.logs += [
             Log(thread, len(self.logs) + number)
