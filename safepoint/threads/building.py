@@ -21,10 +21,8 @@ from safepoint.threads import apart, library, line, texts
 from safepoint.threads.bodies import Bodies
 from safepoint.threads.compilers import called, said
 from safepoint.threads.restarted import SERIAL
-from safepoint.threads.texts import SITES
+from safepoint.threads.texts import MARK, SITES, TEXTS
 
-TEXTS = ".instrumented"  # after the name of the program, as SERIAL and SITES are
-MARK = "line.json"  # in the directory of the texts: it is one of ours
 IDS = """\
 /* Made by `safepoint threads build`: where the sites of this program are described. */
 const char sp_build_id[] = {id};
@@ -66,7 +64,8 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
             more.insert(0, str(_ids(work, build_id, target)))
         for variant, name in (("parallel", "x"), ("serial", f"x{SERIAL}")):
             _link(parts, bodies.objects[variant], [*more, *runtime.flags], work / name)
-        (work / MARK).write_text(json.dumps({"line": list(words), "build": build_id}) + "\n", "utf-8")
+        note = {"line": list(words), "build": build_id, "edges": getattr(settings, "edges", None)}
+        (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")
         return _placed(work, target, bodies)
 
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,7 @@ class Passes:
     ) -> None:  # fmt: skip
         self.a, self.b = runs.sides(command)
         self.statistics = bool(rules.rtol or rules.atol or rules.tolerances) or runs.has_reductions(self.a)
+        self.edges = runs.edges(self.a) if "SP_EDGES" not in os.environ else {}
         self.where, self.rules, self.plan, self.say = where, rules, plan, say
         self.lines: list[str] = []
         self.passes: list[dict[str, Any]] = []
@@ -93,7 +95,7 @@ class Passes:
 
     def _side(self, side: str, level: str, regions: Sequence[int] = (), attempt: int = 1, most: int = 0) -> Ran:
         """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
-        more = {"SP_REGIONS": ",".join(map(str, regions))} if regions else {}
+        more = {"SP_REGIONS": ",".join(map(str, regions)), **self.edges} if regions else {}
         more |= {"SP_MAX": str(most * RECORD)} if most else {}
         more |= {"SP_STATISTICS": "1"} if self.statistics else {}
         if side == "B" and self.plan.noise:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from typing import IO, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.restarted import SERIAL
-from safepoint.threads.texts import SITES
+from safepoint.threads.texts import MARK, SITES, TEXTS
 
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said
@@ -71,6 +72,15 @@ def has_reductions(a: Sequence[str]) -> bool:
             text = Path(f"{word.removesuffix(SERIAL)}{SITES}").read_text("utf-8", errors="replace")
             return '"loose": "reduction"' in text
     return False
+
+
+def edges(a: Sequence[str]) -> dict[str, str]:
+    """How many iterations from each end of a loop are recorded, if the settings of the build say so."""
+    for word in a:
+        with contextlib.suppress(OSError, ValueError):
+            note = json.loads(Path(f"{word.removesuffix(SERIAL)}{TEXTS}", MARK).read_text("utf-8"))
+            return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
+    return {}
 
 
 def run(

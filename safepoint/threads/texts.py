@@ -15,6 +15,8 @@ from safepoint.errors import UsageError
 from safepoint.threads.sites import FORMAT, Site
 
 SITES = ".sites.jsonl"  # after the name of a program, or of a text
+TEXTS = ".instrumented"  # after the name of a program: the directory of its texts
+MARK = "line.json"  # in that directory: it is one of ours, and how it was made
 
 
 def instrument(source: Path, out: Path, settings: Any) -> tuple[str, list[str]]:

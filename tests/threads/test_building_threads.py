@@ -17,7 +17,7 @@ if shutil.which("gfortran") is None:
     pytest.skip("no gfortran: programs are not built", allow_module_level=True)
 
 from safepoint.errors import UsageError
-from safepoint.threads import fortran, sites
+from safepoint.threads import fortran, runs, sites
 from safepoint.threads.building import Built, build
 
 MAIN = """\
@@ -235,3 +235,11 @@ def test_the_flags_for_a_program_by_hand(here: Path) -> None:
     flags = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     subprocess.run(["gcc", "-fopenmp", "-DSP_TRACE", "fill.c", "-o", "fill", *flags], check=True)
     assert printed("./fill") == "28\n"
+
+
+def test_the_edges_of_the_settings_hold_for_the_runs_of_pass_2(here: Path) -> None:
+    (here / "threads.toml").write_text("edges = 2\n")
+    subprocess.run([sys.executable, "-m", "safepoint", "threads", "build", "-o", "heat", "--", *LINE], check=True)
+    assert runs.edges(["./heat.serial"]) == {"SP_EDGES": "2"}
+    made(LINE)
+    assert runs.edges(["./heat.serial"]) == {}
