@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from safepoint.threads.directives import closing
 from safepoint.threads.insert import bounds
 from safepoint.threads.known import reached
+from safepoint.threads.lines import split_outside
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import (
     assignments,
@@ -195,20 +196,35 @@ def _waits(items: Sequence[Item], region: Construct, scope: Scope) -> Iterator[t
 
 
 def _reads_early(first: Construct, second: Construct, region: Construct, scope: Scope) -> Iterator[tuple[int, str]]:
-    """An element is the same thread's in both loops only if both are static, run alike, and index alike."""
+    """Both run over the same numbers, and use all of an array but by the loop variables: an element is the same thread's
+    in both only if they are static and index alike."""
+    ranges = [_range(given) for given in (first, second)]
+    if ranges[0] != ranges[1] or not ranges[0]:
+        return
     written = dict[str, set[str]]()
     for given in assignments(first.body, scope):
         if status(given.root, (region, first), scope) in ("shared", "outside") and "(" in given.what.text:
-            path, subscript = _path(given.what.text, loop_variables(first))
+            path, subscript = _path(given.what.text, first)
             written.setdefault(path, set()).add(subscript)
-    alike = _alike(first, second)
+    static = all((given.directive.argument("schedule") or "static").lower().startswith("static")
+                 for given in (first, second)) and _schedule(first) == _schedule(second)  # fmt: skip
     for stmt, _ in statements(second.body):
         for text in designators(stmt.at.text):
-            path, subscript = _path(text, loop_variables(second))
-            if path in written and not (alike and written[path] == {subscript}):
-                yield stmt.first, (f"{path} is used here and assigned by the loop before, which has NOWAIT: another thread "
-                                   "may not have done that yet")  # fmt: skip
-                return
+            path, subscript = _path(text, second)
+            if "" in (*written.get(path, ("",)), subscript) or (static and written[path] == {subscript}):
+                continue
+            yield stmt.first, (f"{path} is used here and assigned by the loop before, which has NOWAIT: another thread may "
+                               "not have done that yet")  # fmt: skip
+            return
+
+
+def _schedule(given: Construct) -> str:
+    return re.sub(r"\s", "", given.directive.argument("schedule") or "static").lower()
+
+
+def _range(given: Construct) -> list[str]:
+    block = next((block for block in blocks(given.body) if block.is_do), None)
+    return [re.sub(r"\s", "", text).lower() for text in bounds(block)] if block else []
 
 
 def designators(text: str) -> Iterator[str]:
@@ -221,24 +237,18 @@ def designators(text: str) -> Iterator[str]:
             yield text[at:end]
 
 
-def _path(text: str, variables: Sequence[str]) -> tuple[str, str]:
-    """Without subscripts; and what the subscript is that holds the loop variable, with a mark in its place."""
+def _path(text: str, loop: Construct) -> tuple[str, str]:
+    """Without subscripts; and the subscript that has the loop variable, by its place. Empty if there is none, or if
+    another subscript is neither a section nor the variable of an inner loop: loops may then use different elements."""
     text = compressed(text).lower()
     path = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", text))
-    for name in variables[:1]:
-        for part in re.findall(r"[(,]([^(),]*)(?=[,)])", text):
-            if re.fullmatch(rf"\s*{name}\s*", part):
-                return path, f"#{text.count(',', 0, text.find(part))}"
-            if re.search(rf"\b{name}\b", part):
-                return path, part
-    return path, text
-
-
-def _alike(first: Construct, second: Construct) -> bool:
-    """The same iterations go to the same threads."""
-    schedules = {re.sub(r"\s", "", given.directive.argument("schedule") or "static").lower() for given in (first, second)}
-    if len(schedules) != 1 or not schedules.pop().startswith("static"):
-        return False
-    both = [next((block for block in blocks(given.body) if block.is_do), None) for given in (first, second)]
-    texts = [[re.sub(r"\s", "", text).lower() for text in bounds(block)] if block else [] for block in both]
-    return texts[0] == texts[1] and first.directive.collapse == second.directive.collapse
+    inner, own = {do_variable(block) for block in blocks(loop.body) if block.is_do}, loop_variables(loop)[:1]
+    if text.count("(") != 1 or not own:
+        return path, ""
+    found = ""
+    for place, part in enumerate(split_outside(text.partition("(")[2].rpartition(")")[0], ",")):
+        if own[0] in names_in(part):
+            found = f"{place}:{part.strip()}" if part.strip() != own[0] else f"{place}:#"
+        elif part.strip() not in inner and ":" not in part:
+            return path, ""
+    return path, found

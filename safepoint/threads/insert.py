@@ -275,6 +275,8 @@ class Statements:
     def block(self, block: Block, where: Where) -> None:
         head = block.open
         why = self.unstable(head.at.text, where) if not head.at.conditional else "only with OpenMP"
+        if block.is_do and re.search(r"\bconcurrent\b", head.at.text, re.I):
+            why = "in DO CONCURRENT"
         if why and head.kind not in ("Associate_Stmt", "Block_Stmt"):
             self.untouched([block], block.first, block.last + 1, where, why)
         elif head.kind in MASKED:

@@ -12,6 +12,8 @@ from safepoint.threads.structure import Block, Stmt
 from safepoint.threads.symbols import Scope, Symbol, _Declaring
 
 NAME = re.compile(r"(?<![\w%'\"])([a-z_]\w*)", re.I)
+OPERATOR = re.compile(r"\.(and|or|not|eqv?|neqv?|n?e|[lg][te]|true|false)\.", re.I)
+NUMBER = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)([de][-+]?\d+)?(?=_|\b|\W|$)", re.I)
 DESIGNATOR = re.compile(r"[a-z]\w*\s*(\(|%|$)", re.I)
 INQUIRY = {"size", "allocated", "associated", "present", "kind", "len", "ubound", "lbound", "shape", "huge", "tiny",
            "epsilon", "precision", "digits", "bit_size", "storage_size", "loc", "c_loc", "sizeof", "is_contiguous",
@@ -42,12 +44,12 @@ class Target(NamedTuple):
     why: str = ""
     symbol: Symbol | None = None
     whole: bool = True  # no subscript: the variable itself
-    spread: bool = False  # a component of the elements of an array
+    spread: bool = False  # a component of the elements of an array, or elements that a vector names
 
     @property
     def argument(self) -> str:
         """As an actual argument. gfortran 12 gives a wrong address for a component of an array that is allocated or a
-        dummy argument; an expression is copied first."""
+        dummy argument, and takes no vector subscript; an expression is copied first."""
         return f"({self.text})" if self.spread else self.text
 
     @property
@@ -71,7 +73,9 @@ def target(text: str, scope: Scope) -> Target:
             return Target(text, root, "", 0, why="an expression")
         name, rest = found[1].lower(), part[found.end() :]
         root = root or name
-        symbol = scope.find(name) if number == 0 else (components or {}).get(name)
+        complex_part = symbol is not None and symbol.type == "complex" and name in ("re", "im")
+        known = Symbol(name, "real") if complex_part else (components or {}).get(name)
+        symbol = scope.find(name) if number == 0 else known
         if symbol is None or not symbol.type:
             return Target(text, root, "", 0, why=f"the type of {name} is not known", symbol=symbol)
         own, spread = symbol.rank, rank > 0
@@ -80,8 +84,8 @@ def target(text: str, scope: Scope) -> Target:
             whole = False
             if symbol.rank == 0 and symbol.type != "character":
                 return Target(text, root, "", 0, why=f"{name} is a function", symbol=symbol)
-            own, bad = _subscripts(inside, scope) if symbol.rank else (0, "")
-            why = why or bad
+            own, bad, vector = _subscripts(inside, scope) if symbol.rank else (0, "", False)
+            why, spread = why or bad, spread or vector
         rank += own
         components = scope.type_of(symbol.type[5:]) if symbol.type.startswith("type ") else None
     assert symbol is not None
@@ -92,21 +96,25 @@ def target(text: str, scope: Scope) -> Target:
                   spread)  # fmt: skip
 
 
-def _subscripts(inside: str, scope: Scope) -> tuple[int, str]:
-    """The rank that sections and vectors leave; why a subscript cannot be evaluated twice."""
-    rank = 0
+def _subscripts(inside: str, scope: Scope) -> tuple[int, str, bool]:
+    """The rank that sections and vectors leave; why a subscript cannot be evaluated twice; whether one is a vector."""
+    rank, vector = 0, False
     for part in split_outside(inside, ","):
-        rank += len(split_outside(part, ":")) > 1 or _has_array(part, scope)
+        section = len(split_outside(part, ":")) > 1
+        vector = vector or (not section and _has_array(part, scope))
+        rank += section or _has_array(part, scope)
     for found in re.finditer(r"(?<![\w%])([a-z]\w*)\s*\(", inside, re.I):
         name = found[1].lower()
         symbol = scope.find(name)
         if not (symbol and symbol.rank) and name not in PURE:
-            return rank, f"its subscript calls {name}"
-    return rank, ""
+            return rank, f"its subscript calls {name}", vector
+    return rank, "", vector
 
 
 def _has_array(text: str, scope: Scope) -> bool:
-    """An array without subscripts is in it, and not only its size is asked."""
+    """An array without subscripts is in it, or an array constructor, and not only its size is asked."""
+    if "[" in text or "(/" in text:
+        return True
     for name in NAME.finditer(text):
         symbol, asked = scope.find(name[1]), re.search(r"\b(size|[ul]bound)\(\s*$", text[: name.start()], re.I)
         if symbol and symbol.rank and not asked and not text[name.end() :].lstrip().startswith("("):
@@ -246,7 +254,10 @@ def is_variable(text: str, scope: Scope) -> bool:
         found = re.match(r"\s*\w+\s*(\(|$)", part)
         if not found or (found[1] and closing(part, found.end() - 1) < len(part.rstrip()) - 1 and ")(" not in part):
             return False
-    symbol = scope.find(re.match(r"\w+", text)[0])  # type: ignore[index]
+    name = re.match(r"\w+", text)[0].lower()  # type: ignore[index]
+    symbol = scope.find(name)
+    if text[len(name) :].lstrip().startswith("(") and not scope.declared(name, set()) and not scope.unknown_modules():
+        return False  # only an array that is declared has subscripts
     return not (symbol and (symbol.has("parameter") or symbol.type == "procedure"))
 
 
@@ -260,8 +271,10 @@ def called(node: Any) -> list[str]:
 
 
 def names_in(text: str) -> list[str]:
-    """The names in an expression, in lower case, without components and strings."""
-    return [name.lower() for name in NAME.findall(re.sub(r"'[^']*'|\"[^\"]*\"", "", text.replace(" % ", "%")))]
+    """The names in an expression, in lower case, without components, strings, operators and numbers."""
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"", "", text.replace(" % ", "%"))
+    plain = NUMBER.sub(" ", OPERATOR.sub(" ", plain))
+    return [name.lower() for name in NAME.findall(plain)]
 
 
 def reads(node: Any, scope: Scope, skipped: Sequence[str] | frozenset[str] = ()) -> list[str]:
