@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from testbed.threads_drawn import Plan, changeable, event, plans, program
 from testbed.threads_written import Table, put, records
 
-from safepoint.threads import kinds, telling
+from safepoint.threads import canon, difference, kinds, pairing, telling, walk
 from safepoint.threads.compare import compare
 
 some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+chunks = st.sampled_from([3, 20, 1 << 18])  # records that are looked at together
 teams = st.integers(1, 8)
 seeds = st.integers(0, 999)
 
 
+@contextmanager
+def chunked(records: int) -> Iterator[None]:
+    """With so few records at a time."""
+    with ExitStack() as stack:
+        for module in (canon, difference, pairing, walk):
+            stack.enter_context(patch.object(module, "CHUNK", records))
+        yield
+
+
 @some
-@given(plans(), teams, teams, seeds, seeds)
-def test_a_program_is_equal_to_itself_at_any_schedule(plan: list[Plan], a: int, b: int, seed: int, other: int) -> None:
+@given(plans(), teams, teams, seeds, seeds, chunks)
+def test_a_program_is_equal_to_itself_at_any_schedule(
+    plan: list[Plan], a: int, b: int, seed: int, other: int, chunk: int
+) -> None:
     table = Table()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+    with chunked(chunk), tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         runs = [
             put(Path(directory, name), table, records(table, program(plan), team, drawn))
             for name, team, drawn in (("a", a, seed), ("b", b, other))
@@ -33,9 +48,9 @@ def test_a_program_is_equal_to_itself_at_any_schedule(plan: list[Plan], a: int, 
 
 
 @some
-@given(plans(), teams, teams, seeds, seeds, st.data())
+@given(plans(), teams, teams, seeds, seeds, chunks, st.data())
 def test_one_change_is_found_at_exactly_its_place(
-    plan: list[Plan], a: int, b: int, seed: int, other: int, data: st.DataObject
+    plan: list[Plan], a: int, b: int, seed: int, other: int, chunk: int, data: st.DataObject
 ) -> None:
     table = Table()
     files = [records(table, program(plan), team, drawn) for team, drawn in ((a, seed), (b, other))]
@@ -53,7 +68,7 @@ def test_one_change_is_found_at_exactly_its_place(
         "site": [(strange, *record[1:])],
     }[how]
     files[1][file][at : at + 1] = change
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+    with chunked(chunk), tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         found = compare(*(put(Path(directory, name), table, rows) for name, rows in zip("ab", files, strict=True)))
         difference = found.difference
         assert difference is not None and found.code == 1

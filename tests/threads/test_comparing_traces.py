@@ -26,6 +26,7 @@ from testbed.threads_written import (
 
 from safepoint.threads import kinds, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
+from safepoint.threads.trace import Run
 
 Both = tuple[list[Statement], list[Statement]]
 
@@ -205,6 +206,25 @@ def test_critical_is_a_bag(tmp_path: Path) -> None:
     assert judged(tmp_path / "4", queue([1.0, 2.0, -3.0]), queue([-3.01, 2.01, 1.01]), rules).code == 0
 
 
+def test_tickets_that_threads_draw_in_any_order(tmp_path: Path) -> None:
+    """CRITICAL outside of loops: a bag of all threads if there are as many; else nobody can say which ones."""
+    table = Table()
+    program: list[Statement] = [Region([Within(kinds.CRITICAL, [Write("ticket", 0.0)]), Write("y", 2.0)])]
+
+    def drawn(name: str, *tickets: int) -> Run:
+        files = records(table, program, len(tickets))
+        for rows, ticket in zip(files, tickets, strict=True):
+            at = next(at for at, row in enumerate(rows) if row[3] == kinds.WRITE)
+            rows[at] = (*rows[at][:4], ticket)
+        return put(tmp_path / name, table, files)
+
+    a = drawn("a", 1, 2, 3)
+    assert compare(a, drawn("b", 3, 1, 2)).code == 0
+    found = compare(a, drawn("c", 3, 1, 4))
+    assert found.difference is not None and found.difference.b is not None and found.difference.b.team == 2
+    assert compare(a, drawn("d", 7, 8)).code == 0
+
+
 def test_a_thread_that_does_other_things_than_the_rest_is_named(tmp_path: Path) -> None:
     table = Table()
     program: list[Statement] = [Region([Write("x", 1.0), Event(kinds.BARRIER), Write("y", 2.0)])]
@@ -316,11 +336,7 @@ def test_by_hand_sites_match_by_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "b" / "sites.jsonl").write_text(
         text.replace('"line": "', '"line": ').replace('", "line2"', ', "line2"')
     )
-    assert compare(a, type_of(a)(tmp_path / "b")).code == 0
-
-
-def type_of(run: Any) -> Any:
-    return type(run)
+    assert compare(a, Run(tmp_path / "b")).code == 0
 
 
 def test_a_recording_that_was_stopped_is_not_taken_for_equal(tmp_path: Path) -> None:
