@@ -91,7 +91,7 @@ class Passes:
         self._tell_first(a, b, attempt, rank, found)
         if found.difference is None:
             return self._alike(a, b, found)
-        return self._second(found)
+        return self._second(rank, found)
 
     def _side(self, side: str, level: str, regions: Sequence[int] = (), attempt: int = 1, most: int = 0) -> Ran:
         """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
@@ -110,18 +110,21 @@ class Passes:
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran
 
-    def _compared(self, a: Ran, b: Ran, regions: Sequence[int] = ()) -> tuple[str, Found]:
-        """The first rank that differs, or the last one, and what was found."""
+    def _compared(self, a: Ran, b: Ran, regions: Sequence[int] = (), prefer: str = "") -> tuple[str, Found]:
+        """The rank that differs first, and what was found; `prefer`: this one, if it differs. What others do after a
+        message of it may differ for that reason alone."""
         if a.traces.keys() != b.traces.keys():
             raise Undecided("no trace", f"A has traces of {len(a.traces)} ranks, and B of {len(b.traces)}")
-        for rank in a.traces:
+        found: dict[str, Found] = {}
+        for rank in sorted(a.traces, key=lambda each: each != prefer):
             try:
-                found = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, regions or None)
+                found[rank] = compare(Run(a.traces[rank]), Run(b.traces[rank]), self.rules, regions or None)
             except (UnlikeTraces, FormatError) as error:
                 raise Undecided("no trace", str(error)) from error
-            if found.difference is not None:
-                break
-        return rank, found
+            if rank == prefer and found[rank].difference is not None:
+                return rank, found[rank]
+        first = min(found, key=lambda rank: _order(found[rank]))
+        return first, found[first]
 
     def _control(self, a: Ran) -> None:
         """A once more: what differs between two runs of it differs by itself."""
@@ -172,14 +175,14 @@ class Passes:
         self.lines += telling.lines(later)
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, later, rank)
 
-    def _second(self, first: Found) -> Outcome:
+    def _second(self, of: str, first: Found) -> Outcome:
         """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
         assert first.difference is not None
         traced, attempts = [first.difference.visit], max(self.plan.runs, ATTEMPTS)
         level, a = self._level(traced)
         for attempt in range(1, attempts + 1):
             b = self._side("B", level, traced, attempt)
-            rank, found = self._compared(a, b, traced)
+            rank, found = self._compared(a, b, traced, of)
             if found.difference is not None:
                 break
             _, elsewhere = self._compared(a, b)  # by digest, in a region that was not traced
@@ -218,6 +221,13 @@ class Passes:
         text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
         hint = "" if self.plan.noise and self.plan.runs > 1 else "; try --runs 5 --noise 50"
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)
+
+
+def _order(found: Found) -> tuple[int, int, int]:
+    """Differences by region, then what cannot be told, then what is equal."""
+    if found.difference is not None:
+        return 0, found.difference.visit, found.difference.inside
+    return 1 if found.undecided else 2, 0, 0
 
 
 def _seconds(a: Ran, b: Ran) -> str:
