@@ -142,7 +142,8 @@ def ran(command: str, threads: int, more: dict[str, str]) -> tuple[float, int]:
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode == 0, (command, child.returncode)
-    return usage.ru_utime + usage.ru_stime, sum(path.stat().st_size for path in trace.glob("*.ev"))
+    recorded = Run(trace).threads if trace.exists() else []
+    return usage.ru_utime + usage.ru_stime, sum(len(each.records) * kinds.RECORD for each in recorded)
 
 
 def write(results: Path, options: argparse.Namespace, found: dict[str, tuple[float, float, int]],
