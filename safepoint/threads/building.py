@@ -64,7 +64,10 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
             more.insert(0, str(_ids(work, build_id, target)))
         for variant, name in (("parallel", "x"), ("serial", f"x{SERIAL}")):
             _link(parts, bodies.objects[variant], [*more, *runtime.flags], work / name)
-        note = {"line": list(words), "build": build_id, "edges": getattr(settings, "edges", None)}
+        note = {
+            "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
+            "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
+        }  # fmt: skip
         (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")
         return _placed(work, target, bodies)
 

@@ -69,7 +69,7 @@ class Passes:
         self.statistics = bool(rules.rtol or rules.atol or rules.tolerances) or runs.has_reductions(self.a)
         self.edges = runs.edges(self.a) if "SP_EDGES" not in os.environ else {}
         self.where, self.rules, self.plan, self.say = where, rules, plan, say
-        self.lines: list[str] = []
+        self.lines = [text] if (text := runs.outdated(self.a)) else []
         self.passes: list[dict[str, Any]] = []
 
     def run(self) -> Outcome:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.restarted import SERIAL
@@ -76,11 +76,27 @@ def has_reductions(a: Sequence[str]) -> bool:
 
 def edges(a: Sequence[str]) -> dict[str, str]:
     """How many iterations from each end of a loop are recorded, if the settings of the build say so."""
+    _, note = _note(a)
+    return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
+
+
+def outdated(a: Sequence[str]) -> str:
+    """What to say if a source is newer than the program; empty: none is."""
+    path, note = _note(a)
+    for source in note.get("sources", []):
+        with contextlib.suppress(OSError):
+            if os.path.getmtime(source) > os.path.getmtime(path):
+                return f"{os.path.relpath(source)} is newer than {path}: build again, to compare what it says now"
+    return ""
+
+
+def _note(a: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The program among these words, and how it was built."""
     for word in a:
+        program = word.removesuffix(SERIAL)
         with contextlib.suppress(OSError, ValueError):
-            note = json.loads(Path(f"{word.removesuffix(SERIAL)}{TEXTS}", MARK).read_text("utf-8"))
-            return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
-    return {}
+            return program, json.loads(Path(f"{program}{TEXTS}", MARK).read_text("utf-8"))
+    return "", {}
 
 
 def run(

@@ -243,3 +243,11 @@ def test_the_edges_of_the_settings_hold_for_the_runs_of_pass_2(here: Path) -> No
     assert runs.edges(["./heat.serial"]) == {"SP_EDGES": "2"}
     made(LINE)
     assert runs.edges(["./heat.serial"]) == {}
+
+
+def test_a_source_that_is_newer_than_the_program_is_told(here: Path) -> None:
+    made(LINE)
+    assert runs.outdated(["./heat.serial"]) == ""
+    later = (here / "heat").stat().st_mtime + 5
+    os.utime(here / "solver.f90", (later, later))
+    assert runs.outdated(["./heat.serial"]).startswith("solver.f90 is newer than ./heat: build again")
