@@ -16,9 +16,10 @@ from safepoint.threads.doubling import can_double, targets
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements, Where, bounds
 from safepoint.threads.lines import Line
-from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables, order_names
+from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
+from safepoint.threads.uncertainty import order_names
 from safepoint.threads.written import PURE, is_variable, names_in
 
 PAIRS = {"single": (13, 14), "master": (15, 16), "masked": (15, 16), "critical": (17, 18), "ordered": (19, 20)}
@@ -90,7 +91,7 @@ class Constructs(Statements):
         self.puts([f"{visit} = {self.needs.runtime('region')}({site}_4)"], given.first)
         place, team = self.writer.later(), list[str]()
         inner = replace(where, around=(*where.around, given), team=team, flags={}, protected="",
-                        order=order_names(given, where.scope))  # fmt: skip
+                        order=order_names(given, where.scope, where.around))  # fmt: skip
         inner = replace(inner, flags=self.flagged(given, directive, inner))
         self.puts([self.call("enter", f"{site}_4", visit)], given.first)
         self.puts([f"{flag} = .false." for flag in inner.flags.values()], given.first)
@@ -110,7 +111,7 @@ class Constructs(Statements):
         else:
             self.writer.raw(given.end.first, given.end.last + 1)
         if outermost:
-            self.digest(digested(given, where.scope, self.state.uncertain.rounded, self.also()), given.last, where)
+            self.digest(digested(given, where.scope, self.state.uncertain, self.also()), given.last, where)
         self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
 
     def also(self) -> tuple[str, ...]:
@@ -240,7 +241,7 @@ class Constructs(Statements):
 
     def sharing(self, given: Construct, where: Where) -> Where:
         """Inside a work-sharing construct that stands alone."""
-        inner = replace(where, around=(*where.around, given), order={**where.order, **order_names(given, where.scope)})
+        inner = replace(where, around=(*where.around, given), order={**where.order, **order_names(given, where.scope, where.around)})
         return replace(inner, flags=self.flagged(given, given.directive, inner))
 
     def reset(self, inner: Where, where: Where, at: int) -> None:
@@ -291,7 +292,7 @@ class Constructs(Statements):
         inner = where if combined else self.sharing(given, where) if name == "single" else where
         inner = replace(inner, around=where.around if combined else (*where.around, given))
         if name == "critical":
-            inner = replace(inner, protected="critical", order={**inner.order, **order_names(given, where.scope)})
+            inner = replace(inner, protected="critical", order={**inner.order, **order_names(given, where.scope, where.around)})
         if not combined:
             self.reset(inner, where, given.first)
         site = self.site(SITES.get(name, name), directive.name or name, given)
@@ -310,7 +311,7 @@ class Constructs(Statements):
         """Nothing may be put inside: the events and what was written stand around it."""
         site = self.site("atomic", "atomic", given)
         inner = replace(where, around=(*where.around, given), protected="atomic",
-                        order={**where.order, **order_names(given, where.scope)})  # fmt: skip
+                        order={**where.order, **order_names(given, where.scope, where.around)})  # fmt: skip
         self.puts([self.event(site, 22)], given.first)
         self.copy(given.first, given.last + 1, where)
         after = list[str]()

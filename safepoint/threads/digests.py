@@ -9,7 +9,8 @@ from safepoint.threads.known import reached
 from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
-from safepoint.threads.written import THREADS, Target, called, names_in, pieces, target
+from safepoint.threads.uncertainty import Uncertain, made_of
+from safepoint.threads.written import THREADS, TIMES, Target, called, names_in, pieces, target
 
 
 class Digested(NamedTuple):
@@ -20,17 +21,17 @@ class Digested(NamedTuple):
     loose: str
 
 
-def digested(given: Construct, scope: Scope, rounded: frozenset[str], also: Sequence[str] = ()) -> list[Digested]:
-    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. `rounded`:
-    names that depend on reductions anywhere."""
+def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[str] = ()) -> list[Digested]:
+    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. Arrays
+    that are given clocks or numbers of threads are not."""
     found, excluded = dict[str, Digested](), set[str]()
-    reduced = _reduced(given) | rounded
+    reduced, bad = _reduced(given) | unsure.rounded, unsure.times | unsure.threads | THREADS | TIMES
     for assignment in assignments([given], scope):
         name = assignment.root
         if not reaches_out(name, assignment.around, assignment.scope):
             continue
         inside = names_in(assignment.what.text)[1:]
-        if any(each in THREADS for each in inside):
+        if bad & set(inside) or made_of(assignment, bad):
             excluded.add(name)
         found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
     for stmt, around in statements([given]):

@@ -20,10 +20,11 @@ from safepoint.threads.insert import State, Where
 from safepoint.threads.known import declare, opens_region, reached
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.races import warnings
-from safepoint.threads.sharing import Uncertain, forget, statements, sums_in, uncertain
+from safepoint.threads.sharing import forget, statements
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope, scope_of
+from safepoint.threads.uncertainty import Uncertain, first_mentions, sums_in, uncertain
 from safepoint.threads.written import called, is_action, target
 
 __all__ = ["Instrumented", "Unreadable", "instrument"]
@@ -133,7 +134,9 @@ class _Work:
         constructs = Constructs(state)
         if events:
             self.writer.put(constructs.event(number, 11), start)
-        where = Where(scope)
+        own = {name: "reduction" for name, read in first_mentions(unit.body, scope).items()
+               if read and unit.kind != "program" and scope.is_threadprivate(name)}  # fmt: skip
+        where = Where(scope, order=own)
         last = body[-1] if body else None
         inner = body[:-1] if isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label else body
         stop = last.first if last is not None and len(inner) < len(body) else end

@@ -17,9 +17,10 @@ from safepoint.threads.emission import Needs, Writer, call
 from safepoint.threads.lines import split_outside
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.reading import reads_of
-from safepoint.threads.sharing import Uncertain, assignments, constructs, do_variable, root_of, statements, status
+from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
+from safepoint.threads.uncertainty import Uncertain
 from safepoint.threads.written import (
     THREADS,
     TIMES,

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from safepoint.threads.lines import Source
-from safepoint.threads.sharing import Assignment, assignments, constructs, statements, sums_in
+from safepoint.threads.sharing import Assignment, assignments, constructs, statements
 from safepoint.threads.structure import Unit
 from safepoint.threads.symbols import Procedure, Race, Scope, procedure_of, scope_of
+from safepoint.threads.uncertainty import sums_in
 from safepoint.threads.written import OUTPUTS, called, names_in
 
 OUTER = ""  # the key of the scope that has procedures outside of modules

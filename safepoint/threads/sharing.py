@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
-from safepoint.threads.written import THREADS, TIMES, Assigned, assigned, inner_scope, names_in, target
+from safepoint.threads.written import Assigned, assigned, inner_scope
 
 PRIVATE = ("private", "firstprivate", "lastprivate", "linear")
 TEAM = ("parallel", "task", "teams", "target")
@@ -165,33 +165,6 @@ def root_of(text: str, scope: Scope) -> str:
     return name
 
 
-class Uncertain(NamedTuple):
-    """Names in a unit whose values need not be the same in two right runs: what clocks and numbers of threads make.
-    `rounded`: scalars that depend on a sum or product of reals, which is a reduction."""
-
-    times: frozenset[str]
-    threads: frozenset[str]
-    rounded: frozenset[str]
-
-
-def uncertain(items: Sequence[Item], scope: Scope, sums: set[str]) -> Uncertain:
-    """What is assigned from clocks and thread numbers, from `sums`, and from what is assigned from that."""
-    given = [(found, _source(found)) for found in assignments(items, scope)]
-    rounded = _tainted(given, sums, "") | sums if sums else frozenset[str]()
-    return Uncertain(_tainted(given, TIMES, ""), _tainted(given, THREADS, "integer"), rounded)
-
-
-def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
-    """Variables of reductions whose value depends on the order."""
-    found = set[str]()
-    for construct in constructs(items):
-        for clause in construct.directive.clauses:
-            if clause.name == "reduction" and re.match(r"\s*(\w+\s*,\s*)?[-+*]\s*:", clause.argument):
-                known = [(name, scope.find(name)) for name in clause.names]
-                found |= {name for name, symbol in known if symbol is None or symbol.type in ("real", "complex", "")}
-    return found
-
-
 def constructs(items: Sequence[Item]) -> Iterator[Construct]:
     for item in items:
         if isinstance(item, Construct):
@@ -200,46 +173,3 @@ def constructs(items: Sequence[Item]) -> Iterator[Construct]:
         elif isinstance(item, Block):
             for _, body in item.parts:
                 yield from constructs(body)
-
-
-def _source(found: Assignment) -> tuple[list[str], bool]:
-    """The names that a value is made of, and whether a call makes it."""
-    node = found.stmt.node
-    action = node.children[1] if type(node).__name__ == "If_Stmt" else node
-    if type(action).__name__ == "Assignment_Stmt":
-        return names_in(str(action.children[2])), False
-    if type(action).__name__ == "Call_Stmt":
-        return [str(action.children[0]).lower()], True
-    return [], False
-
-
-Made = Sequence[tuple[Assignment, tuple[list[str], bool]]]
-
-
-def _tainted(given: Made, sources: set[str], kind: str) -> frozenset[str]:
-    """Only scalars, and only of that type if one is given: an array is not excluded as a whole."""
-    found, before = set[str](), -1
-    while len(found) != before:
-        before = len(found)
-        for assignment, (names, call) in given:
-            known = target(assignment.what.text, assignment.scope)
-            scalar = known.whole and known.rank == 0 and (not kind or known.type in (kind, "logical"))
-            if scalar and any(name in sources or (name in found and not call) for name in names):
-                found.add(assignment.root)
-    return frozenset(found)
-
-
-def order_names(construct: Construct, scope: Scope) -> dict[str, str]:
-    """What the order of threads makes inside of a construct: its reduction variables, and what is shared and assigned in
-    critical or atomic. What work-sharing constructs in a region have inside is theirs: after them it is settled."""
-    found = dict.fromkeys(construct.directive.names("reduction"), "reduction")
-    alone = construct.directive.construct == "parallel"
-    for assignment in assignments([construct], scope):
-        kinds = [around.directive.construct for around in assignment.around]
-        if alone and any(set(kind.split()) & {"do", "sections", "single", "parallel"} for kind in kinds[1:]):
-            continue
-        way = next((kind for kind in kinds if kind in ("critical", "atomic")), "")
-        given = status(assignment.root, assignment.around, assignment.scope)
-        if way and given in ("shared", "outside"):
-            found.setdefault(assignment.root, way)
-    return found
