@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint.threads import bags
-from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, Canon, Line, Pieces, key
+from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
 from safepoint.threads.difference import Difference, Event, told
 from safepoint.threads.matched import UnlikeTraces, unlike
 from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
@@ -138,6 +138,8 @@ class Comparing:
     def _first(self, x: Batch, y: Batch, two: Two) -> Spot | None:
         """The first difference in some region visits."""
         a, b = x.canon(self.a), y.canon(self.b)
+        if self.renamed is not None:
+            b = b._replace(spine=_renamed(b.spine, self.renamed))
         files = [[log.records.view(np.complex128) for log in side.logs] for side in (self.a, self.b)]
         pair = Pair(Line(a.spine, files[0]), Line(b.spine, files[1]), two)
         spots, inner = [pair.first()], pair.inner
@@ -188,6 +190,13 @@ class Comparing:
         if judge.by_statistics:
             notes.append(f"{judge.by_statistics} of these are arrays, compared by their statistics alone")
         return notes
+
+
+def _renamed(pieces: Pieces, renamed: NDArray[np.uint64]) -> Pieces:
+    """What SINGLE and MASTER are known by, in the numbers of A."""
+    alone, numbers = pieces.kind() == SINGLE, pieces.numbers.copy()
+    numbers[0, alone] = renamed[np.minimum(numbers[0, alone], len(renamed) - 1)]
+    return pieces._replace(numbers=numbers).sorted()
 
 
 def _teams(a: Canon, b: Canon) -> dict[tuple[int, int], NDArray[np.bool_]]:

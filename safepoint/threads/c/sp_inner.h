@@ -22,7 +22,10 @@
 #endif
 
 /* Which events a thread records now. */
-enum { ON = 1, REGIONS = 2, STRUCTURE = 4, CALLS = 8, DIGESTS = 16, WRITES = 32, READS = 64, EDGED = 128, REHEARSED = 256 };
+enum {
+    ON = 1, REGIONS = 2, STRUCTURE = 4, CALLS = 8, DIGESTS = 16, WRITES = 32, READS = 64, EDGED = 128,
+    REHEARSED = 256 /* at minimal with noise: the traced bodies run, and what they record is not kept */
+};
 #define FRESH (~0u) /* its first event is still to come */
 
 struct sp_loop { /* one that has edges. `count` 0: each iteration is one */
