@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,7 @@ def trace(place: Path, threads: int, schedule: str, regions: int, loop: int, val
 
 
 def measured(place: Path, rtol: float) -> tuple[float, float, int]:
-    """Seconds of the processor, best of three; memory after it beyond the mapped files; exit code. In a new process."""
+    """Seconds of the processor, best of three; most memory beyond the mapped files; exit code. In a new process."""
     code = (
         "import sys; from pathlib import Path; sys.path[:0] = [sys.argv[3]]\n"
         "from benchmarks.threads_compare import once\nonce(Path(sys.argv[1]), float(sys.argv[2]))"
@@ -84,21 +85,21 @@ def measured(place: Path, rtol: float) -> tuple[float, float, int]:
 
 
 def once(place: Path, rtol: float) -> None:
-    times, most = [], 0
+    times = []
     for _ in range(3):
         begin = time.process_time()
         found = compare(Run(place / "a"), Run(place / "b"), Rules(rtol=rtol))
         times.append(time.process_time() - begin)
-        status = Path("/proc/self/status").read_text()
-        most = max(most, int(status.split("RssAnon:")[1].split()[0]))
-    print(min(times), most / 1024, found.code)
+    tracemalloc.start()
+    found = compare(Run(place / "a"), Run(place / "b"), Rules(rtol=rtol))
+    print(min(times), tracemalloc.get_traced_memory()[1] / 1e6, found.code)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mb", type=int, default=100, help="of each side")
     options = parser.parse_args()
-    print("| iteration | regions | schedule of B | values | MB a second and side | times 7 | anonymous memory, MB |")
+    print("| iteration | regions | schedule of B | values | MB a second and side | times 7 | most memory, MB |")
     print("|---|---|---|---|---|---|---|")
     for values, loop, regions in ((8, 20_000, 0), (1, 100_000, 0), (8, 400, 0), (8, 40, 0), (8, 0, 1)):
         records = options.mb * 1_000_000 // kinds.RECORD

@@ -115,7 +115,6 @@ class Side:
         self.used: set[int] = set()  # nested visits that were compared
         self.ended = 0  # regions in the batches before this one
         self.taken = 0  # records of the first thread in all batches
-        self.ended_visit = 0  # the last one that was handed out
         self.region_marks: list[tuple[int, int, int]] = []  # of the batch at hand
         self.ended_before = 0
         self.inside: set[int] = set()  # files that end in a region
@@ -155,9 +154,8 @@ class Side:
         limit = self._limit()
         while True:
             ends = [visit for _, kind, visit in self.main.regions if kind == kinds.REGION_END and visit <= limit]
-            fresh = [visit for visit in ends if visit > self.ended_visit]
-            if (fresh and self.main.scanned - self.taken >= CHUNK) or not self.main.scan(self.nested):
-                return fresh[-1] if fresh else 0
+            if (ends and self.main.scanned - self.taken >= CHUNK) or not self.main.scan(self.nested):
+                return ends[-1] if ends else 0
 
     def _limit(self) -> int:
         """Of a recording that was stopped: the last visit that no thread lacks for want of room."""
@@ -230,7 +228,7 @@ class Side:
         self.region_marks, main.regions = main.regions, [mark for mark in main.regions if mark[0] >= end]
         self.ended_before = self.ended
         self.ended += sum(kind == kinds.REGION_END and at < end for at, kind, _ in self.region_marks)
-        self.ended_visit, self.taken = last, end
+        self.taken = end
         visits = [block.visit for block in own]
         known = {visit: number for number, visit in enumerate(visits)}
         numbered = [(known[block.visit], block) for block in blocks if block.visit in known]

@@ -81,6 +81,30 @@ def test_one_change_is_found_at_exactly_its_place(
 
 
 @some
+@given(plans(), teams, seeds, chunks, st.data())
+def test_of_two_changes_the_one_is_told_that_a_serial_program_does_first(
+    plan: list[Plan], team: int, seed: int, chunk: int, data: st.DataObject
+) -> None:
+    table = Table()
+    files = [records(table, program(plan), threads, seed) for threads in (1, team)]
+    places = changeable(table, files[1])
+    if not places:
+        return
+    serial = {(row[0], row[4]): at for at, row in enumerate(files[0][0]) if row[3] == kinds.WRITE}
+    changed = data.draw(st.lists(st.sampled_from(places), min_size=min(2, len(places)), max_size=6, unique=True))
+    order = {}
+    for file, at in changed:
+        row = files[1][file][at]
+        order[file, event(files[1][file], at)] = serial[row[0], row[4]]
+        files[1][file][at] = (*row[:4], row[4] ^ 1)
+    with chunked(chunk), tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        found = compare(*(put(Path(directory, name), table, rows) for name, rows in zip("ab", files, strict=True)))
+        assert found.difference is not None and found.difference.b is not None
+        told = found.difference.b.thread, found.difference.b.line
+        assert order[told] == min(order.values()), telling.lines(found)
+
+
+@some
 @given(plans(), teams, teams, seeds, seeds, st.data())
 def test_a_trace_cut_at_any_records_is_no_crash(
     plan: list[Plan], a: int, b: int, seed: int, other: int, data: st.DataObject

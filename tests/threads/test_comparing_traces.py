@@ -247,10 +247,11 @@ def test_singles_belong_to_their_place_whoever_runs_them(tmp_path: Path) -> None
 
 
 def test_a_value_in_a_nested_region_is_found_with_the_iterations_around_it(tmp_path: Path) -> None:
-    def nested(wrong: int = -1) -> list[Statement]:
+    def nested(wrong: int = -1, after: int = -1) -> list[Statement]:
         def inner(j: int) -> list[Statement]:
             return [
-                Region([Loop("k", range(3), lambda k: [Write("c", j * 10.0 + k + (j == wrong and k == 1))])], team=3)
+                Region([Loop("k", range(3), lambda k: [Write("c", j * 10.0 + k + (j == wrong and k == 1))])], team=3),
+                Write("d", 1.0 + (j == after)),
             ]
 
         return [Region([Loop("j", range(4), inner), Write("z", 1.0)]), *loop(float)]
@@ -259,6 +260,8 @@ def test_a_value_in_a_nested_region_is_found_with_the_iterations_around_it(tmp_p
     lines = telling.lines(judged(tmp_path / "2", nested(), nested(2)))
     assert "write c 21.0, B(" in lines[0] and "write c 22.0" in lines[0]
     assert lines[1].startswith("  iteration k = 1 in iteration j = 2; region 1 (heat.f90:1)")
+    lines = telling.lines(judged(tmp_path / "3", nested(), nested(3, 2)))
+    assert "write d 1.0, B(" in lines[0] and lines[1].startswith("  iteration j = 2; region 1 (heat.f90:1)")
 
 
 def test_the_last_value_within_the_tolerance_explains_a_branch(tmp_path: Path) -> None:
