@@ -38,7 +38,8 @@ def seen(bug: Bug, warnings: list[str], found: Verdict) -> str:
         return "line"
     if warned(bug, warnings):
         return "warning"
-    return "region" if found.code == 1 else ""
+    region = any(f":{line}-" in text for line, _ in bug.where for text in found.lines)
+    return "region" if found.code == 1 and region else ""
 
 
 @pytest.mark.parametrize("bug", SOME, ids=lambda bug: bug.name.replace(" ", "-"))

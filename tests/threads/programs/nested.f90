@@ -1,4 +1,4 @@
-! Teams in teams: the outer loop has the blocks, the inner ones their rows; then three sections, each with work of its own.
+! Teams in teams: the outer loop has the blocks, the inner ones their rows; then three sections, each with its own work.
 program nested
   implicit none
   integer, parameter :: blocks = 4, n = 24

@@ -1,4 +1,4 @@
-! Gauss and Seidel's iteration for Poisson's equation: red points, then black ones, so that no point needs its own colour.
+! Gauss and Seidel's iteration for Poisson's equation: red points, then black ones: none needs another of its colour.
 module plate
   implicit none
   integer, parameter :: n = 34
