@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +18,17 @@ from safepoint.threads.constructs import Constructs
 from safepoint.threads.doubling import Fresh
 from safepoint.threads.emission import Needs, Writer
 from safepoint.threads.insert import State, Where
-from safepoint.threads.known import declare, opens_region, reached
+from safepoint.threads.known import FILES, declare, follow, opens_region, unsure_of
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.races import warnings
-from safepoint.threads.sharing import forget, statements
+from safepoint.threads.sharing import forget
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope, scope_of
-from safepoint.threads.uncertainty import Uncertain, first_mentions, sums_in, uncertain
-from safepoint.threads.written import called, is_action, target
+from safepoint.threads.uncertainty import first_mentions
+from safepoint.threads.written import is_action, target
 
-__all__ = ["Instrumented", "Unreadable", "instrument"]
+__all__ = ["Instrumented", "Unreadable", "instrument", "survey"]
 
 
 class Instrumented(NamedTuple):
@@ -47,17 +48,35 @@ def instrument(source: Path, *, settings: Choices | None = None, modules: Mutabl
     """`modules`: those of sources that came before, to which those of this one are added. `first`: the number of the
     first site. `untouched`: lines of the user's at which nothing is to be inserted. Raises `Unreadable`, OSError."""
     settings = settings or Choices()
-    free = lines.is_free(source) if settings.free is None else settings.free
-    read = lines.read(source, free=free, width=settings.width or lines.FIXED_WIDTH, include=settings.include,
-                      defines=settings.defines)  # fmt: skip
-    found = structure.units(read)
     known: MutableMapping[str, Any] = {} if modules is None else modules
-    declare(found, known, read)
+    if str(source) not in known.get(FILES, {}):
+        _survey(source, settings, known)
+        follow(known[FILES][str(source)][1])
+    read, found = known[FILES][str(source)]
     work = _Work(read, settings, known, Numbering(read.lines, first), untouched)
     try:
         return work.run(found)
     finally:
         forget()
+
+
+def survey(sources: Sequence[Path], *, settings: Choices | None = None,
+           modules: MutableMapping[str, Any]) -> None:  # fmt: skip
+    """Read all sources of a program before the first one is instrumented: then what procedures do is known where they are
+    called, in any order. One that cannot be read is left; `instrument` says so."""
+    for source in sources:
+        with contextlib.suppress(Unreadable, OSError):
+            _survey(source, settings or Choices(), modules)
+    follow(unit for _, units in modules.get(FILES, {}).values() for unit in units)
+
+
+def _survey(source: Path, settings: Choices, modules: MutableMapping[str, Any]) -> None:
+    free = lines.is_free(source) if settings.free is None else settings.free
+    read = lines.read(source, free=free, width=settings.width or lines.FIXED_WIDTH, include=settings.include,
+                      defines=settings.defines)  # fmt: skip
+    found = structure.units(read)
+    declare(found, modules, read)
+    modules.setdefault(FILES, {})[str(source)] = read, found
 
 
 class _Work:
@@ -122,7 +141,7 @@ class _Work:
         start = body[0].first if body else end
         events = unit.kind != "program" and self.settings.procedures and unit.kind != "separate"
         number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
-        state = State(self.writer, needs, self.numbering, self.levels, self.uncertain(unit, scope), unit.name, number,
+        state = State(self.writer, needs, self.numbering, self.levels, unsure_of(unit, scope), unit.name, number,
                       events, self.opens, Fresh(self.writer.prefix, {given.label.lstrip("0") for given in self.source.statements}))
         use_at, declare_at = self.places(unit, start)
         head = unit.open.last + 1 if unit.open else unit.first
@@ -152,15 +171,8 @@ class _Work:
         for text in needs.declarations():
             declarations += self.writer.made(text, max(declare_at - 1, use_at))
 
-    def uncertain(self, unit: Unit, scope: Scope) -> Uncertain:
-        """What may differ in two right runs, by this unit and by the procedures that it calls."""
-        sums = sums_in(unit.body, scope)
-        for procedure in reached({name for stmt, _ in statements(unit.body) for name in called(stmt.node)}, scope):
-            sums |= {name for name, home in procedure.sums if (symbol := scope.find(name)) and symbol.home == home}
-        return uncertain(unit.body, scope, sums)
-
     def opens(self, text: str, scope: Scope) -> bool:
-        return opens_region(text, scope, self.modules)
+        return opens_region(text, scope)
 
     def places(self, unit: Unit, start: int) -> tuple[int, int]:
         """The line that USE belongs to, and before which line our declarations come: after USE and IMPLICIT."""

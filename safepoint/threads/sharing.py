@@ -157,7 +157,9 @@ def statements(items: Sequence[Item], around: Around = ()) -> Iterator[tuple[Stm
 def root_of(text: str, scope: Scope) -> str:
     """The variable of a designator; for a name of ASSOCIATE, what it stands for."""
     found = re.match(r"\s*(\w+)", text)
-    name = found[1].lower() if found else ""
+    if found is None:
+        return ""
+    name = found[1].lower()
     symbol = scope.names.get(name) or scope.find(name)
     for attribute in symbol.attributes if symbol else ():
         if attribute.startswith("root:"):

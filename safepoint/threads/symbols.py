@@ -14,6 +14,7 @@ from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Stmt, Unit
 
+OUTER = ""  # the key of the scope that has procedures outside of modules
 INTRINSIC = ("integer", "real", "complex", "logical", "character")
 INTRINSIC_MODULES = {"omp_lib", "iso_c_binding", "iso_fortran_env", "ieee_arithmetic", "ieee_exceptions",
                      "ieee_features", "sp_trace", "omp_lib_kinds", "openacc", "mpi", "mpi_f08"}  # fmt: skip
@@ -51,7 +52,9 @@ class Symbol:
 class Procedure:
     """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns or
     reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their lines,
-    that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON."""
+    that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON. `gives`: of
+    its arguments, and its own name, what is a clock ("time") or was summed by threads ("sum"). `takes`: arguments that a
+    caller gives a clock."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -63,6 +66,8 @@ class Procedure:
     sums: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
+    gives: dict[str, str] = field(default_factory=dict)
+    takes: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,10 @@ class Scope:
         for scope, there in self._used(name, set(seen)):
             if found := scope.procedure(there, seen | {scope.unit}):
                 return found
-        return self.parent.procedure(name, seen) if self.parent else None
+        if self.parent:
+            return self.parent.procedure(name, seen)
+        outer = self.modules.get(OUTER)
+        return outer.procedures.get(name) if outer is not None and outer is not self else None
 
     def is_threadprivate(self, name: str) -> bool:
         symbol = self.find(name)

@@ -7,16 +7,16 @@ not excluded as a whole, but where it is assigned from such a value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from safepoint.threads.sharing import Assignment, assignments, constructs, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
-from safepoint.threads.written import THREADS, TIMES, assigned, names_in, target
+from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
 WORKSHARING = {"do", "sections", "single", "parallel"}
-Made = Sequence[tuple[Assignment, tuple[list[str], bool]]]
+Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]
 
 
 class Uncertain(NamedTuple):
@@ -28,17 +28,20 @@ class Uncertain(NamedTuple):
     rounded: frozenset[str]
 
 
-def uncertain(items: Sequence[Item], scope: Scope, sums: set[str], times: Iterable[str] = ()) -> Uncertain:
+def uncertain(items: Sequence[Item], scope: Scope, sums: set[str], times: set[str],
+              functions: dict[str, set[str]] | None = None) -> Uncertain:  # fmt: skip
     """What is assigned from clocks and thread numbers, from `sums`, and from what is assigned from that. `times`: names
-    that are known to have one, as arguments."""
+    that have one by a call; `functions`: those that return a "time" or a "sum"."""
     given = [(found, _source(found)) for found in assignments(items, scope)]
     both = {found.root for found, _ in given if not found.stmt.at.conditional}
     only = {found.root for found, _ in given if found.stmt.at.conditional and _kind(found) in ("integer", "logical")}
     mixed = {name for name in only & both if all(_constant(found) for found, _ in given if found.root == name)}
-    rounded = _tainted(given, sums, "") | sums if sums else frozenset[str]()
-    names = (only - both) | mixed
-    return Uncertain(_tainted(given, TIMES | set(times), "") | frozenset(times),
-                     _tainted(given, THREADS | names, "integer") | names, rounded)  # fmt: skip
+    names, known = (only - both) | mixed, functions or {"time": set(), "sum": set()}
+    return Uncertain(
+        _tainted(given, times, TIMES | known["time"]),
+        _tainted(given, names, THREADS, ("integer", "logical")),
+        _tainted(given, sums, known["sum"], ("real", "complex")),
+    )
 
 
 def _kind(found: Assignment) -> str:
@@ -49,33 +52,37 @@ def _constant(found: Assignment) -> bool:
     return found.stmt.kind == "Assignment_Stmt" and not names_in(str(found.stmt.node.children[2]))
 
 
-def _source(found: Assignment) -> tuple[list[str], bool]:
-    """The names that a value is made of, and whether a call makes it."""
+def _source(found: Assignment) -> tuple[list[str], list[str]]:
+    """The names that a value is made of, and the functions, or the procedure that gives it."""
     node = found.stmt.node
     action = node.children[1] if type(node).__name__ == "If_Stmt" else node
     if type(action).__name__ == "Assignment_Stmt":
-        return names_in(str(action.children[2])), False
+        right = action.children[2]
+        functions = [name for name in called(right) if not (known := found.scope.find(name)) or not known.rank]
+        return names_in(str(right)), functions
     if type(action).__name__ == "Call_Stmt":
-        return [str(action.children[0]).lower()], True
-    return [], False
+        return [], [str(action.children[0]).lower()]
+    return [], []
 
 
-def _tainted(given: Made, sources: set[str], kind: str) -> frozenset[str]:
-    """Only scalars, and only of that type if one is given: an array is not excluded as a whole."""
-    found, before = set[str](), -1
+def _tainted(given: Made, names: set[str], functions: set[str], kinds: tuple[str, ...] = ()) -> frozenset[str]:
+    """`names`, what is assigned from them, and from such functions. Only scalars of these kinds, if any are given: an
+    array is not excluded as a whole."""
+    found, before = set(names), -1
     while len(found) != before:
         before = len(found)
-        for assignment, (names, call) in given:
+        for assignment, (used, calls) in given:
             known = target(assignment.what.text, assignment.scope)
-            scalar = known.whole and known.rank == 0 and (not kind or known.type in (kind, "logical"))
-            if scalar and any(name in sources or (name in found and not call) for name in names):
+            fits = not kinds or (known.whole and known.rank == 0 and known.type in kinds)
+            if fits and (found & set(used) or functions & set(calls)):
                 found.add(assignment.root)
     return frozenset(found)
 
 
 def made_of(found: Assignment, names: frozenset[str] | set[str]) -> bool:
     """Whether such a value is assigned."""
-    return bool(set(_source(found)[0]) & names)
+    used, calls = _source(found)
+    return bool({*used, *calls} & names)
 
 
 def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
@@ -113,11 +120,23 @@ def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...
         given = status(assignment.root, assignment.around, assignment.scope)
         if way and given in ("shared", "outside"):
             found.setdefault(assignment.root, way)
+    if construct.directive.construct in ("critical", "atomic"):
+        _close(found, construct, scope)
     for inner in constructs([construct]):
         if "do" in inner.directive.construct.split():
             for name in carried(inner, (*around, construct) if inner is not construct else around, scope):
                 found.setdefault(name, "reduction")
     return found
+
+
+def _close(found: dict[str, str], construct: Construct, scope: Scope) -> None:
+    """What is assigned from these inside, too."""
+    given, before = list(assignments([construct], scope)), -1
+    while before != len(found):
+        before = len(found)
+        for assignment in given:
+            if set(_source(assignment)[0]) & set(found):
+                found.setdefault(assignment.root, construct.directive.construct)
 
 
 def carried(loop: Construct, around: tuple[Construct, ...], scope: Scope) -> list[str]:
