@@ -24,7 +24,7 @@ from testbed.threads_written import (
     written,
 )
 
-from safepoint.threads import kinds, telling
+from safepoint.threads import kinds, pairing, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
 from safepoint.threads.trace import Run
 
@@ -262,6 +262,39 @@ def test_a_value_in_a_nested_region_is_found_with_the_iterations_around_it(tmp_p
     assert lines[1].startswith("  iteration k = 1 in iteration j = 2; region 1 (heat.f90:1)")
     lines = telling.lines(judged(tmp_path / "3", nested(), nested(3, 2)))
     assert "write d 1.0, B(" in lines[0] and lines[1].startswith("  iteration j = 2; region 1 (heat.f90:1)")
+    assert "write c 21.0, B(" in telling.lines(judged(tmp_path / "4", nested(), nested(2, 3)))[0]
+
+
+def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path: Path) -> None:
+    """What differs in it is later than what a thread did before it."""
+    table = Table()
+    program: list[Statement] = [Region([Write("x", 1.0), Region([Write("c", 2.0)]), Write("y", 3.0)])]
+    a, b = records(table, program), records(table, program, 2)
+    codes = {name: table.site("variable-write", name) for name in "xcy"}
+
+    def changed(*names: str) -> list[list[Record]]:
+        last = [(row[0] in [codes[name] for name in names]) for row in b[1]]
+        return [b[0], [(*row[:4], row[4] ^ 1) if wrong else row for row, wrong in zip(b[1], last, strict=True)], *b[2:]]
+
+    for number, (names, first) in enumerate((("xc", "x"), ("cy", "c"), ("y", "y"), ("c", "c"))):
+        found = compare(put(tmp_path / "a", table, a), put(tmp_path / f"b{number}", table, changed(*names)))
+        assert found.difference is not None and found.difference.b is not None
+        assert (found.difference.b.site.name, found.difference.b.thread) == (first, 1)
+
+
+@pytest.mark.parametrize("records_at_once", range(1, 7))
+def test_a_value_of_several_words_is_whole_at_the_end_of_a_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records_at_once: int
+) -> None:
+    monkeypatch.setattr(pairing, "CHUNK", records_at_once)
+
+    def off(by: float) -> list[Statement]:
+        return loop(lambda j: complex(j, j * (1 + by * (j == 5))), kinds.COMPLEX8)
+
+    assert judged(tmp_path / "1", off(0.0), off(1e-6), Rules(rtol=1e-5)).code == 0
+    found = judged(tmp_path / "2", off(0.0), off(1e-3), Rules(rtol=1e-5))
+    assert found.difference is not None and found.difference.iteration is not None
+    assert found.difference.iteration.numbers == (5,)
 
 
 def test_the_last_value_within_the_tolerance_explains_a_branch(tmp_path: Path) -> None:
