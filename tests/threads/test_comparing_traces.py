@@ -280,6 +280,11 @@ def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path
         found = compare(put(tmp_path / "a", table, a), put(tmp_path / f"b{number}", table, changed(*names)))
         assert found.difference is not None and found.difference.b is not None
         assert (found.difference.b.site.name, found.difference.b.thread) == (first, 1)
+    files = changed("c")
+    files[0] = [(*row[:4], row[4] ^ 1) if row[0] == codes["x"] else row for row in files[0]]
+    found = compare(put(tmp_path / "a", table, a), put(tmp_path / "b", table, files))
+    assert found.difference is not None and found.difference.b is not None
+    assert (found.difference.b.site.name, found.difference.b.thread) == ("x", 0)
 
 
 @pytest.mark.parametrize("records_at_once", range(1, 7))
