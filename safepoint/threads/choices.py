@@ -1,18 +1,18 @@
 """What is to be recorded where: `threads.toml`, and `!$sp` lines in the source, which win.
 
-    [levels]                      # off, region, write, full (everything; this is how it is without a file)
-    regions = "full"              # and variables, procedures
-    depth = 1                     # inside that many nested regions; below no iteration is traced
-    edges = 2                     # as SP_EDGES, for the run
-    digest = ["u", "v"]           # these too at the end of each region, where they are known
-    [file."solver.f90"]
-    level = "write"
-    [[file."solver.f90".lines]]
-    from = 10
-    to = 40
-    level = "off"
-    [procedure.smooth]
-    level = "region"
+[levels]                      # off, region, write, full (everything; this is how it is without a file)
+regions = "full"              # and variables, procedures
+depth = 1                     # inside that many nested regions; below no iteration is traced
+edges = 2                     # as SP_EDGES, for the run
+digest = ["u", "v"]           # these too at the end of each region, where they are known
+[file."solver.f90"]
+level = "write"
+[[file."solver.f90".lines]]
+from = 10
+to = 40
+level = "off"
+[procedure.smooth]
+level = "region"
 """
 
 from __future__ import annotations

@@ -102,12 +102,10 @@ def parse(text: str, first: int = 0, last: int = 0) -> Directive:
     rest, end = text.strip(), False
     if found := re.match(r"end\s*(?=[a-z])", rest, re.I):
         rest, end = rest[found.end() :], True
-    for name, pattern in PATTERNS:
-        if found := pattern.match(rest):
-            rest = rest[found.end() :]
-            break
-    else:
+    matches = ((name, found) for name, pattern in PATTERNS if (found := pattern.match(rest)))
+    if (match := next(matches, None)) is None:
         return Directive("", (), end, "", first, last, text)
+    name, rest = match[0], rest[match[1].end() :]
     label = ""
     if name == "critical" and (found := re.match(r"\s*\(\s*(\w+)\s*\)", rest)):
         label, rest = found[1].lower(), rest[found.end() :]
@@ -148,6 +146,21 @@ def closing(text: str, at: int) -> int:
             if depth == 0:
                 return position
     return len(text)
+
+
+def is_alone(given: Directive) -> bool:
+    """A directive with nothing in it."""
+    name = given.construct
+    doacross = name == "ordered" and any(clause.name in ("depend", "doacross") for clause in given.clauses)
+    return (
+        name in ALONE or name == "sp" or doacross or name.startswith(("target enter", "target exit", "target update"))
+    )
+
+
+def is_loop(name: str) -> bool:
+    return name in LOOPS or (
+        name.startswith(("target", "teams", "distribute")) and name.endswith((" do", " simd", " loop"))
+    )
 
 
 class Halves(NamedTuple):

@@ -86,8 +86,8 @@ def targets(text: str) -> list[str]:
 
 
 def can_double(items: Sequence[Item], ends: frozenset[str]) -> bool:
-    """No FORMAT, ENTRY or DATA is in it, no end of a loop around (`ends`: their labels), and no directive that must stand
-    in one loop only."""
+    """No FORMAT, ENTRY or DATA is in it, no end of a loop around (`ends`: their labels), and no directive that must
+    stand in one loop only."""
     if any(stmt.kind in NO_DOUBLE for stmt, _ in statements(items)) or set(labels_in(items)) & ends:
         return False
     return all(fits(given) for given in constructs(items))

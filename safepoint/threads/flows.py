@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from safepoint.threads.directives import closing
-from safepoint.threads.insert import bounds
 from safepoint.threads.known import reached
 from safepoint.threads.lines import split_outside
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import (
     assignments,
     blocks,
+    bounds,
     constructs,
     do_variable,
     loop_variables,
@@ -38,10 +38,6 @@ def flows(unit: Unit, scope: Scope) -> Iterator[tuple[int, str]]:
             yield from _copied(unit, construct, scope)
         if construct.directive.construct == "parallel":
             yield from _waits(construct.body, construct, scope)
-
-
-def _line(unit: Unit, construct: Construct) -> str:
-    return construct.directive.construct.upper()
 
 
 def _unset(unit: Unit, construct: Construct, scope: Scope) -> Iterator[tuple[int, str]]:
@@ -70,8 +66,8 @@ def _lost(unit: Unit, construct: Construct, scope: Scope) -> Iterator[tuple[int,
         if name in inside and name not in kept and rest is not None:
             how, at = first_use(rest, name, scope)
             if how == READ:
-                yield at, (f"{name} is read here, and what the construct {_line(unit, construct)} before it assigns to its "
-                           f"private {name} is lost; is it to be LASTPRIVATE?")  # fmt: skip
+                before = construct.directive.construct.upper()
+                yield at, f"{name} is read here, and what {before} assigned to its private {name} is lost; LASTPRIVATE?"
 
 
 def after(items: Sequence[Item], construct: Construct) -> list[Item] | None:
@@ -159,8 +155,8 @@ def _copied(unit: Unit, construct: Construct, scope: Scope) -> Iterator[tuple[in
             continue
         how, at = first_use(construct.body, name, scope)
         if how == READ or (not how and symbol.home and (at := _read_by_calls(construct, name, symbol.home, scope))):
-            yield at, (f"{name} is THREADPRIVATE and has here the value that each thread gave it, not the one of the first "
-                       f"thread that was assigned before; is COPYIN({name}) missing?")  # fmt: skip
+            yield at, (f"{name} is THREADPRIVATE: here each thread has its own value, not what the first thread was "
+                       f"given before; is COPYIN({name}) missing?")  # fmt: skip
 
 
 def _read_by_calls(construct: Construct, name: str, home: str, scope: Scope) -> int:
@@ -196,8 +192,8 @@ def _waits(items: Sequence[Item], region: Construct, scope: Scope) -> Iterator[t
 
 
 def _reads_early(first: Construct, second: Construct, region: Construct, scope: Scope) -> Iterator[tuple[int, str]]:
-    """Both run over the same numbers, and use all of an array but by the loop variables: an element is the same thread's
-    in both only if they are static and index alike."""
+    """Both run over the same numbers, and use all of an array but by the loop variables: an element is the same
+    thread's in both only if they are static and index alike."""
     ranges = [_range(given) for given in (first, second)]
     if ranges[0] != ranges[1] or not ranges[0]:
         return
@@ -213,8 +209,8 @@ def _reads_early(first: Construct, second: Construct, region: Construct, scope: 
             path, subscript = _path(text, second)
             if "" in (*written.get(path, ("",)), subscript) or (static and written[path] == {subscript}):
                 continue
-            yield stmt.first, (f"{path} is used here and assigned by the loop before, which has NOWAIT: another thread may "
-                               "not have done that yet")  # fmt: skip
+            yield stmt.first, (f"{path} is used here and assigned by the loop before, which has NOWAIT: another thread "
+                               "may not have done that yet")  # fmt: skip
             return
 
 

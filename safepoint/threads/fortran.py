@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 from safepoint.threads import lines, structure
 from safepoint.threads.choices import Choices, Levels
 from safepoint.threads.constructs import Constructs
+from safepoint.threads.declaring import scope_of
 from safepoint.threads.doubling import Fresh
 from safepoint.threads.emission import Needs, Writer
-from safepoint.threads.insert import State, Where
-from safepoint.threads.known import FILES, declare, follow, opens_region, unsure_of
+from safepoint.threads.known import FILES, declare, follow, unsure_of
 from safepoint.threads.numbering import Numbering
+from safepoint.threads.places import State, Where
 from safepoint.threads.races import warnings
 from safepoint.threads.sharing import forget
 from safepoint.threads.sites import Site
-from safepoint.threads.structure import Block, Stmt, Unit, Unreadable
-from safepoint.threads.symbols import Scope, scope_of
+from safepoint.threads.structure import Block, Item, Stmt, Unit, Unreadable
+from safepoint.threads.symbols import Scope
 from safepoint.threads.uncertainty import first_mentions
 from safepoint.threads.written import is_action, target
 
@@ -62,8 +63,8 @@ def instrument(source: Path, *, settings: Choices | None = None, modules: Mutabl
 
 def survey(sources: Sequence[Path], *, settings: Choices | None = None,
            modules: MutableMapping[str, Any]) -> None:  # fmt: skip
-    """Read all sources of a program before the first one is instrumented: then what procedures do is known where they are
-    called, in any order. One that cannot be read is left; `instrument` says so."""
+    """Read all sources of a program before the first one is instrumented: then what procedures do is known where they
+    are called, in any order. One that cannot be read is left; `instrument` says so."""
     for source in sources:
         with contextlib.suppress(Unreadable, OSError):
             _survey(source, settings or Choices(), modules)
@@ -94,21 +95,23 @@ class _Work:
             at = unit.close.last + 1
         self.writer.raw(at, len(self.source.lines))
         notes = self.numbering
-        notes.warnings += [(line, f"`!$sp {text}` is not known, and does nothing") for line, text in self.levels.strange]
+        notes.warnings += [
+            (line, f"`!$sp {text}` is not known, and does nothing") for line, text in self.levels.strange
+        ]
         return Instrumented(self.writer.text(), notes.sites, notes.statements, len(notes.recorded), notes.left(),
                             sorted(set(notes.warnings)))  # fmt: skip
 
     def unit(self, unit: Unit, parent: Scope | None) -> None:
         """One program unit with the procedures in it."""
         scope = scope_of(unit, parent, self.modules)  # type: ignore[arg-type]
-        needs, end = Needs(self.writer), unit.contains.first if unit.contains else unit.close.first
+        end = unit.contains.first if unit.contains else unit.close.first
         if why := self.as_it_is(unit):
             self.writer.raw(unit.first, end)
             if unit.body and why[1]:
                 self.numbering.warnings.append(why)
         else:
             self.numbering.warnings += warnings(unit, scope, self.source)
-            self.written(unit, scope, needs, end)
+            self.written(unit, scope, end)
         at = end
         for inner in unit.inside:
             self.writer.raw(at, inner.first)
@@ -128,63 +131,62 @@ class _Work:
             for item in unit.body:
                 self.numbering.leaves(item.first, f"in {unit.name}, which is pure")
             return line, ""
-        if unit.kind in ("module", "data", "separate") or not unit.body:
+        if unit.kind == "separate":
+            return line, f"{unit.name} is compiled as it is: a procedure whose interface is elsewhere"
+        if unit.kind in ("module", "data") or not unit.body:
             return line, ""
         if self.levels.at(unit.first, unit.name) == "off" and self.settings.units.get(unit.name):
             return line, ""
         return None
 
-    def written(self, unit: Unit, scope: Scope, needs: Needs, end: int) -> None:
-        body = list(unit.body)
+    def written(self, unit: Unit, scope: Scope, end: int) -> None:
+        """The unit until its CONTAINS or END, with USE, our variables, and its statements."""
+        body, needs = list(unit.body), Needs(self.writer)
         while body and _is_declaration(body[0], scope):
             body.pop(0)
         start = body[0].first if body else end
-        events = unit.kind != "program" and self.settings.procedures and unit.kind != "separate"
-        number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
-        state = State(self.writer, needs, self.numbering, self.levels, unsure_of(unit, scope), unit.name, number,
-                      events, self.opens, Fresh(self.writer.prefix, {given.label.lstrip("0") for given in self.source.statements}))
-        use_at, declare_at = self.places(unit, start)
         head = unit.open.last + 1 if unit.open else unit.first
+        declare_at = min(_declarations_from(unit, head), start)
         self.writer.raw(unit.first, head)
         use = self.writer.later()
         self.writer.raw(head, declare_at)
         declarations = self.writer.later()
         self.writer.raw(declare_at, start)
+        if body:
+            self.statements(unit, scope, needs, body, end)
+        if text := needs.use():
+            use += self.writer.made(text, unit.first)
+        for text in needs.declarations():
+            declarations += self.writer.made(text, max(declare_at - 1, unit.first))
+
+    def statements(self, unit: Unit, scope: Scope, needs: Needs, body: list[Item], end: int) -> None:
+        """One body that asks, with calls at entry and exit; two bodies if that is possible for all of them."""
+        events, start = unit.kind != "program" and self.settings.procedures, body[0].first
+        number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
+        fresh = Fresh(self.writer.prefix, {given.label.lstrip("0") for given in self.source.statements})
+        unsure = unsure_of(unit, scope)
+        state = State(self.writer, needs, self.numbering, self.levels, unsure, unit.name, number, events, fresh)
         constructs = Constructs(state)
         if events:
             self.writer.put(constructs.event(number, 11), start)
         own = {name: "reduction" for name, read in first_mentions(unit.body, scope).items()
                if read and unit.kind != "program" and scope.is_threadprivate(name)}  # fmt: skip
-        where = Where(scope, order=own)
-        last = body[-1] if body else None
-        inner = body[:-1] if isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label else body
-        stop = last.first if last is not None and len(inner) < len(body) else end
-        if inner and unit.kind != "program" and constructs.is_apart(inner, where) and _simple(inner):
+        where, last = Where(scope, order=own), body[-1]
+        returns = isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label
+        inner, stop = (body[:-1], last.first) if returns else (body, end)
+        if events and inner and constructs.is_apart(inner, where) and _simple(inner):
             constructs.doubled(inner, start, stop, constructs.on(), where)
-            constructs.body(body[len(inner) :], stop, end, where)
-        else:
-            constructs.body(body, start, end, where)
+            start, body = stop, body[len(inner) :]
+        constructs.body(body, start, end, where)
         if events and not (isinstance(last, Stmt) and last.kind in ("Return_Stmt", "Goto_Stmt", "Stop_Stmt")):
             self.writer.put(constructs.event(number, 12), end - 1)
-        if text := needs.use():
-            use += self.writer.made(text, use_at)
-        for text in needs.declarations():
-            declarations += self.writer.made(text, max(declare_at - 1, use_at))
 
-    def opens(self, text: str, scope: Scope) -> bool:
-        return opens_region(text, scope)
 
-    def places(self, unit: Unit, start: int) -> tuple[int, int]:
-        """The line that USE belongs to, and before which line our declarations come: after USE and IMPLICIT."""
-        before = unit.open.last + 1 if unit.open else unit.first
-        for stmt in unit.declarations:
-            if stmt.kind in ("Use_Stmt", "Import_Stmt", "Implicit_Stmt", "Parameter_Stmt") and _direct(unit, stmt):
-                if stmt.kind == "Parameter_Stmt" and before < stmt.first and not any(
-                    later.kind == "Implicit_Stmt" and later.first > stmt.first for later in unit.declarations
-                ):
-                    continue
-                before = stmt.last + 1
-        return unit.first, min(before, start)
+def _declarations_from(unit: Unit, head: int) -> int:
+    """Before which line our declarations come: after USE, IMPORT and IMPLICIT."""
+    ends = [stmt.last + 1 for stmt in unit.declarations
+            if stmt.kind in ("Use_Stmt", "Import_Stmt", "Implicit_Stmt") and _direct(unit, stmt)]  # fmt: skip
+    return max(ends, default=head)
 
 
 def _direct(unit: Unit, stmt: Stmt) -> bool:

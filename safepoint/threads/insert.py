@@ -1,26 +1,24 @@
 """Calls around statements: what is assigned after each, what is read before, in a body that is traced or that asks.
 
-A *traced* body stands beside the untouched one and runs only when it records. A body that *asks* stands alone: its calls
-return at once if nothing is recorded; its loops are doubled, as they take the time.
+A *traced* body stands beside the untouched one and runs only when it records. A body that *asks* stands alone: its
+calls return at once if nothing is recorded; its loops are doubled, as they take the time.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from safepoint.threads.choices import Levels
 from safepoint.threads.directives import closing
-from safepoint.threads.doubling import Fresh, Renames, can_double, labels_in, targets
-from safepoint.threads.emission import Needs, Writer, call
+from safepoint.threads.doubling import can_double, labels_in, targets
+from safepoint.threads.emission import call
+from safepoint.threads.known import opens_region
 from safepoint.threads.lines import split_outside
-from safepoint.threads.numbering import Numbering
+from safepoint.threads.places import State, Where
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
-from safepoint.threads.symbols import Scope
-from safepoint.threads.uncertainty import Uncertain
 from safepoint.threads.written import (
     THREADS,
     TIMES,
@@ -35,41 +33,6 @@ from safepoint.threads.written import (
 )
 
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
-
-
-@dataclass(frozen=True)
-class Where:
-    """What holds at a place. `order`: names whose values depend on the order of threads here, and why. `flags`: the
-    logical variable of each private scalar. `team`: collects what the parallel construct must make private; None: no
-    parallel construct is around. `ends`: labels at which DO loops around end."""
-
-    scope: Scope
-    traced: bool = False
-    around: tuple[Construct, ...] = ()
-    loops: frozenset[str] = frozenset()
-    protected: str = ""
-    order: dict[str, str] = field(default_factory=dict)
-    flags: dict[str, str] = field(default_factory=dict)
-    team: list[str] | None = None
-    renames: Renames = Renames()
-    ends: frozenset[str] = frozenset()
-
-
-@dataclass
-class State:
-    """Of the unit that is written. `opens_region`: whether a procedure of that name may open a parallel region.
-    `number`: of the site of the procedure. `events`: calls at its entry and exit."""
-
-    writer: Writer
-    needs: Needs
-    numbering: Numbering
-    levels: Levels
-    uncertain: Uncertain
-    procedure: str
-    number: int
-    events: bool
-    opens_region: Callable[[str, Scope], bool]
-    fresh: Fresh
 
 
 class Statements:
@@ -182,20 +145,20 @@ class Statements:
         for text in reads_of(node, where.scope, where.loops):
             root = root_of(text, where.scope)
             given = status(root, where.around, where.scope)
-            if root in where.order or root in self.uncertain_names or given == "reduction":
+            if root in where.order or root in self.state.uncertain.names or given == "reduction":
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
-            site = self.numbering.new("variable-read", text.lower(), stmt.first, stmt.last, private=private, loose=loose,
-                                      procedure=self.state.procedure)  # fmt: skip
+            site = self.value("variable-read", text, stmt, loose, private)
             if root in where.flags and text.lower() == root:
                 found.append(f"if (.not. {where.flags[root]}) {self.event(site, 26)}")
             found.append(self.call("read", f"{site}_4", text))
         return found
 
-    @property
-    def uncertain_names(self) -> frozenset[str]:
-        return self.state.uncertain.times | self.state.uncertain.threads
+    def value(self, type: str, text: str, stmt: Stmt, loose: str, private: bool) -> int:
+        """The site of a value that is read or written."""
+        procedure, name = self.state.procedure, text.lower()
+        return self.numbering.new(type, name, stmt.first, stmt.last, loose=loose, private=private, procedure=procedure)
 
     def record(self, what: Assigned, stmt: Stmt, where: Where) -> list[str]:
         """The calls that record what was assigned; what cannot be recorded is noted."""
@@ -206,7 +169,13 @@ class Statements:
             self.numbering.leaves(stmt.first, why)
             return flag
         given = status(root, where.around, scope)
-        if what.way == "call" and known.rank and known.whole and where.around and given not in ("private", "firstprivate"):
+        if (
+            what.way == "call"
+            and known.rank
+            and known.whole
+            and where.around
+            and given not in ("private", "firstprivate")
+        ):
             self.numbering.records(stmt.first)  # by the digest at the end of the region
             return flag
         loose = self.loose(root, given, stmt, where)
@@ -256,8 +225,7 @@ class Statements:
     def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:
         """The call for one value or array; `asks`: it may be not allocated, or not given."""
         private = given in ("private", "lastprivate", "firstprivate")
-        site = self.numbering.new("array" if piece.rank else "variable-write", piece.text.lower(), stmt.first, stmt.last,
-                                  loose=loose, private=private, procedure=self.state.procedure)  # fmt: skip
+        site = self.value("array" if piece.rank else "variable-write", piece.text, stmt, loose, private)
         self.numbering.records(stmt.first)
         text = self.call("digest" if piece.rank else "write", f"{site}_4", piece.argument)
         conditions = list[str]()
@@ -371,7 +339,7 @@ class Statements:
             text = stmt.at.text
             if re.search(r"\breturn\s*$", text, re.I):
                 return False
-            if self.state.opens_region(text, where.scope) or not own >= set(targets(text)):
+            if opens_region(text, where.scope) or not own >= set(targets(text)):
                 return False
         return True
 
@@ -381,10 +349,3 @@ def _on_itself(text: str) -> bool:
     last = split_outside(text, "%")[-1].split("(")[0].strip().lower()
     subscripts = "".join(part.partition("(")[2] for part in split_outside(text, "%")).lower()
     return re.search(rf"\b{last}\b", subscripts) is not None
-
-
-def bounds(block: Block) -> list[str]:
-    """Lower, upper and step of a DO loop; empty if it has none."""
-    found = re.match(r"(?:\w+\s*:\s*)?do\s*(?:\d+\s*,?\s*)?\w+\s*=(.*)", block.open.at.text, re.I)
-    parts = [part.strip() for part in split_outside(found[1], ",")] if found else []
-    return [*parts, "1"] if len(parts) == 2 else parts

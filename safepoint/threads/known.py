@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
+from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.lines import Source, split_outside
 from safepoint.threads.sharing import Assignment, assignments, blocks, constructs, do_variable, root_of, statements
 from safepoint.threads.structure import Stmt, Unit
-from safepoint.threads.symbols import OUTER, Procedure, Race, Scope, procedure_of, scope_of
+from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
 from safepoint.threads.uncertainty import Uncertain, sums_in, uncertain
 from safepoint.threads.written import DESIGNATOR, OUTPUTS, called, names_in
 
@@ -76,8 +77,10 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
         if type(action).__name__ in STATUS or stmt.kind in ("Pointer_Assignment_Stmt", "Entry_Stmt"):
             changed |= set(names_in(stmt.at.text))
     for name in own.arguments:
-        if not own.intents[name] and name not in changed and not any(
-            given.kind in ("Equivalence_Stmt", "Entry_Stmt") for given in unit.declarations
+        if (
+            not own.intents[name]
+            and name not in changed
+            and not any(given.kind in ("Equivalence_Stmt", "Entry_Stmt") for given in unit.declarations)
         ):
             own.intents[name] = "in"
 
@@ -133,7 +136,9 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
     for procedure in reached(names, scope):
         sums |= {name for name, home in procedure.sums if (symbol := scope.find(name)) and symbol.home == home}
     known = [found for name in names if (found := scope.procedure(name))]
-    functions = {kind: {found.name for found in known if found.gives.get(found.name) == kind} for kind in ("sum", "time")}
+    functions = {
+        kind: {found.name for found in known if found.gives.get(found.name) == kind} for kind in ("sum", "time")
+    }
     if own is not None:
         times |= own.takes
     return uncertain(unit.body, scope, sums, times, functions)
@@ -212,4 +217,3 @@ def opens_region(text: str, scope: Scope) -> bool:
             return True
         waiting += procedure.calls
     return False
-

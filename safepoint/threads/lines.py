@@ -3,7 +3,7 @@
 (1) A line stands for one statement at most: `a = 1; b = 2` becomes two lines that both name the user's line.
 (2) Each line knows the file and the line that it comes from: INCLUDE is followed, `# 30 "file"` is obeyed.
 (3) The text of a statement has no comment, no continuation and no label; fparser reads only that.
-(4) What depends on the preprocessor is taken as OpenMP sees it, and such statements are marked: nothing is inserted there.
+(4) What depends on the preprocessor is taken as OpenMP sees it; such statements are marked: nothing is inserted there.
 """
 
 from __future__ import annotations
@@ -134,7 +134,10 @@ class _Scan:
             return
         first = self.lines[self.start]
         indent = re.match(r" *", first.text)[0] if isinstance(self, _Free) else ""  # type: ignore[index]
-        after, comments = self.lines[last + 1 :], [line for line in self.lines[self.start : last + 1] if self.is_comment(line.text)]
+        after, comments = (
+            self.lines[last + 1 :],
+            [line for line in self.lines[self.start : last + 1] if self.is_comment(line.text)],
+        )
         del self.lines[self.start :]
         self.lines += comments
         for piece in pieces:

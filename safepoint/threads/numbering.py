@@ -22,7 +22,9 @@ class Numbering:
             private: bool = False, procedure: str = "") -> int:  # fmt: skip
         where = self.lines[at]
         line2 = self.lines[at if last is None else last].line
-        self.sites.append(Site(self.next, type, name, where.file, where.line, line2, clauses, loose, private, procedure))
+        self.sites.append(
+            Site(self.next, type, name, where.file, where.line, line2, clauses, loose, private, procedure)
+        )
         self.next += 1
         return self.next - 1
 

@@ -1,7 +1,7 @@
 """What looks wrong before any run, with its line: assignments that all threads share.
 
 (1) No warning on a program that is right: a thing is told only if the text leaves no way in which it could be.
-(2) What a condition on the iteration may guard, what locks protect, and constants that all threads assign alike are left.
+(2) What a condition on the iteration may guard, what locks protect, and constants are left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,19 @@ from safepoint.threads.structure import Block, Construct, Stmt, Unit
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import THREADS, called, compressed, names_in, target
 
-ALONE = {"critical", "atomic", "ordered", "single", "master", "masked", "task", "taskloop", "workshare", "target", "teams"}
+ALONE = {
+    "critical",
+    "atomic",
+    "ordered",
+    "single",
+    "master",
+    "masked",
+    "task",
+    "taskloop",
+    "workshare",
+    "target",
+    "teams",
+}
 EQUAL = re.compile(r"(?<![<>/=])==|\.eq\.|\bselect\b|\.eqv\.", re.I)
 ACCUMULATES = re.compile(r"([-+*])|\b(max|min|iand|ior|ieor)\s*\(|(\.and\.|\.or\.)", re.I)
 
@@ -184,11 +196,10 @@ def _called(unit: Unit, scope: Scope, source: Source) -> Iterator[tuple[int, str
                 if race.constant or (procedure.name, race.name) in told or (not race.saved and "do" not in words):
                     continue
                 told.add((procedure.name, race.name))
-                yield _at(stmt, race.file, race.line, source), (
-                    f"{race.name} in {procedure.name} is {'saved' if race.saved else 'of a module or COMMON'}, so all "
-                    f"threads share it, and it is assigned there, outside critical and atomic; a region calls "
-                    f"{procedure.name} (line {source.lines[stmt.first].line}): a race"
-                )
+                home, line = "saved" if race.saved else "of a module or COMMON", source.lines[stmt.first].line
+                text = f"{race.name} in {procedure.name} is {home}, so all threads share it, and is assigned there,"
+                text += f" outside critical and atomic; a region calls {procedure.name} (line {line}): a race"
+                yield _at(stmt, race.file, race.line, source), text
 
 
 def _at(stmt: Stmt, file: str, line: int, source: Source) -> int:

@@ -11,11 +11,12 @@ from safepoint.threads.written import arguments, compressed, reads
 NOTHING = {"Return_Stmt", "Cycle_Stmt", "Exit_Stmt", "Goto_Stmt", "Continue_Stmt", "Stop_Stmt", "Allocate_Stmt",
            "Deallocate_Stmt", "Nullify_Stmt", "Open_Stmt", "Close_Stmt", "Inquire_Stmt", "Read_Stmt", "Format_Stmt",
            "Pointer_Assignment_Stmt", "Where_Stmt", "Forall_Stmt", "Entry_Stmt", "Associate_Stmt", "Block_Stmt",
-           "Select_Type_Stmt", "Critical_Stmt", "Error_Stop_Stmt", "Flush_Stmt", "Rewind_Stmt", "Data_Stmt"}  # fmt: skip
+           "Select_Type_Stmt", "Critical_Stmt", "Error_Stop_Stmt", "Flush_Stmt",
+           "Rewind_Stmt", "Data_Stmt"}  # fmt: skip
 
 
 def reads_of(node: Any, scope: Scope, skipped: frozenset[str]) -> list[str]:
-    """Of a statement or an expression. Arguments of a CALL only if their intent is known: others may have no value yet."""
+    """Of a statement or an expression. Arguments of a CALL only if their intent is known: others may have no value."""
     kind = type(node).__name__
     if kind in NOTHING or kind.startswith(("End_", "Else", "Case_Stmt")):
         return []

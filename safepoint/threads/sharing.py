@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import Assigned, assigned, inner_scope
@@ -95,6 +96,13 @@ def do_variable(block: Block) -> str:
     """Of a DO loop; empty for `do while` and `do concurrent`."""
     found = re.match(r"(?:\w+\s*:\s*)?do\s*(?:\d+\s*,?\s*)?(\w+)\s*=", block.open.at.text, re.I)
     return found[1].lower() if found else ""
+
+
+def bounds(block: Block) -> list[str]:
+    """Lower, upper and step of a DO loop; empty if it has none."""
+    found = re.match(r"(?:\w+\s*:\s*)?do\s*(?:\d+\s*,?\s*)?\w+\s*=(.*)", block.open.at.text, re.I)
+    parts = [part.strip() for part in split_outside(found[1], ",")] if found else []
+    return [*parts, "1"] if len(parts) == 2 else parts
 
 
 _cache: dict[int, tuple[Construct, frozenset[str]]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Union
 
-from safepoint.threads.directives import ALONE, LOOPS, Directive, parse
+from safepoint.threads.directives import Directive, is_alone, is_loop, parse
 from safepoint.threads.lines import Source, Statement
 
 DECLARATIVE = {"threadprivate", "declare reduction", "declare simd", "declare target", "requires"}
@@ -102,7 +102,7 @@ class Construct:
         return self.end.last if self.end else inside
 
 
-Item = Union[Stmt, Block, Construct]
+Item = Union[Stmt, Block, Construct]  # noqa: UP007 - of classes that name it
 
 
 @dataclass
@@ -170,7 +170,9 @@ class _Reading:
         parts = {type(child).__name__: child for child in node.children}
         first, last = node.children[0], node.children[-1]
         opener = self.stmt(first) if getattr(first, "item", None) is not None else None
-        name = re.search(r"\b(?:program|module|subroutine|function|procedure)\s+(\w+)", opener.at.text if opener else "", re.I)
+        name = re.search(
+            r"\b(?:program|module|subroutine|function|procedure)\s+(\w+)", opener.at.text if opener else "", re.I
+        )
         unit = Unit(UNITS[type(node).__name__], name[1].lower() if name else "", node, opener, self.stmt(last),
                     parts.get("Specification_Part"))  # fmt: skip
         if unit.specification is not None:
@@ -338,14 +340,3 @@ class _Parser:
     def _ends(self, name: str) -> bool:
         role, what = self.peek()
         return role == "end" and what.construct == name
-
-
-def is_alone(given: Directive) -> bool:
-    """A directive with nothing in it."""
-    name = given.construct
-    doacross = name == "ordered" and any(clause.name in ("depend", "doacross") for clause in given.clauses)
-    return name in ALONE or name == "sp" or doacross or name.startswith(("target enter", "target exit", "target update"))
-
-
-def is_loop(name: str) -> bool:
-    return name in LOOPS or (name.startswith(("target", "teams", "distribute")) and name.endswith((" do", " simd", " loop")))

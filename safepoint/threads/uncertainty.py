@@ -27,6 +27,11 @@ class Uncertain(NamedTuple):
     threads: frozenset[str]
     rounded: frozenset[str]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """That are in no trace."""
+        return self.times | self.threads
+
 
 def uncertain(items: Sequence[Item], scope: Scope, sums: set[str], times: set[str],
               functions: dict[str, set[str]] | None = None) -> Uncertain:  # fmt: skip
@@ -86,7 +91,7 @@ def made_of(found: Assignment, names: frozenset[str] | set[str]) -> bool:
 
 
 def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
-    """Variables of reductions, and those that are accumulated in critical or atomic, whose value depends on the order."""
+    """Variables of reductions, and what critical or atomic accumulates, whose value depends on the order."""
     found = set[str]()
     for construct in constructs(items):
         for clause in construct.directive.clauses:
@@ -95,9 +100,9 @@ def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
     for given in assignments(items, scope):
         kinds = {around.directive.construct for around in given.around}
         names = _source(given)[0]
-        if kinds & {"critical", "atomic"} and given.root in names and _is_real(given.root, scope):
-            if not re.search(r"\b(max|min)\s*\(", given.stmt.at.text, re.I):
-                found.add(given.root)
+        exact = re.search(r"\b(max|min)\s*\(", given.stmt.at.text, re.I)
+        if kinds & {"critical", "atomic"} and given.root in names and _is_real(given.root, scope) and not exact:
+            found.add(given.root)
     return found
 
 
@@ -179,4 +184,3 @@ def _mentions(stmt: Stmt, scope: Scope) -> tuple[list[str], list[str]]:
         action = node.children[1]
         return names_in(str(node.children[0])) + names_in(str(action.children[2])), roots
     return (names_in(stmt.at.text), roots) if not writes else ([], names_in(stmt.at.text))
-

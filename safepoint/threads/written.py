@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from safepoint.threads.declaring import Declaring
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Block, Stmt
-from safepoint.threads.symbols import Scope, Symbol, _Declaring
+from safepoint.threads.symbols import Scope, Symbol
 
 NAME = re.compile(r"(?<![\w%'\"])([a-z_]\w*)", re.I)
 OPERATOR = re.compile(r"\.(and|or|not|eqv?|neqv?|n?e|[lg][te]|true|false)\.", re.I)
@@ -18,8 +19,8 @@ DESIGNATOR = re.compile(r"[a-z]\w*\s*(\(|%|$)", re.I)
 INQUIRY = {"size", "allocated", "associated", "present", "kind", "len", "ubound", "lbound", "shape", "huge", "tiny",
            "epsilon", "precision", "digits", "bit_size", "storage_size", "loc", "c_loc", "sizeof", "is_contiguous",
            "rank", "range", "radix", "maxexponent", "minexponent"}  # fmt: skip
-PURE = INQUIRY | {"abs", "mod", "modulo", "int", "nint", "floor", "ceiling", "min", "max", "real", "dble", "sign", "iand",
-                  "ior", "ieor", "ishft", "merge", "ichar", "iachar", "idint", "ifix", "min0", "max0", "iabs",
+PURE = INQUIRY | {"abs", "mod", "modulo", "int", "nint", "floor", "ceiling", "min", "max", "real", "dble", "sign",
+                  "iand", "ior", "ieor", "ishft", "merge", "ichar", "iachar", "idint", "ifix", "min0", "max0", "iabs",
                   "sqrt", "btest", "not", "sum", "count", "minval", "maxval", "minloc", "maxloc", "len_trim",
                   "index", "char", "exp", "log", "sin", "cos", "aint", "anint", "dim"}  # fmt: skip
 TIMES = {"omp_get_wtime", "cpu_time", "system_clock", "date_and_time", "mpi_wtime", "etime", "dtime", "second",
@@ -148,7 +149,7 @@ def inner_scope(block: Block, scope: Scope) -> Scope:
     kind = block.open.kind
     if kind == "Block_Stmt":
         inner = Scope(scope.unit, scope, scope.modules, implicit=scope.implicit)
-        _Declaring(inner, "block").all(item for item in block.body if isinstance(item, Stmt) and not is_action(item))
+        Declaring(inner, "block").all(item for item in block.body if isinstance(item, Stmt) and not is_action(item))
         return inner
     if kind in ("Associate_Stmt", "Select_Type_Stmt"):
         inner = Scope(scope.unit, scope, scope.modules, implicit=scope.implicit)
