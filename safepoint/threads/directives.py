@@ -35,6 +35,7 @@ LOOPS = {
     "parallel masked taskloop", "parallel master taskloop", "parallel masked taskloop simd",
     "parallel master taskloop simd", "distribute", "tile", "unroll",
 }  # fmt: skip
+OFFLOADED = re.compile(r"(\s*(enter|exit|data|update|teams|distribute|parallel|do|simd|loop|declare|target)\b)*", re.I)
 SHARING = ("private", "firstprivate", "lastprivate", "shared", "reduction", "linear", "copyin", "copyprivate")
 OF_TEAM = {"if", "num_threads", "default", "shared", "private", "firstprivate", "copyin", "proc_bind", "allocate",
            "reduction"}  # fmt: skip
@@ -110,13 +111,10 @@ def parse(text: str, first: int = 0, last: int = 0) -> Directive:
     if name == "critical" and (found := re.match(r"\s*\(\s*(\w+)\s*\)", rest)):
         label, rest = found[1].lower(), rest[found.end() :]
     if name in ("target", "teams", "distribute", "begin"):
-        name = " ".join(re.split(r"[(]|\s(?=[a-z_]+\()", rest_of(name, rest))[0].split())
-        name = re.sub(r"\s*\b(nowait|untied)\b.*", "", name)
+        words = OFFLOADED.match(rest)
+        head = words[0] if words else ""
+        name, rest = " ".join([name, *head.lower().split()]), rest[len(head) :]
     return Directive(name, tuple(clauses(rest)), end, label, first, last, text)
-
-
-def rest_of(name: str, rest: str) -> str:
-    return f"{name} {rest}".lower()
 
 
 def clauses(text: str) -> Iterable[Clause]:

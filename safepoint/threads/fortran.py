@@ -107,7 +107,7 @@ class _Work:
         end = unit.contains.first if unit.contains else unit.close.first
         if why := self.as_it_is(unit):
             self.writer.raw(unit.first, end)
-            if unit.body and why[1]:
+            if why[1]:
                 self.numbering.warnings.append(why)
         else:
             self.numbering.warnings += warnings(unit, scope, self.source)

@@ -15,6 +15,7 @@ from safepoint.threads.uncertainty import Uncertain, sums_in, uncertain
 from safepoint.threads.written import DESIGNATOR, OUTPUTS, called, names_in
 
 FILES, UNITS = "/files", "/units"  # keys of what was read, and of the units of all sources
+KINDS = "time", "thread", "sum"  # as in `Uncertain`
 ROUNDS = 3  # what a procedure gives is known to those that call those that call it
 STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocate_Stmt", "Read_Stmt", "Write_Stmt")
 
@@ -90,7 +91,7 @@ def _follow(unit: Unit, scope: Scope) -> None:
     if own is not None:
         result = result_of(unit)
         for name in (*own.arguments, result):
-            kind = "time" if name in unsure.times else "sum" if name in unsure.rounded else ""
+            kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
             if kind and name not in own.takes:
                 own.gives[own.name if name == result else name] = kind
         own.sums = _outside(unsure.rounded, scope)
@@ -125,23 +126,20 @@ def _calls(stmt: Stmt, scope: Scope) -> Iterator[tuple[Procedure, list[tuple[str
 
 def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
     """What may differ in two right runs, by this unit and by the procedures that it calls."""
-    sums, times, own = sums_in(unit.body, scope), set[str](), _own(unit, scope)
-    names = set[str]()
+    given, names = {kind: set[str]() for kind in ("", *KINDS)}, set[str]()
     for stmt, _ in statements(unit.body):
         names |= set(called(stmt.node))
         for callee, pairs in _calls(stmt, scope):
-            given = {kind: {root_of(actual, scope) for dummy, actual in pairs if callee.gives.get(dummy) == kind}
-                     for kind in ("sum", "time")}  # fmt: skip
-            sums, times = sums | given["sum"], times | given["time"]
+            for dummy, actual in pairs:
+                given[callee.gives.get(dummy, "")].add(root_of(actual, scope))
     for procedure in reached(names, scope):
-        sums |= {name for name, home in procedure.sums if (symbol := scope.find(name)) and symbol.home == home}
-    known = [found for name in names if (found := scope.procedure(name))]
-    functions = {
-        kind: {found.name for found in known if found.gives.get(found.name) == kind} for kind in ("sum", "time")
-    }
-    if own is not None:
-        times |= own.takes
-    return uncertain(unit.body, scope, sums, times, functions)
+        given["sum"] |= {name for name, home in procedure.sums if (found := scope.find(name)) and found.home == home}
+    known = [callee for callee in map(scope.procedure, names) if callee is not None]
+    functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
+    given["sum"] |= sums_in(unit.body, scope)
+    if (own := _own(unit, scope)) is not None:
+        given["time"] |= own.takes
+    return uncertain(unit.body, scope, given, functions)
 
 
 def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:

@@ -211,7 +211,8 @@ class _Fixed(_Scan):
             if not goes_on:
                 self.kind, self.start, self.parts = kind, at, [f"{label} "]
             code, self.quote, _ = _code(code, self.quote, ampersand=False)
-            self.parts.append(code.ljust(self.width - 6) if self.quote else code.rstrip() or " ")
+            code = code.ljust(self.width - 6) if self.quote else code.rstrip() or " "
+            self.parts.append(f"{code} " if kind in ("omp", "sp") else code)
             self.end = at
         self.close()
 

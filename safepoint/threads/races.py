@@ -109,6 +109,8 @@ def _is_race(given: Assignment, loop: Construct, varying: frozenset[str]) -> boo
         return False
     text = compressed(given.what.text)
     inside = text.partition("(")[2]
+    if names_in(text)[:1] != [given.root]:
+        return False  # a name of ASSOCIATE
     known = target(text, given.scope)
     if known.symbol is None or known.symbol.has("pointer") or "type of" in known.why or "is a function" in known.why:
         return False

@@ -44,9 +44,9 @@ class Symbol:
 class Procedure:
     """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
     or reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their
-    lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON. `gives`:
-    of its arguments, and its own name, what is a clock ("time") or was summed by threads ("sum"). `takes`: arguments
-    that a caller gives a clock."""
+    lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
+    `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
+    `takes`: arguments that a caller gives a clock."""
 
     name: str
     arguments: list[str] = field(default_factory=list)

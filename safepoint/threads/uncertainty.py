@@ -33,19 +33,21 @@ class Uncertain(NamedTuple):
         return self.times | self.threads
 
 
-def uncertain(items: Sequence[Item], scope: Scope, sums: set[str], times: set[str],
-              functions: dict[str, set[str]] | None = None) -> Uncertain:  # fmt: skip
-    """What is assigned from clocks and thread numbers, from `sums`, and from what is assigned from that. `times`: names
-    that have one by a call; `functions`: those that return a "time" or a "sum"."""
+Names = dict[str, set[str]]
+
+
+def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Names) -> Uncertain:
+    """What is assigned from clocks, numbers of threads, and sums, and from what is assigned from that. `known`: names
+    that are a "time", "thread" or "sum" by a call; `functions`: those that return one."""
     given = [(found, _source(found)) for found in assignments(items, scope)]
     both = {found.root for found, _ in given if not found.stmt.at.conditional}
     only = {found.root for found, _ in given if found.stmt.at.conditional and _kind(found) in ("integer", "logical")}
     mixed = {name for name in only & both if all(_constant(found) for found, _ in given if found.root == name)}
-    names, known = (only - both) | mixed, functions or {"time": set(), "sum": set()}
+    threads = known["thread"] | (only - both) | mixed
     return Uncertain(
-        _tainted(given, times, TIMES | known["time"]),
-        _tainted(given, names, THREADS, ("integer", "logical")),
-        _tainted(given, sums, known["sum"], ("real", "complex")),
+        _tainted(given, known["time"], TIMES | functions["time"]),
+        _tainted(given, threads, THREADS | functions["thread"], ("integer", "logical")),
+        _tainted(given, known["sum"], functions["sum"], ("real", "complex")),
     )
 
 
