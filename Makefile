@@ -71,6 +71,7 @@ bench-more: .venv/.bench .venv/.servers
 	$(VENV) benchmarks/start.py
 	$(VENV) benchmarks/in_c.py
 	$(VENV) benchmarks/trace.py
+	$(VENV) benchmarks/threads.py
 	$(VENV) benchmarks/places.py
 	$(VENV) benchmarks/check.py
 	$(VENV) benchmarks/many.py

@@ -40,6 +40,7 @@ ELSEWHERE = (
     "check",
     "drain",
     "fetch",
+    "threads",
     "tasks",
     "deps",
     "bench-net",
@@ -272,10 +273,10 @@ def codes() -> dict[int, tuple[str, str]]:
         0: ("", "done; of `status`: a restart would find what it needs; of `why`: none fails; of `diff`: all is equal"),
         1: (
             "",
-            "`diff`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages of the "
-            "command line are missing",
+            "`diff`, `threads`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages "
+            "of the command line are missing",
         ),
-        2: ("", "the command was called wrongly: click's usage error; `places`, `check`: it cannot be told"),
+        2: ("", "the command was called wrongly: click's usage error; `places`, `check`, `threads`: it cannot be told"),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }
     for name, kind in vars(errors).items():

@@ -43,6 +43,7 @@ COMMANDS = {  # the first sentence of each command's help, so that the list of t
     "places": "Where may this program save, and is each hide at such a place? From its trace.",
     "check": "Find mistakes of MPI that templates describe, in a program that runs, or in its trace.",
     "trace": "Run a program of MPI, note each of its calls, and let hide count its messages.",
+    "threads": "Compare two runs of a program with OpenMP: which region, iteration and line differs first.",
     "tasks": "Run a graph of tasks whose finished vertices stay, and look at what is kept of it.",
     "deps": "Which statements of a function depend on each other, and which may run side by side.",
     "bench-net": "Measure the links between the ranks of mpiexec, and their speeds, for schedules of tasks.",
@@ -53,6 +54,7 @@ ROOMS = {
     "job": ("hide", "halt", "finish", "init", "run", "build-c", "config", "bench-net"),
     "judge": ("report", "crash-test", "compare", "trace", "places", "check", "deps"),
     "tasks": ("tasks",),
+    "threads": ("threads",),
 }
 ROOM = {name: room for room, names in ROOMS.items() for name in names} | {"tend": "act"}  # which is not for people
 SYSTEM = 17  # the exit code for an error of the system, as RestoreError: what is kept is as it was

@@ -32,6 +32,7 @@ from safepoint.ledger.contents import Difference
 from safepoint.ledger.contents import compare as compare_files
 from safepoint.ledger.kept import Sets
 from safepoint.ledger.sides import Side
+from safepoint.threads import restarted
 
 SLOWER = 10  # times as long as the undisturbed run a life may take
 GRACE = 60.0  # seconds more
@@ -47,6 +48,7 @@ class Result:
     files: dict[str, Difference | None] = field(default_factory=dict)  # None: only one of them has it
     same: int = 0
     unlisted: set[str] = field(default_factory=set)  # of these files, those that the manifest does not name
+    region: str = ""  # the first wrong one of its last life, of a program whose regions are recorded
 
     @property
     def differs(self) -> bool:
@@ -262,7 +264,8 @@ class CrashTest:
         for path, difference in result.files.items():
             listed = " (not in the manifest)" if path in result.unlisted else ""
             lines.append(f"at the end {path}{listed}: {difference.text if difference else 'only one of them has it'}")
-        return lines
+        result.region = restarted.first_wrong(*(self.trials[name].trace for name in ("A", result.name)))
+        return [*lines, result.region] if result.region else lines
 
     def _scatter(self, b: Result, control: Result) -> str:
         """Whether B is further from A than C is, and so perhaps wrong too."""
@@ -325,4 +328,5 @@ def _json(found: Verdict, test: CrashTest, seed: int, top: str | None) -> dict[s
         "restarts": result.ledger.restarts[1] if result else 0,
         "seconds": {name: round(trial.seconds, 3) for name, trial in test.trials.items() if trial.seconds},
         "ledger": verdict.as_json(result.ledger) if result else None, "files": files, "work": top,
+        "region": result.region or None if result else None,
     }  # fmt: skip

@@ -27,6 +27,7 @@ from safepoint.program import SETTINGS
 from safepoint.root import logs, roots
 from safepoint.run.proc import Process
 from safepoint.run.processes import Family, die_with
+from safepoint.threads import restarted
 
 DISK = Disk()
 TICK = 0.002  # seconds between two looks at a run
@@ -67,6 +68,11 @@ class Trial:
     @property
     def output(self) -> str:
         return f"{self.work}.out"
+
+    @property
+    def trace(self) -> str:
+        """Of the regions of its last life, if `safepoint threads build` made the program."""
+        return f"{self.work}.threads"
 
     def copy(self, source: str, keep: str) -> None:
         """All but the side directory, which begins anew, and keeps all sets."""
@@ -167,7 +173,8 @@ class Trial:
 
     @contextlib.contextmanager
     def _life(self) -> Iterator[tuple[subprocess.Popen[bytes], Family | None]]:
-        environment = {"SAFEPOINT_LEDGER": "full", **os.environ, "PWD": self.work}
+        regions = restarted.variables(self.command, self.work, self.trace)
+        environment = {"SAFEPOINT_LEDGER": "full", **regions, **os.environ, "PWD": self.work}
         with open(self.output, "ab") as output:
             family = Family() if sys.platform == "linux" else None  # first: what is there already is none of it
             child = self._start(environment, output)

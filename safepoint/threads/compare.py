@@ -1,0 +1,238 @@
+"""Two traces compared: the first difference in the order of a serial program, or that there is none.
+
+(1) Of two differences the earlier one in canonical order counts, whichever thread it was and whenever it happened.
+(2) What is not known is never taken for equal: a trace that was cut is compared as far as it goes, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safepoint.threads import bags
+from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
+from safepoint.threads.difference import Difference, Event, told
+from safepoint.threads.matched import UnlikeTraces, unlike
+from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
+from safepoint.threads.trace import Run
+from safepoint.threads.values import Judge, Rules
+from safepoint.threads.walk import Batch, Side
+
+__all__ = ["Comparing", "Difference", "Event", "Found", "Rules", "UnlikeTraces", "compare"]
+
+EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
+
+
+@dataclass
+class Found:
+    """What a comparison came to. `regions`: visits that were compared as a whole and are equal. `undecided`: why the
+    rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
+
+    difference: Difference | None = None
+    regions: int = 0
+    notes: list[str] = field(default_factory=list)
+    undecided: str = ""
+    stopped_pids: list[int] = field(default_factory=list)
+
+    @property
+    def code(self) -> int:
+        return DIFFERENT if self.difference else UNDECIDED if self.undecided else EQUAL
+
+
+def compare(
+    a: Run, b: Run, rules: Rules | None = None, only: Iterable[int] | None = None, by_name: bool = False
+) -> Found:
+    """What differs first between two runs; with `only`, in these region visits and the code before each.
+
+    Raises `UnlikeTraces` if they are of other programs or levels.
+    """
+    comparing = Comparing(Side(a, "A"), Side(b, "B"), rules or Rules(), by_name)
+    if only is None:
+        while comparing.step():
+            pass
+        comparing.rest()
+    else:
+        for visit in sorted(set(only)):
+            if not comparing.one(visit):
+                break
+    return comparing.end()
+
+
+class Comparing:
+    """A comparison that goes on region by region."""
+
+    def __init__(self, a: Side, b: Side, rules: Rules, by_name: bool = False) -> None:
+        self.a, self.b, self.rules, self.by_name = a, b, rules, by_name
+        self.found = Found()
+        self.meet()
+
+    def meet(self) -> None:
+        """Match the sites of both: again if there may be more of them."""
+        self.renamed = unlike(self.a.run, self.b.run, self.by_name)
+        judge = Judge(self.a.run.sites, self.rules)
+        known = getattr(self, "judge", None)
+        if known is not None:
+            judge.reductions, judge.tolerated, judge.by_statistics, judge.unknown = (
+                known.reductions, known.tolerated, known.by_statistics, known.unknown
+            )  # fmt: skip
+        self.judge = judge
+
+    def step(self) -> bool:
+        """Compare the next region visits that both have as a whole; False if there are none, or at a difference."""
+        upto = min(self.a.whole(), self.b.whole())
+        if not upto or self.found.difference:
+            return False
+        self.batch(self.a.take(upto), self.b.take(upto))
+        self.found.regions = self.a.ended if not self.found.difference else self.found.regions
+        return self.found.difference is None
+
+    def one(self, visit: int) -> bool:
+        """Go on to this region visit, and compare it with what is before it; False if there is nothing to follow."""
+        sides = (self.a, self.b)
+        whole = [side.reach(visit) for side in sides]
+        for side in sides:
+            if side.end_of(visit - 1) is not None:
+                side.take(visit - 1)
+        if not all(whole):
+            self.rest()
+            return False
+        self.batch(self.a.take(visit), self.b.take(visit))
+        self.found.regions += self.found.difference is None
+        return self.found.difference is None
+
+    def rest(self) -> None:
+        """Compare what is left, as far as both go."""
+        if self.found.difference:
+            return
+        sides = (self.a, self.b)
+        cuts = [side.cut for side in sides]
+        whole = [side.whole() for side in sides]
+        x, y = (side.take(side.next() if n else None) for side, n in zip(sides, whole, strict=True))
+        self.batch(x, y, Lack(bool(cuts[0]), bool(cuts[1])))
+        if any(cuts) and not self.found.difference:
+            regions = "region" if self.found.regions == 1 else "regions"
+            where = f"{self.found.regions} {regions} of both were compared; from there on nothing is known"
+            self.found.undecided = f"{'; '.join(cut for cut in cuts if cut)}: {where}"
+
+    def end(self) -> Found:
+        """What was found, with notes."""
+        self.found.notes = self._notes()
+        return self.found
+
+    def batch(self, x: Batch, y: Batch, lack: Lack | None = None) -> None:
+        edges = self.a.run.about.get("edges") != self.b.run.about.get("edges")
+        lack = (lack or Lack())._replace(edges=edges)
+        ends = [[len(log.records) for log in side.logs] for side in (self.a, self.b)]
+        nested = bool(self.a.nested) and bool(self.b.nested)
+        two = Two(self.judge, (ends[0], ends[1]), (self.a.inside, self.b.inside), lack, self.renamed, nested)
+        spot = self._first(x, y, two)
+        if spot:
+            self.found.difference = told(spot, (self.a, self.b), (x, y))
+        self.a.forget()
+        self.b.forget()
+
+    def _first(self, x: Batch, y: Batch, two: Two) -> Spot | None:
+        """The first difference in some region visits."""
+        a, b = x.canon(self.a), y.canon(self.b)
+        if self.renamed is not None:
+            b = b._replace(spine=_renamed(b.spine, self.renamed))
+        files = [[log.records.view(np.complex128) for log in side.logs] for side in (self.a, self.b)]
+        pair = Pair(Line(a.spine, files[0]), Line(b.spine, files[1]), two)
+        spots, inner = [pair.first()], pair.inner
+        for (s, t), visits in _teams(a, b).items():
+            one, other = (_of(c.alike, team, visits) for c, team in ((a, s), (b, t)))
+            pair = Pair(Line(one, files[0]), Line(other, files[1]), two, (s, t))
+            spots.append(pair.first())
+            inner = inner + pair.inner
+        if not any(two.lack) and len(a.bags.key) + len(b.bags.key):
+            equal = _equal_sizes(a, b)
+            lines = [Line(_bags(c.bags, equal), f) for c, f in zip((a, b), files, strict=True)]
+            spots.append(bags.differ(lines[0], lines[1], two))
+        found = [spot for spot in spots if spot]
+        first = min(found, key=lambda spot: spot.order) if found else None
+        inner = [each for each in inner if first is None or each.order < first.order]
+        return self._nested(sorted(inner, key=lambda each: each.order), two) or first
+
+    def _nested(self, inner: list[Inner], two: Two) -> Spot | None:
+        """The first difference inside of these nested regions. One that several threads of the other run have entered
+        is compared with each: all that are compared at once are different ones."""
+        rounds: list[list[Inner]] = []
+        times: Counter[tuple[str, int]] = Counter()
+        for each in inner:
+            number = max(times["a", each.a], times["b", each.b])
+            times["a", each.a] = times["b", each.b] = number + 1
+            if number == len(rounds):
+                rounds.append([])
+            rounds[number].append(each)
+        found = []
+        for some in rounds:
+            x, y = self.a.inner([each.a for each in some]), self.b.inner([each.b for each in some])
+            if spot := self._first(x, y, two):
+                outer = some[spot.key >> (PLACE_BITS + CLASS_BITS)]
+                found.append((outer.order, spot._replace(outer=(outer.spot, *spot.outer))))
+        return min(found, key=lambda each: each[0])[1] if found else None
+
+    def _notes(self) -> list[str]:
+        judge, notes = self.judge, []
+        if judge.reductions:
+            many = "reduction" if judge.reductions == 1 else "reductions"
+            notes.append(f"{judge.reductions} {many} within {self.rules.reduction_rtol:g}")
+        for number in sorted(judge.unknown):
+            site = self.a.run.sites.by_number[number]
+            notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "
+                         f"nobody can say by how much (SP_STATISTICS=1)")  # fmt: skip
+        if judge.tolerated:
+            notes.append(f"{judge.tolerated} values differ in bits, and are the same within the tolerance")
+        if judge.by_statistics:
+            notes.append(f"{judge.by_statistics} of these are arrays, compared by their statistics alone")
+        return notes
+
+
+def _renamed(pieces: Pieces, renamed: NDArray[np.uint64]) -> Pieces:
+    """What SINGLE and MASTER are known by, in the numbers of A."""
+    alone, numbers = pieces.kind() == SINGLE, pieces.numbers.copy()
+    numbers[0, alone] = renamed[np.minimum(numbers[0, alone], len(renamed) - 1)]
+    return pieces._replace(numbers=numbers).sorted()
+
+
+def _teams(a: Canon, b: Canon) -> dict[tuple[int, int], NDArray[np.bool_]]:
+    """Which threads are compared in which visits: by number if teams are equal, else each with the other one's 0."""
+    count = min(len(a.sizes), len(b.sizes))
+    x, y = a.sizes[:count], b.sizes[:count]
+    found: dict[tuple[int, int], NDArray[np.bool_]] = {}
+    for thread in range(1, int(max(x.max(initial=0), y.max(initial=0)))):
+        for pair, visits in (
+            ((thread, thread), (x == y) & (x > thread)),
+            ((0, thread), (x != y) & (y > thread)),
+            ((thread, 0), (x != y) & (x > thread)),
+        ):
+            if visits.any():
+                found[pair] = visits
+    return found
+
+
+def _of(pieces: Pieces, team: int, visits: NDArray[np.bool_]) -> Pieces:
+    visit = pieces.visit()
+    mine = (pieces.team == team) & (visit < len(visits))
+    mine[mine] = visits[visit[mine]]
+    found = pieces.chosen(mine).sorted()
+    return found._replace(key=key(found.visit(), 1, ALIKE))  # of each visit as a whole: a SINGLE may cut it or not
+
+
+def _equal_sizes(a: Canon, b: Canon) -> NDArray[np.bool_]:
+    count = min(len(a.sizes), len(b.sizes))
+    found: NDArray[np.bool_] = a.sizes[:count] == b.sizes[:count]
+    return found
+
+
+def _bags(pieces: Pieces, equal: NDArray[np.bool_]) -> Pieces:
+    """Of iterations; and what each thread did, if the teams are equal."""
+    visit = pieces.visit()
+    known = visit < len(equal)
+    alike = pieces.numbers[0] == 1
+    known[known] &= ~alike[known] | equal[visit[known]]
+    return pieces.chosen(known)

@@ -1,0 +1,72 @@
+"""What is digested at the end of a region: the variables that it assigns and shares, in order of first assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from safepoint.threads.known import reached
+from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
+from safepoint.threads.structure import Construct
+from safepoint.threads.symbols import Scope
+from safepoint.threads.uncertainty import Uncertain, made_of
+from safepoint.threads.written import THREADS, TIMES, Target, called, names_in, pieces, target
+
+
+class Digested(NamedTuple):
+    """`line`: the number of the line that assigns it first."""
+
+    name: str
+    line: int
+    loose: str
+
+
+def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[str] = ()) -> list[Digested]:
+    """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. Arrays
+    that are given clocks or numbers of threads are not."""
+    found, excluded = dict[str, Digested](), set[str]()
+    reduced, bad = _reduced(given) | unsure.rounded, unsure.times | unsure.threads | THREADS | TIMES
+    for assignment in assignments([given], scope):
+        name = assignment.root
+        if not reaches_out(name, assignment.around, assignment.scope):
+            continue
+        inside = names_in(assignment.what.text)[1:]
+        if bad & set(inside) or made_of(assignment, bad):
+            excluded.add(name)
+        found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
+    for stmt, around in statements([given]):
+        for procedure in reached(called(stmt.node), scope):
+            for written, home in procedure.writes:
+                symbol = scope.find(written)
+                if symbol and symbol.home == home and reaches_out(written, around, scope):
+                    loose = "reduction" if (written, home) in procedure.sums or written in reduced else ""
+                    found.setdefault(written, Digested(written, stmt.first, loose))
+    for name in also:
+        if scope.declared(name, set()):
+            found.setdefault(name, Digested(name, given.last, ""))
+    return [each for each in found.values() if each.name not in excluded and each.name]
+
+
+def _reduced(given: Construct) -> set[str]:
+    return {name for construct in constructs([given]) for name in construct.directive.names("reduction")}
+
+
+def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[Target, str, str]]:
+    """What it is, the condition under which it has a value, and why it cannot be digested."""
+    whole = target(given.name, scope)
+    if whole.why:
+        yield whole, "", whole.why
+        return
+    outer = list[str]()
+    if whole.symbol and whole.symbol.has("optional"):
+        outer.append(f"present({given.name})")
+    if whole.guard:
+        outer.append(f"{whole.guard}({given.name})")
+    for piece in pieces(whole, scope):
+        conditions = list(outer)
+        if piece.guard and piece.text != given.name:
+            conditions.append(f"{piece.guard}({piece.text})")
+        if len(conditions) > 1 and not piece.why:
+            yield piece, "", "it may be absent in two ways"
+            continue
+        yield piece, (conditions or [""])[0], piece.why

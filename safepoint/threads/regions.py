@@ -1,0 +1,161 @@
+"""Parallel regions with their calls: the visit, the team, what is inside, the digests at the end.
+
+What a parallel construct must make private for us, visits of nested regions and flags of private scalars, is known when
+its body is written; its directive is put in then. A combined construct is written as two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from safepoint.threads.digests import Digested, digested, pieces_of
+from safepoint.threads.directives import Clause, Directive, split
+from safepoint.threads.emission import INTEGER, LOGICAL, joined
+from safepoint.threads.insert import Statements
+from safepoint.threads.lines import Line
+from safepoint.threads.places import Where
+from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables
+from safepoint.threads.structure import Construct
+from safepoint.threads.uncertainty import order_names
+
+PAIRS = {"single": (13, 14), "master": (15, 16), "masked": (15, 16), "critical": (17, 18), "ordered": (19, 20)}
+SPLIT = {"parallel do", "parallel do simd", "parallel sections", "parallel workshare", "parallel master",
+         "parallel masked", "parallel"}  # fmt: skip
+
+
+class Regions(Statements):
+    """Writes parallel regions; what is inside is for the class that knows it."""
+
+    watched: tuple[str, ...] = ()
+
+    def loop(self, given: Construct, where: Where, directive: Directive, *, combined: bool) -> None:
+        raise NotImplementedError
+
+    def sections(self, given: Construct, where: Where, directive: Directive, *, combined: bool) -> None:
+        raise NotImplementedError
+
+    def pair(self, given: Construct, where: Where, directive: Directive, combined: bool = False) -> None:
+        raise NotImplementedError
+
+    def said_untouched(self, given: Construct) -> None:
+        if given.body:
+            text = f"{given.directive.construct}: passed through; what it does inside is not compared"
+            self.numbering.warnings.append((self.writer.source.lines[given.first].line, text))
+
+    def own_sp(self, given: Construct, where: Where) -> None:
+        """`!$sp watch a, b`: their digests here, if no region is around, and at the end of each region from here on."""
+        self.writer.raw(given.first, given.last + 1)
+        found = re.match(r"watch\b(.*)", given.directive.text, re.I)
+        names = [name.strip().lower() for name in found[1].split(",")] if found else []
+        self.watched = (*self.watched, *(name for name in names if name))
+        if names and not where.around:
+            self.digest([Digested(name, given.first, "") for name in names], given.first, where)
+
+    def site(self, type: str, name: str, given: Construct) -> int:
+        clauses = " ".join(map(str, given.directive.clauses))
+        return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure)
+
+    def parallel(self, given: Construct, where: Where) -> None:
+        directive, halves = given.directive, split(given.directive)
+        site = self.site("region", directive.construct, given)
+        visit = self.needs.variable("v", INTEGER)
+        if where.team is not None:
+            where.team.append(visit)
+        outermost = not any("parallel" in around.directive.construct.split() for around in where.around)
+        self.puts([f"{visit} = {self.needs.runtime('region')}({site}_4)"], given.first)
+        place, team = self.writer.later(), list[str]()
+        inner = replace(where, around=(*where.around, given), team=team, flags={}, protected="",
+                        order=order_names(given, where.scope, where.around))  # fmt: skip
+        inner = replace(inner, flags=self.flagged(given, directive, inner))
+        self.puts([self.call("enter", f"{site}_4", visit)], given.first)
+        self.puts([f"{flag} = .false." for flag in inner.flags.values()], given.first)
+        self.inside(given, inner, halves.inner, halves.clauses)
+        self.puts([self.call("leave", f"{site}_4", visit)], given.last)
+        clauses = list(halves.team)
+        if directive.default in ("none", "private", "firstprivate"):
+            clauses.append(Clause("shared", visit))
+        if team:
+            clauses.append(Clause("private", joined(team)))
+        if halves.inner or clauses != list(directive.clauses):
+            place += self.writer.directive(" ".join(["parallel", *map(str, clauses)]), given.first)
+        else:
+            place += self.writer.source.lines[given.first : directive.last + 1]
+        if halves.inner or not given.end:
+            self.writer.parts += self.writer.directive("end parallel", given.last)
+        else:
+            self.writer.raw(given.end.first, given.end.last + 1)
+        if outermost:
+            self.digest(digested(given, where.scope, self.state.uncertain, self.also()), given.last, where)
+        self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
+
+    def also(self) -> tuple[str, ...]:
+        return (*self.state.levels.settings.digest, *self.watched)
+
+    def inside(self, given: Construct, where: Where, name: str, clauses: Sequence[Clause]) -> None:
+        """What a parallel construct contains; a combined one has one construct in it."""
+        settings, start = self.state.levels.settings, given.directive.last + 1
+        end = given.end.first if given.end else given.last + 1
+        depth = sum("parallel" in around.directive.construct.split() for around in where.around)
+        inner = replace(given.directive, clauses=tuple(clauses), construct=name)
+        if self.level(given.first) == "region" or (settings.depth and depth > settings.depth):
+            self.wrapped(given, inner, start, end, where)
+        elif name in ("do", "do simd"):
+            self.loop(given, where, inner, combined=True)
+        elif name == "sections":
+            self.sections(given, where, inner, combined=True)
+        elif name in PAIRS:
+            self.pair(given, where, inner, combined=True)
+        elif name:
+            self.wrapped(given, inner, start, end, where)
+            self.leave(given, where, f"in {name}: not compared")
+        else:
+            self.body(given.body, start, end, where)
+
+    def wrapped(self, given: Construct, inner: Directive, start: int, end: int, where: Where) -> None:
+        """As it is, between the directives of the inner construct."""
+        if inner.construct:
+            self.writer.parts += self.inner_directive(inner, given.first)
+        self.copy(start, end, where)
+        if inner.construct:
+            self.writer.parts += self.writer.directive(f"end {inner.construct}", given.last)
+
+    def inner_directive(self, inner: Directive, at: int) -> list[Line]:
+        return self.writer.directive(" ".join([inner.construct, *map(str, inner.clauses)]), at)
+
+    def leave(self, given: Construct, where: Where, why: str) -> None:
+        for found in assignments(given.body, where.scope, where.around):
+            self.numbering.leaves(found.stmt.first, why)
+
+    def flagged(self, given: Construct, directive: Directive, where: Where) -> dict[str, str]:
+        """A flag for each private scalar that has no value at the beginning."""
+        found, level = dict(where.flags), self.level(given.first)
+        loops = {do_variable(block) for block in blocks([given])} | set(loop_variables(given))
+        known = set(directive.names("firstprivate"))
+        for name in directive.names("private", "lastprivate"):
+            symbol = where.scope.find(name)
+            scalar = symbol is not None and symbol.intrinsic and symbol.rank == 0
+            if scalar and name not in loops | known and level == "full":
+                flag = self.needs.variable("u", LOGICAL)
+                if where.team is not None:
+                    where.team.append(flag)
+                found[name] = flag
+        return found
+
+    def digest(self, wanted: Sequence[Digested], at: int, where: Where) -> None:
+        """One digest for each variable; what has none is noted."""
+        if self.writer.source.lines[at].line in self.state.levels.untouched:
+            return
+        for found in wanted:
+            if found.name in self.state.uncertain.names:
+                continue
+            for piece, condition, why in pieces_of(found, where.scope):
+                if why:
+                    self.numbering.leaves(found.line, f"digest of {piece.text}: {why}")
+                    continue
+                site = self.numbering.new(
+                    "array", piece.text.lower(), at, loose=found.loose, procedure=self.state.procedure
+                )
+                text = self.call("digest", f"{site}_4", piece.argument)
+                self.puts([f"if ({condition}) {text}" if condition else text], at)

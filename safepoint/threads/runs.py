@@ -1,0 +1,152 @@
+"""One run of a program that was built here, with its trace in a directory of its own, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from safepoint.errors import UsageError
+from safepoint.threads.restarted import SERIAL
+from safepoint.threads.texts import MARK, SITES, TEXTS
+
+THREADS = "4"  # of B, if the environment does not say
+TAIL = 5  # lines of what a failed run has said
+
+
+class Ran(NamedTuple):
+    """`status`: as the system has it, negative for a signal; None: it was ended, as it took too long. `traces`: by
+    rank, one without a number if there are no ranks."""
+
+    name: str
+    seconds: float
+    status: int | None
+    traces: dict[str, Path]
+    output: Path
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0
+
+    def ending(self) -> str:
+        """How it ended, if not well, with its last words."""
+        if self.status is None:
+            how = "did not end in time, and was killed"
+        elif self.status < 0:
+            how = f"was killed by {_signal(-self.status)}"
+        else:
+            how = f"ended with status {self.status}"
+        return f"{self.name} {how}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        lines = self.output.with_suffix(".err").read_text("utf-8", errors="replace").splitlines()[-TAIL:]
+        lines = lines or self.output.read_text("utf-8", errors="replace").splitlines()[-TAIL:]
+        return ":\n" + "\n".join(f"    {line}" for line in lines) if lines else ", and said nothing"
+
+
+def sides(command: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The commands of A and B. Raises `UsageError` if none of the words is a program that was built here."""
+    for at, word in enumerate(command):
+        found = word if os.path.dirname(word) else shutil.which(word)
+        if found and os.path.isfile(found) and os.path.isfile(f"{found}{SERIAL}"):
+            return [*command[:at], f"{found}{SERIAL}", *command[at + 1 :]], list(command)
+    raise UsageError(
+        f"none of these words is a program with its {SERIAL} beside it: {' '.join(command)}. Make both from the line "
+        "that compiles it: safepoint threads build -o heat -- gfortran -O2 -fopenmp heat.f90"
+    )
+
+
+def has_reductions(a: Sequence[str]) -> bool:
+    """Whether values of the program are sums whose order is chance, so that digests alone say too little."""
+    for word in a:
+        with contextlib.suppress(OSError):
+            text = Path(f"{word.removesuffix(SERIAL)}{SITES}").read_text("utf-8", errors="replace")
+            return '"loose": "reduction"' in text
+    return False
+
+
+def edges(a: Sequence[str]) -> dict[str, str]:
+    """How many iterations from each end of a loop are recorded, if the settings of the build say so."""
+    _, note = _note(a)
+    return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
+
+
+def outdated(a: Sequence[str]) -> str:
+    """What to say if a source is newer than the program; empty: none is."""
+    path, note = _note(a)
+    for source in note.get("sources", []):
+        with contextlib.suppress(OSError):
+            if os.path.getmtime(source) > os.path.getmtime(path):
+                return f"{os.path.relpath(source)} is newer than {path}: build again, to compare what it says now"
+    return ""
+
+
+def _note(a: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The program among these words, and how it was built."""
+    for word in a:
+        program = word.removesuffix(SERIAL)
+        with contextlib.suppress(OSError, ValueError):
+            return program, json.loads(Path(f"{program}{TEXTS}", MARK).read_text("utf-8"))
+    return "", {}
+
+
+def run(
+    name: str, command: Sequence[str], variables: Mapping[str, str], trace: Path, limit: float | None
+) -> Ran:  # fmt: skip
+    """To its end. Its output comes beside its trace. Raises `UsageError` if it cannot be started."""
+    output = trace.with_name(f"{trace.name}.out")
+    for old in _traces(trace).values():
+        shutil.rmtree(old)
+    environment = {**os.environ, **variables, "SP_DIR": str(trace)}
+    begin = time.monotonic()
+    with open(output, "wb") as out, open(output.with_suffix(".err"), "wb") as err, _input() as source:
+        try:
+            child = subprocess.Popen(
+                command, env=environment, stdin=source, stdout=out, stderr=err, start_new_session=True
+            )
+        except OSError as error:
+            raise UsageError(f"cannot start {command[0]}: {error.strerror}", error.errno) from error
+        try:
+            status = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)  # all that it has started
+            child.wait()
+    return Ran(name, time.monotonic() - begin, status, _traces(trace), output)
+
+
+def environment(side: str, level: str, **more: str) -> dict[str, str]:
+    """What a run of A or B has in its environment. A is serial even where it calls what was compiled with OpenMP."""
+    threads = "1" if side == "A" else os.environ.get("OMP_NUM_THREADS", THREADS)
+    return {"OMP_NUM_THREADS": threads, "SP_LEVEL": level, **more}
+
+
+def _traces(trace: Path) -> dict[str, Path]:
+    """Of one run: by rank, or the only one."""
+    found = {path.name[len(trace.name) :]: path for path in trace.parent.glob(f"{trace.name}*") if path.is_dir()}
+    return {end: path for end, path in sorted(found.items()) if not end or end[1:].isdecimal()}
+
+
+def _input() -> IO[bytes]:
+    """Each run reads a file that is given as stdin from its beginning; a pipe can be read once only: they get none."""
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
+            return open(f"/dev/fd/{sys.stdin.fileno()}", "rb")
+    return open(os.devnull, "rb")
+
+
+def _signal(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return f"signal {number} ({signal.Signals(number).name})"
+    return f"signal {number}"

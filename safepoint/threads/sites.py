@@ -1,0 +1,66 @@
+"""The places of a program that events name: `sites.jsonl`, a line for each, in the directory of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safepoint.errors import FormatError
+
+FORMAT = 1
+
+
+class Site(NamedTuple):
+    """A place in the source. `line2` is where it ends; `loose`: "reduction", "critical" or "atomic"; their values are
+    not compared where they are written."""
+
+    number: int
+    type: str
+    name: str
+    file: str
+    line: int
+    line2: int
+    clauses: str = ""
+    loose: str = ""
+    private: bool = False
+    procedure: str = ""
+
+
+class Sites(NamedTuple):
+    """The sites of one build. `build` is empty if the calls were written by hand."""
+
+    build: str
+    by_number: dict[int, Site]
+
+
+def read(path: Path) -> Sites:
+    """The sites in a file. A last line without its end was cut by a kill, and is left out. Raises `FormatError`."""
+    try:
+        text = path.read_bytes().decode(errors="surrogateescape")
+    except OSError as error:
+        raise FormatError(f"cannot read the sites {path}: {error.strerror}", error.errno) from error
+    rows = [_row(path, number, line) for number, line in enumerate(text.split("\n")[:-1], 1)]
+    if not rows:
+        return Sites("", {})
+    if rows[0].get("format") != FORMAT:
+        raise FormatError(f"{path}: its format is {rows[0].get('format')!r}, and this version reads {FORMAT}")
+    found = [_site(path, line, row) for line, row in enumerate(rows[1:], 2)]
+    return Sites(str(rows[0].get("build", "")), {site.number: site for site in found})
+
+
+def _row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise FormatError(f"{path}:{number}: not a line of JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise FormatError(f"{path}:{number}: not an object of JSON")
+    return row
+
+
+def _site(path: Path, line: int, row: dict[str, Any]) -> Site:
+    try:
+        return Site(**{name: row[name] for name in Site._fields if name in row})
+    except TypeError as error:
+        raise FormatError(f"{path}:{line}: a site without all of number, type, name, file, line, line2") from error

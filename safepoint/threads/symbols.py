@@ -1,0 +1,158 @@
+"""Names of a Fortran unit: type, rank, attributes; derived types; procedures with the intents of their arguments.
+
+A name is looked up in its unit, in the modules it uses as far as they are known, in its host; then the letters of
+IMPLICIT decide, unless a module that is not known might have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+OUTER = ""  # the key of the scope that has procedures outside of modules
+INTRINSIC = ("integer", "real", "complex", "logical", "character")
+INTRINSIC_MODULES = {"omp_lib", "iso_c_binding", "iso_fortran_env", "ieee_arithmetic", "ieee_exceptions",
+                     "ieee_features", "sp_trace", "omp_lib_kinds", "openacc", "mpi", "mpi_f08"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """`type`: one of INTRINSIC, `type NAME`, `procedure`, or empty if it is not known. `rank` −1: assumed rank.
+    `home`: the module or /COMMON/ that it belongs to."""
+
+    name: str
+    type: str = ""
+    rank: int = 0
+    attributes: frozenset[str] = frozenset()
+    shape: str = ""
+    home: str = ""
+    line: int = -1
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.attributes for name in names)
+
+    @property
+    def intrinsic(self) -> bool:
+        return self.type in INTRINSIC
+
+    @property
+    def assumed_size(self) -> bool:
+        return self.shape.rstrip().endswith("*")
+
+
+@dataclass
+class Procedure:
+    """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
+    or reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their
+    lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
+    `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
+    `takes`: arguments that a caller gives a clock."""
+
+    name: str
+    arguments: list[str] = field(default_factory=list)
+    intents: dict[str, str] = field(default_factory=dict)
+    pure: bool = False
+    regions: bool = False
+    writes: list[tuple[str, str]] = field(default_factory=list)
+    reads: list[tuple[str, str]] = field(default_factory=list)
+    sums: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    races: list[Race] = field(default_factory=list)
+    gives: dict[str, str] = field(default_factory=dict)
+    takes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Race:
+    """`saved`: by SAVE or an initial value; else of a module or COMMON. `constant`: only constants are assigned."""
+
+    name: str
+    file: str
+    line: int
+    saved: bool
+    constant: bool
+
+
+@dataclass
+class Scope:
+    """`uses`: module, the names it is limited to (None: all), local name → name there. `implicit` None: it is NONE."""
+
+    unit: str
+    parent: Scope | None = None
+    modules: dict[str, Scope] = field(default_factory=dict)
+    names: dict[str, Symbol] = field(default_factory=dict)
+    types: dict[str, dict[str, Symbol]] = field(default_factory=dict)
+    procedures: dict[str, Procedure] = field(default_factory=dict)
+    generics: dict[str, list[str]] = field(default_factory=dict)
+    uses: list[tuple[str, set[str] | None, dict[str, str]]] = field(default_factory=list)
+    implicit: dict[str, str] | None = field(default_factory=dict)
+    threadprivate: set[str] = field(default_factory=set)
+    saved: bool = False
+
+    def find(self, name: str) -> Symbol | None:
+        """None: not known, which is not the same as not declared."""
+        name = name.lower()
+        if found := self.declared(name, set()):
+            return found
+        if self.implicit is None or self.procedure(name) or self.unknown_modules():
+            return None
+        letter = self.implicit.get(name[0]) or ("integer" if name[0] in "ijklmn" else "real")
+        return Symbol(name, letter)
+
+    def declared(self, name: str, seen: set[str]) -> Symbol | None:
+        if name in self.names:
+            return self.names[name]
+        for scope, there in self._used(name, seen):
+            if found := scope.declared(there, seen | {scope.unit}):
+                return replace(found, name=name)
+        return self.parent.declared(name, seen) if self.parent else None
+
+    def type_of(self, name: str) -> dict[str, Symbol] | None:
+        """The components of a derived type."""
+        return self._type(name.lower(), set())
+
+    def _type(self, name: str, seen: set[str]) -> dict[str, Symbol] | None:
+        if name in self.types:
+            return self.types[name]
+        for scope, there in self._used(name, seen):
+            if (found := scope._type(there, seen | {scope.unit})) is not None:
+                return found
+        return self.parent._type(name, seen) if self.parent else None
+
+    def procedure(self, name: str, seen: frozenset[str] = frozenset()) -> Procedure | None:
+        name = name.lower()
+        if name in self.procedures:
+            return self.procedures[name]
+        if len(self.generics.get(name, ())) > 1:
+            return None
+        if name in self.generics and self.generics[name][0] != name:
+            return self.procedure(self.generics[name][0], seen)
+        for scope, there in self._used(name, set(seen)):
+            if found := scope.procedure(there, seen | {scope.unit}):
+                return found
+        if self.parent:
+            return self.parent.procedure(name, seen)
+        outer = self.modules.get(OUTER)
+        return outer.procedures.get(name) if outer is not None and outer is not self else None
+
+    def is_threadprivate(self, name: str) -> bool:
+        symbol = self.find(name)
+        scopes: list[Scope | None] = [self]
+        while scopes[-1]:
+            scopes.append(scopes[-1].parent)
+        scopes += [self.modules.get(symbol.home)] if symbol else []
+        known = {found for scope in scopes if scope for found in scope.threadprivate}
+        return name in known or bool(symbol and symbol.home in known)
+
+    def parent_has(self, name: str) -> bool:
+        """It is declared by a host, not here."""
+        return name not in self.names and bool(self.parent and self.parent.declared(name, set()))
+
+    def unknown_modules(self) -> bool:
+        mine = any(module not in self.modules and module not in INTRINSIC_MODULES for module, _, _ in self.uses)
+        return mine or bool(self.parent and self.parent.unknown_modules())
+
+    def _used(self, name: str, seen: set[str]) -> Iterator[tuple[Scope, str]]:
+        for module, only, renames in self.uses:
+            if module in self.modules and module not in seen and (only is None or name in only):
+                yield self.modules[module], renames.get(name, name)

@@ -1,0 +1,120 @@
+"""Real programs, compared while they run: stopped at the first difference, and their traces discarded on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from testbed.traced_threads import compiled, ran
+
+from safepoint.threads import follow as following
+from safepoint.threads import telling
+from safepoint.threads.compare import compare
+from safepoint.threads.follow import follow
+from safepoint.threads.trace import Run
+
+
+@contextmanager
+def running(place: Path, *arguments: int, threads: int = 1, ahead: int = 0) -> Iterator[subprocess.Popen[bytes]]:
+    """A sweep in a directory; killed at the end if it has not ended."""
+    place.mkdir()
+    environ = {**os.environ, "SP_LEVEL": "full", "OMP_NUM_THREADS": str(threads), "SP_AHEAD": str(ahead)}
+    program = compiled("swept.c", "gcc", *(["-fopenmp"] if threads > 1 else ["-Wno-unknown-pragmas"]))
+    made = subprocess.Popen([program, *map(str, arguments)], cwd=place, env=environ, stdout=subprocess.DEVNULL)
+    try:
+        yield made
+    finally:
+        made.kill()
+        made.wait()
+
+
+def trace(place: Path) -> Path:
+    return place / "swept.threads"
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_two_programs_that_run_are_compared_to_their_end(tmp_path: Path) -> None:
+    with running(tmp_path / "a", 8, 300, 0, 20000), running(tmp_path / "b", 8, 300, 0, 30000, threads=3):
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"))
+    assert (found.code, found.regions, found.stopped_pids) == (0, 8, []), telling.lines(found)
+    assert compare(Run(trace(tmp_path / "a")), Run(trace(tmp_path / "b"))).code == 0
+
+
+def test_both_programs_are_stopped_at_the_first_difference(tmp_path: Path) -> None:
+    """Their process ids are told, for a debugger; they can go on."""
+    with running(tmp_path / "a", 4000, 40, 0, 5000) as a, running(tmp_path / "b", 4000, 40, 5, 5000, threads=3) as b:
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"))
+        assert found.difference is not None and found.difference.visit == 5
+        assert found.difference.iteration is not None and found.difference.iteration.numbers == (20,)
+        assert found.stopped_pids == [a.pid, b.pid]
+        assert f"kill -CONT: {a.pid} and {b.pid}" in "\n".join(telling.lines(found))
+        begun = time.monotonic()
+        while (state(a.pid), state(b.pid)) != ("T", "T"):
+            assert time.monotonic() < begun + 20
+            time.sleep(0.01)
+
+
+def test_a_program_that_runs_is_compared_with_a_trace_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    ran(compiled("swept.c", "gcc", "-Wno-unknown-pragmas"), tmp_path / "a", "6", "50", SP_LEVEL="full")
+    with running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"))
+        assert found.difference is not None and found.difference.visit == 7  # A has no more
+        assert found.stopped_pids == [b.pid]
+
+
+def test_a_program_that_is_killed_is_followed_as_far_as_it_came(tmp_path: Path) -> None:
+    with running(tmp_path / "a", 30, 50), running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
+        time.sleep(0.3)
+        b.send_signal(signal.SIGKILL)
+        b.wait()
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"))
+    assert found.code == 2 and "the trace of B has no end" in found.undecided, telling.lines(found)
+
+
+def test_what_was_compared_is_discarded_and_the_programs_wait_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces of 20 MB each with room for a few segments: two are enough for a region and what is ahead of it."""
+    monkeypatch.setattr(following, "AHEAD", 1)
+    with (
+        running(tmp_path / "a", 20, 30000, 0, 0, ahead=1),
+        running(tmp_path / "b", 20, 30000, 0, 0, threads=2, ahead=1),
+    ):
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"), discard=True)
+    assert (found.code, found.regions) == (0, 20), telling.lines(found)
+    for side in ("a", "b"):
+        status = [path.stat() for path in trace(tmp_path / side).glob("*.ev")]
+        assert sum(each.st_size for each in status) > 10 << 20
+        assert sum(each.st_blocks * 512 for each in status) < 7 << 20
+
+
+def test_a_region_that_is_larger_than_what_may_be_ahead_is_let_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "AHEAD", 1)
+    with (
+        running(tmp_path / "a", 2, 300000, 2, 0, ahead=1),
+        running(tmp_path / "b", 2, 300000, 2, 0, threads=2, ahead=1),
+    ):
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"), discard=True)
+    assert (found.code, found.regions) == (0, 2), telling.lines(found)
+
+
+def test_lines_of_a_trace_are_counted_from_its_begin_though_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "AHEAD", 1)
+    with running(tmp_path / "a", 9, 30000, 0, 0, ahead=1), running(tmp_path / "b", 9, 30000, 8, 0, threads=2, ahead=1):
+        found = follow(trace(tmp_path / "a"), trace(tmp_path / "b"), discard=True)
+    assert found.difference is not None and found.difference.a is not None
+    assert found.difference.a.line == 7 * (2 * 30000 + 7) + 4 + 2 * 15000 + 1

@@ -1,0 +1,100 @@
+"""What `build` says before any run: each warning at its line, and none on a program that is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testbed.threads_bugs import BUGS
+from testbed.threads_corpus import PROGRAMS
+from testbed.threads_mistakes import RIGHT, WARNED
+from testbed.threads_snippets import CONSTRUCTS, HEAD, program, written
+
+from safepoint.threads import fortran
+
+pytest.importorskip("fparser")
+LINES = HEAD.count("\n")
+BY_TEXT = {
+    "missing private", "missing reduction", "missing critical", "missing ordered", "loop variable shared",
+    "uninitialised private", "lastprivate forgotten", "nowait", "copyin", "static local in a called procedure",
+}  # fmt: skip
+
+
+def warnings(text: str, directory: Path) -> list[tuple[int, str]]:
+    path = directory / "one.f90"
+    path.write_text(text)
+    return fortran.instrument(path).warnings
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_a_mistake_is_told_with_its_line(name: str, tmp_path: Path) -> None:
+    given = WARNED[name]
+    found = warnings(program(given.body), tmp_path)
+    assert [line - LINES for line, _ in found] == [given.line], found
+    assert all(word in found[0][1] for word in given.words), found
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_told_that_may_be_right(name: str, tmp_path: Path) -> None:
+    assert warnings(program(RIGHT[name]), tmp_path) == []
+
+
+@pytest.mark.parametrize("given", PROGRAMS, ids=lambda given: given.name)
+def test_nothing_is_told_of_the_corpus(given: object, tmp_path: Path) -> None:
+    assert fortran.instrument(given.path).warnings == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_of_constructs_only_what_is_passed_through_is_told(name: str, tmp_path: Path) -> None:
+    found = fortran.instrument(written(name, tmp_path)).warnings
+    assert all("passed through" in text for _, text in found), found
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "-"))
+def test_ten_of_the_planted_bugs_are_told(bug: object, tmp_path: Path) -> None:
+    found = fortran.instrument(bug.write(tmp_path)).warnings  # type: ignore[attr-defined]
+    assert bool(found) == (bug.name in BY_TEXT), found  # type: ignore[attr-defined]
+
+
+SAVED = """\
+module m
+  implicit none
+  integer :: calls = 0
+contains
+  real function f(x)
+    real, intent(in) :: x
+    real, save :: last
+    integer :: count = 0
+    last = x
+    count = count + 1
+    f = last + count
+  end function f
+  subroutine note()
+    calls = calls + 1
+  end subroutine note
+end module m
+program one
+  use m
+  implicit none
+  integer :: i
+  real :: a(9)
+  !$omp parallel do
+  do i = 1, 9
+    a(i) = f(real(i))
+    call note()
+  end do
+  print *, a
+end program one
+"""
+
+
+def test_saved_variables_of_a_procedure_that_a_region_calls_are_told(tmp_path: Path) -> None:
+    found = warnings(SAVED, tmp_path)
+    assert [line for line, _ in found] == [9, 10, 14], found
+    assert "line 24" in found[0][1]
+
+
+def test_a_region_that_calls_them_in_critical_is_right(tmp_path: Path) -> None:
+    text = SAVED.replace("    a(i) =", "    !$omp critical\n    a(i) =")
+    text = text.replace("note()\n  end do", "note()\n    !$omp end critical\n  end do")
+    assert warnings(text, tmp_path) == []

@@ -1,0 +1,94 @@
+"""From a mistake to its line in three commands, as docs/threads.md shows it, on real programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fparser")
+pytest.importorskip("numpy")
+if shutil.which("gfortran") is None:
+    pytest.skip("no gfortran: programs are not built", allow_module_level=True)
+
+STEP = """\
+subroutine step(u, n)
+  implicit none
+  integer, intent(in) :: n
+  real(8), intent(inout) :: u(n)
+  real(8) :: v(n), h
+  integer :: i
+  h = 0.5d0
+  v = u
+!$omp parallel do private(h)
+  do i = 2, n - 1
+    u(i) = h * (v(i - 1) + v(i + 1))
+  end do
+!$omp end parallel do
+end subroutine step
+"""
+MAIN = """\
+program smooth
+  implicit none
+  real(8) :: u(40)
+  integer :: k
+  u = [(real(k * k, 8), k = 1, 40)]
+  do k = 1, 3
+    call step(u, 40)
+  end do
+  print '(f0.6)', sum(u)
+end program smooth
+"""
+
+
+def safepoint(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "safepoint", "threads", *words]
+    return subprocess.run(line, cwd=here, capture_output=True, text=True, timeout=300)
+
+
+def built(here: Path, step: str) -> str:
+    (here / "step.f90").write_text(step)
+    (here / "smooth.f90").write_text(MAIN)
+    done = safepoint(here, "build", "-o", "smooth", "--", "gfortran", "-O1", "-fopenmp", "step.f90", "smooth.f90")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def test_a_private_variable_without_a_value_is_found_at_its_line_and_the_mended_program_is_equal(
+    tmp_path: Path,
+) -> None:
+    assert "step.f90: " in built(tmp_path, STEP)
+    done = safepoint(tmp_path, "test", "--", "./smooth")
+    assert done.returncode == 1 and "first difference: region 1, step.f90:9-13, u" in done.stdout, done.stdout
+    assert "step.f90:11=" in done.stdout
+    assert "h is PRIVATE in step.f90:9 and read at line 11 before it is written" in done.stdout
+    built(tmp_path, STEP.replace("private(h)", "firstprivate(h)"))
+    mended = safepoint(tmp_path, "test", "--", "./smooth")
+    assert (mended.returncode, mended.stderr) == (0, ""), mended.stdout
+    assert "3 regions;  no difference" in mended.stdout
+
+
+def test_what_differs_after_the_last_region_is_found_as_the_output_differs(tmp_path: Path) -> None:
+    built(tmp_path, STEP.replace("private(h)", "firstprivate(h)").replace(
+        "end subroutine", "!$ u(1) = 7\nend subroutine"
+    ))  # fmt: skip
+    done = safepoint(tmp_path, "test", "--json", "--", "./smooth")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == (1, "differs"), found
+    assert found["difference"]["a"]["name"] and not found["difference"]["inside"]
+
+
+def test_rounding_is_no_difference_with_a_tolerance(tmp_path: Path) -> None:
+    """With OpenMP the sum is formed another way, so that its last bits are other ones."""
+    step = STEP.replace("private(h)", "firstprivate(h)").replace(
+        "    u(i) = h * (v(i - 1) + v(i + 1))\n",
+        "    u(i) = h * (v(i - 1) + v(i + 1))\n!$  u(i) = u(i) * (1 + 4 * epsilon(1d0))\n",
+    )
+    built(tmp_path, step)
+    assert safepoint(tmp_path, "test", "--", "./smooth").returncode == 1
+    done = safepoint(tmp_path, "test", "--rtol", "1e-12", "--", "./smooth")
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,3 @@
+  integer, parameter :: m = 5
+  real :: w(m)
+  common /wblk/ w
