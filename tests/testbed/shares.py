@@ -1,0 +1,65 @@
+"""What a short run leaves out and another commit tries, and how its ranks wait; a plugin that `conftest.py` brings.
+
+Of dozens of cases that are alike, and take seconds each, a short run takes a share: other ones with each commit, and
+the head of the run says which. SAFEPOINT_CRASH=long takes all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+
+from testbed.sweep import COARSER, LONG, turn
+
+WHOLE = 1000  # tests: who asks for fewer of them gets these
+# Of these every other test.
+HALVED = "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c.py"
+# A rank of MPICH spins while it waits. Where ranks are more than processors each message then waits for a scheduler,
+# and half of the time of `make proof` was spent so. With this one a rank that waits sleeps for a moment. Whether a
+# rank spins is what a verdict on a hang looks at: the tests of `safepoint check` leave it as it is.
+SLEEPS = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
+SPINS = "/check/", "/test_check", "/test_suites.py", "/test_standard_templates.py"
+
+
+def share(items: Sequence[pytest.Item], of: float) -> list[pytest.Item]:
+    """One of so many, at least one; other ones with each commit."""
+    begin = turn() % len(items) if items else 0
+    return [item for at, item in enumerate([*items[begin:], *items[:begin]]) if at % of < 1]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if LONG:
+        return
+    left_out = set[pytest.Item]()
+    if len(items) >= WHOLE:
+        of = [item for item in items if item.path.as_posix().endswith(HALVED)]
+        left_out = set(of) - set(share(of, 2))
+    if COARSER > 1:
+        families = dict[str, list[pytest.Item]]()
+        for item in items:
+            if item not in left_out:
+                families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        for family in families.values():
+            left_out |= set(family) - set(share(family, COARSER))
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if LONG or any(part in item.path.as_posix() for part in SPINS):
+        os.environ.pop(SLEEPS, None)
+    else:
+        os.environ[SLEEPS] = "1"
+
+
+def said() -> str:
+    """For the head of the run."""
+    if LONG:
+        return ""
+    coarser = f"; m is {COARSER:g} times larger than usual, and of cases of one test one of {COARSER:g} is taken, as "
+    return (
+        f"{f'{coarser}SAFEPOINT_COARSER says' if COARSER > 1 else ''}; of {', '.join(HALVED)} every other test, of "
+        "each_mpi one MPI, ranks of MPICH that wait sleep (SAFEPOINT_CRASH=long: all, and they spin)"
+    )
