@@ -20,7 +20,7 @@ HALVED = "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c
 # a solver in C on four ranks took thirty times the processor time that it takes if a rank that waits sleeps for a
 # moment. That is what newer MPICH does with this variable, and `c/sleeps.c` for an older one.
 SLEEPS = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
-SPINS = (  # whether a rank spins is part of a verdict on a hang; and system calls at which a rank is killed are no sleeps
+SPINS = (  # of a verdict on a hang it is a part whether a rank spins; where a system call is hit, none shall be a sleep
     "tests/check/", "tests/tools/test_check", "tests/proof/test_checked_programs.py", "tests/proof/test_suites.py",
     "tests/proof/test_standard_templates.py", "tests/proof/test_foreign_syscalls.py",
 )  # fmt: skip
