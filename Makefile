@@ -126,7 +126,7 @@ build/.site: .venv/.docs build/report-example.html $(PAGES) $(PACKAGE)
 # The S3 server of the tests, in an environment of its own: its boto3 and that of s3fs do not go together.
 .venv/.servers: .venv/.pip
 	$(PYTHON) -m venv .venv/servers
-	PYTHONWARNINGS=ignore .venv/servers/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5'
+	PYTHONWARNINGS=ignore .venv/servers/bin/python -m pip install --quiet --no-compile --disable-pip-version-check 'moto[server]>=5'
 	touch $@
 
 .venv/.docs: .venv/.pip pyproject.toml
