@@ -13,9 +13,14 @@ import pytest
 
 from testbed.sweep import COARSER, LONG, turn
 
-WHOLE = 1000  # tests: who asks for fewer of them gets these
-# Of these every other test.
-HALVED = "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c.py"
+WHOLE = 400  # tests: who asks for fewer of them gets these
+HALVED = (  # of these every other test
+    "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c.py",
+    "files/test_kinds.py::test_killed_at_every_operation[", "files/test_kinds.py::test_power_cut_at_every_operation[",
+    "proof/test_mpi.py::test_rank_1_killed_at_each_file_system_call",
+    "proof/powercut/test_variants.py::test_a_broken_variant_is_caught[",
+    "proof/powercut/test_cuts.py::test_a_power_cut_at_any_call",
+)  # fmt: skip
 # A rank of MPICH spins while it waits. Where ranks are more than processors each message then waits for a scheduler:
 # a solver in C on four ranks took thirty times the processor time that it takes if a rank that waits sleeps for a
 # moment. That is what newer MPICH does with this variable, and `c/sleeps.c` for an older one.
@@ -29,7 +34,7 @@ LONGEST = "proof/test_strace.py"  # minutes: at the end of the run they would ke
 
 def share(items: Sequence[pytest.Item], of: float) -> list[pytest.Item]:
     """One of so many, at least one; other ones with each commit."""
-    begin = turn() % len(items) if items else 0
+    begin = turn() // 1009 % len(items) if items else 0  # else it would go together with what `one_of` takes
     return [item for at, item in enumerate([*items[begin:], *items[:begin]]) if at % of < 1]
 
 
@@ -38,8 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     left_out = set[pytest.Item]()
     if len(items) >= WHOLE:
-        of = [item for item in items if item.path.as_posix().endswith(HALVED)]
-        left_out = set(of) - set(share(of, 2))
+        for part in HALVED:
+            of = [item for item in items if item.nodeid.startswith(f"tests/{part}")]
+            left_out |= set(of) - set(share(of, 2))
     if COARSER > 1:
         families = dict[str, list[pytest.Item]]()
         for item in items:
@@ -63,8 +69,9 @@ def said() -> str:
     """For the head of the run."""
     if LONG:
         return ""
-    coarser = f"; m is {COARSER:g} times larger than usual, and of cases of one test one of {COARSER:g} is taken, as "
-    return (
-        f"{f'{coarser}SAFEPOINT_COARSER says' if COARSER > 1 else ''}; of {', '.join(HALVED)} every other test, of "
-        "each_mpi one MPI, ranks of MPICH that wait sleep (SAFEPOINT_CRASH=long: all, and they spin)"
-    )
+    halved = ", ".join(part.rstrip("[") for part in HALVED)
+    rest = f"; of {halved} every other test, of each_mpi one MPI, ranks of MPICH that wait sleep"
+    if COARSER > 1:
+        rest += f"; m is {COARSER:g} times larger, and of the cases of each test one of {COARSER:g} is taken"
+        rest += ", as SAFEPOINT_COARSER says"
+    return f"{rest} (SAFEPOINT_CRASH=long: all, and they spin)"
