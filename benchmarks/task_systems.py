@@ -118,7 +118,7 @@ from distributed import Client, LocalCluster
 dask.config.set({"distributed.worker.use-file-locking": False, "distributed.admin.log-length": 0})
 
 def cluster():
-    return LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50,
+    return LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50,
                         local_directory=os.path.join(sys.argv[1], "dask"))
 """
 

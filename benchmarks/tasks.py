@@ -13,7 +13,7 @@ beside   one graph for all: layers of which each vertex needs three of the layer
 
 `--others` names the python of an environment that has parsl and snakemake (`pip install parsl snakemake`). Dask rows
 need `distributed` beside safepoint. A row that cannot run is left out, and the reason is printed. `--table` writes the
-tables into docs/tasks-bench.md. Medians, then in brackets the smallest and the largest of a round.
+tables into docs/tasks-bench.md and docs/tasks.md. Medians, then in brackets the smallest and the largest of a round.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from safepoint.tasks.jobs import Record
 from safepoint.tasks.saved import Store
 from safepoint.tasks.values import encode
 
-PAGE = HOUSE / "docs" / "tasks-bench.md"
+PAGE, SHORT = HOUSE / "docs" / "tasks-bench.md", HOUSE / "docs" / "tasks.md"  # the second has one table of them
 BEGIN, END = "<!-- tables: python benchmarks/tasks.py --table -->", "<!-- end of tables -->"
 
 
@@ -226,12 +226,12 @@ def versions_of(those: list[System]) -> str:
     return ", ".join([f"Python {platform.python_version()}", *sorted(found)]) + "."
 
 
-def write(table: str) -> None:
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+def write(page: Path, table: str) -> None:
+    before, _, rest = page.read_text("utf-8").partition(BEGIN)
     _, mark, after = rest.partition(END)
     if not mark:
-        raise SystemExit(f"{PAGE} has no place for the tables: {BEGIN} … {END}")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", "utf-8")
+        raise SystemExit(f"{page} has no place for the tables: {BEGIN} … {END}")
+    page.write_text(f"{before}{BEGIN}\n\n{table}\n{END}{after}", "utf-8")
 
 
 def main() -> None:
@@ -244,7 +244,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--others", metavar="PYTHON", help="of an environment with parsl and snakemake")
     parser.add_argument("--only", choices=("put", "again", "beside"), action="append")
-    parser.add_argument("--table", action="store_true", help=f"write the tables into {PAGE.relative_to(HOUSE)}")
+    parser.add_argument("--table", action="store_true", help="write the tables into the two pages")
     told = parser.parse_args()
     told.load = os.getloadavg()[0]
     wanted = told.only or ["put", "again", "beside"]
@@ -256,10 +256,12 @@ def main() -> None:
         if "again" in wanted:
             first += again(told.rounds, told.finished, told.workers, work)
         rows = beside(told.rounds, told.vertices, told.body_s, told.workers, those, work) if those else {}
-    table = markdown(first, rows, told, versions_of(those))
-    print(f"\n{table}")
+    versions = versions_of(those)
+    print(f"\n{markdown(first, rows, told, versions)}")
     if told.table:
-        write(table)
+        write(PAGE, markdown(first, rows, told, versions))
+    if told.table and rows:
+        write(SHORT, markdown([], rows, told, versions))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def kept(client: Client, vertices: int) -> int:
 def main() -> None:
     vertices, rounds = (int(given) for given in (sys.argv[1:] + ["2000", "5"][len(sys.argv) - 1 :]))
     took: dict[str, list[float]] = {"Dask alone": [], "kept, over Dask": []}
-    with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
         for turn in range(rounds + 1):
             results = []
             for name in took:

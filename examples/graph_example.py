@@ -52,7 +52,7 @@ def engine(options: argparse.Namespace) -> Iterator[Any]:
     elif options.engine == "dask":
         from distributed import Client
 
-        here = {"n_workers": options.workers, "threads_per_worker": 1, "dashboard_address": None}
+        here = {"n_workers": options.workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
         with Client(options.address) if options.address else Client(**here) as client:
             yield client
     else:

@@ -239,7 +239,7 @@ def twice(x):
     return 2 * x.metres
 
 async def coroutines(g):
-    async with Client(n_workers=0, processes=False, dashboard_address=None, asynchronous=True) as client:
+    async with Client(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", asynchronous=True) as client:
         try:
             g.run(on=client)
         except UsageError as error:
@@ -253,7 +253,7 @@ def main(notes):
     g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
     asyncio.run(coroutines(g))
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
-        with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
             try:
                 g.run(on=client)
             except Exception as error:

@@ -343,21 +343,36 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def test_on_a_terminal_there_is_one_line_that_is_drawn_anew_below_what_is_said(sky: Path) -> None:
+def on_a_terminal(top: Path, *words: str) -> tuple[int, list[str]]:
+    """The exit code of a command, and the lines of all that it has drawn."""
     mine, its = pty.openpty()
-    command = [sys.executable, "-m", "safepoint", "tasks", "run", "sky.toml", "--workers", "1"]
+    command = [sys.executable, "-m", "safepoint", "tasks", *words]
     environment = {**os.environ, "PYTHONPATH": str(HOUSE), "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(command, cwd=sky, env=environment, stdin=its, stdout=its, stderr=its) as running:
+    with subprocess.Popen(command, cwd=top, env=environment, stdin=its, stdout=its, stderr=its) as running:
         os.close(its)
         said = b""
         with contextlib.suppress(OSError):  # the terminal's other side is closed
             while data := os.read(mine, 65536):
                 said += data
         os.close(mine)
-    assert running.returncode == 22
-    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()))
+    return running.returncode, re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()))
+
+
+def test_on_a_terminal_there_is_one_line_that_is_drawn_anew_below_what_is_said(sky: Path) -> None:
+    code, lines = on_a_terminal(sky, "run", "sky.toml", "--workers", "1")
+    assert code == 22
     assert any(re.fullmatch(r"clean failed \(.*1 of 2 attempts", line) for line in lines), lines
     assert any("2 of 5 finished, 1 failed, 2 not run" in line for line in lines), lines
+
+
+def test_a_long_search_for_a_better_schedule_shows_how_far_it_is(tmp_path: Path) -> None:
+    """Three vertices on two workers: no schedule is as short as half of the work, which would end the search."""
+    vertices = "".join(f'[{name}]\nrun = "make"\n' for name in "abc")
+    (tmp_path / "g.toml").write_text(f'graph = "g"\ncode = "g.py"\n{vertices}')
+    (tmp_path / "g.py").write_text("def make():\n    return 1\n")
+    code, lines = on_a_terminal(tmp_path, "plan", "g.toml", "--workers", "2", "--improve", "1s", "-o", "g.json")
+    assert code == 0 and (tmp_path / "g.json").exists()
+    assert any(re.search(r"generation \d+, expected ", line) for line in lines), lines
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "graph.json", "schedule.json"])

@@ -25,13 +25,16 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+HERE = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]  # without the second it listens to all the world
+
+
 class Cluster:
     """`workers` processes with a thread each, which nobody starts again when they die."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self._directory, self._file = directory, directory / f"scheduler-{time.time_ns()}.json"
         self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed by `close`
-        options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(self._file)]
+        options = [*HERE, "--port", "0", "--scheduler-file", str(self._file)]
         self.scheduler = self._start("dask_scheduler", *options)
         until(lambda: self._file.exists() and self._file.read_text().endswith("}"))
         self.address = json.loads(self._file.read_text())["address"]
@@ -45,8 +48,7 @@ class Cluster:
 
     def add(self) -> subprocess.Popen[bytes]:
         return self._start(
-            "dask_worker", self.address, "--host", "127.0.0.1", "--no-nanny", "--nthreads", "1", "--no-dashboard",
-            "--death-timeout", "20",
+            "dask_worker", self.address, *HERE, "--no-nanny", "--nthreads", "1", "--death-timeout", "20",
         )  # fmt: skip
 
     def kill_workers(self) -> None:

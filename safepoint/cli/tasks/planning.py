@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -59,7 +63,8 @@ def plan(
     graph = Graph.read(file)
     on = Machine.read(machine).workers(workers) if machine else Machine.equal(workers or processors())
     took, sizes = schedule.measured(directory)
-    found = schedule.plan(schedule.problem(graph, took, sizes), on, seconds, seed)
+    with searching(seconds) as progress:
+        found = schedule.plan(schedule.problem(graph, took, sizes), on, seconds, seed, progress)
     found.write(target)
     measured = sum(name in took for name in graph.vertices)
     total = words.count(len(graph.vertices), "vertex", "vertices")
@@ -67,6 +72,29 @@ def plan(
         f"{target}: {found.kind}, {total} on {words.count(found.workers, 'worker')}, expected "
         f"{words.precise(found.expected_s)}; {measured} of {len(graph.vertices)} times are measured"
     )
+
+
+@contextmanager
+def searching(seconds: float) -> Iterator[Callable[[int, float], None] | None]:
+    """A bar on stderr, if that is a terminal: the time that the search may take, and the best schedule so far."""
+    if not sys.stderr.isatty() or not seconds:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    begin = time.monotonic()
+    with Progress(
+        BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"), console=Console(stderr=True),
+        transient=True,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("", total=seconds)
+
+        def told(generation: int, best_s: float) -> None:
+            text = f"generation {generation}, expected {words.precise(best_s)}"
+            bar.update(task, completed=min(time.monotonic() - begin, seconds), description=text)
+
+        yield told
 
 
 @click.command()
