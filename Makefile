@@ -23,7 +23,7 @@ INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-ve
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 
-.PHONY: demo test proof check check-suites crash crash-all docs bench bench-more clean
+.PHONY: demo test proof check check-style check-types check-house check-suites crash crash-all docs bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
@@ -35,10 +35,17 @@ test: .venv/.dev .venv/.servers
 proof: .venv/.dev
 	$(VENV) -m pytest -n 3 --dist loadgroup tests/proof
 
-check: .venv/.dev build/.site
+# Parts, so that `make -j 2 check` can do two at a time once .venv is there.
+check: check-style check-types check-house build/.site
+
+check-style: .venv/.dev
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
+
+check-types: .venv/.dev
 	$(VENV) -m mypy
+
+check-house: .venv/.dev
 	$(VENV) -m pytest -q tests/parts/test_house.py tests/parts/test_pages.py
 
 crash: .venv/.dev
@@ -120,7 +127,7 @@ build/.site: .venv/.docs build/report-example.html $(PAGES) $(PACKAGE)
 # The S3 server of the tests, in an environment of its own: its boto3 and that of s3fs do not go together.
 .venv/.servers: .venv/.pip
 	$(PYTHON) -m venv .venv/servers
-	PYTHONWARNINGS=ignore .venv/servers/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server]>=5'
+	PYTHONWARNINGS=ignore .venv/servers/bin/python -m pip install --quiet --no-compile --disable-pip-version-check 'moto[server]>=5'
 	touch $@
 
 .venv/.docs: .venv/.pip pyproject.toml

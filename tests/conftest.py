@@ -14,7 +14,9 @@ import pytest
 import zstandard  # noqa: F401
 from testbed.outcomes import pytest_addoption, pytest_configure  # noqa: F401
 from testbed.sessions import clean_slate, said, start, work  # noqa: F401
-from testbed.sweep import ALL, COARSER, LONG, turn
+from testbed.shares import pytest_collection_modifyitems, pytest_runtest_setup  # noqa: F401
+from testbed.shares import said as said_of_shares
+from testbed.sweep import ALL, turn
 
 from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
@@ -25,26 +27,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Their tests take seconds each: of a whole short run every other one, the others with another commit.
-HALVED = "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c.py"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if LONG or len(items) < 1000:  # who asks for a few of them gets these
-        return
-    of = [item for item in items if item.path.as_posix().endswith(HALVED)]
-    left_out = set(of[turn() % 2 :: 2])
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=list(left_out))
-
-
 def pytest_report_header() -> list[str]:
     """What these tests cannot look at here; what a single one lacks it says when it is left out."""
     sweeps = "sweeps: all operations" if ALL else f"sweeps: every m-th operation from the k-th on, k = {turn()} mod m"
-    if COARSER > 1:
-        sweeps += f"; m is {COARSER} times larger than usual, as SAFEPOINT_COARSER says"
-    if not LONG:
-        sweeps += f"; of {', '.join(HALVED)} every other test, of each_mpi one MPI (SAFEPOINT_CRASH=long: all)"
+    sweeps += said_of_shares()
     place = os.path.realpath(tempfile.gettempdir())
     if Disk().page_cache(place).mount is None:
         return [sweeps, "G2k (nothing is lost by a kill) cannot be proven here, so kills are only tested for G2: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
+import functools
 import inspect
 import re
 import shutil
@@ -23,7 +23,6 @@ from safepoint.disk import Disk
 HOUSE = Path(__file__).parents[2]
 PACKAGE = HOUSE / "safepoint"
 MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
-TREES = {module: ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module) for module in MODULES}
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
     *(f"tiers/{name}" for name in ("__init__", "settings", "url", "beside", "note", "names")),
@@ -67,19 +66,26 @@ COMFORTS = {
 each_module = pytest.mark.parametrize("module", MODULES)
 
 
-def imported(module: str, *, types: bool = True) -> Iterator[tuple[int, str]]:
+@functools.cache
+def tree(module: str) -> ast.Module:
+    return ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module)
+
+
+@functools.cache
+def imported(module: str, *, types: bool = True) -> list[tuple[int, str]]:
     """Line and full name of everything a module imports, at the top, in functions and under conditions. `types`: also
     what it imports for annotations alone."""
-    tree = copy.deepcopy(TREES[module]) if not types else TREES[module]
+    top, found = tree(module), list[tuple[int, str]]()
     if not types:
-        blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-        tree.body = [node for node in tree.body if node not in blocks]
-    for node in ast.walk(tree):
+        blocks = [node for node in top.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        top = ast.Module([node for node in top.body if node not in blocks], [])
+    for node in ast.walk(top):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             source = ".".join(name for name in ("safepoint" if node.level else "", node.module or "") if name)
-            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+            found += ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+    return found
 
 
 # Rooms: a file or a folder of the package; those of the command line are the folders in it.
@@ -167,7 +173,7 @@ def test_modules_know_each_other_without_a_loop() -> None:
     for module in MODULES:
         names = [
             f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-            for node in TREES[module].body
+            for node in tree(module).body
             if isinstance(node, (ast.Import, ast.ImportFrom))
             for alias in node.names
         ]
@@ -189,8 +195,8 @@ def test_the_core_knows_neither_comforts_nor_tools() -> None:
     assert {name: others & OUTSIDE for name, others in core().items() if others & OUTSIDE} == {}
 
 
-def functions_of(tree: ast.AST) -> dict[str, ast.AST]:
-    return {node.name: node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+def functions_of(of: ast.AST) -> dict[str, ast.AST]:
+    return {node.name: node for node in ast.walk(of) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
 
 
 def test_the_tour_names_all_that_tells_kinds_of_files_apart() -> None:
@@ -202,15 +208,19 @@ def test_the_tour_names_all_that_tells_kinds_of_files_apart() -> None:
         module
         for module in MODULES
         if room(module) in rooms
-        for node in ast.walk(TREES[module])
+        for node in ast.walk(tree(module))
         if isinstance(node, ast.Attribute) and node.attr in ("kind", "kept") and isinstance(node.ctx, ast.Load)
     }
     assert set(page) == found
-    gone = {module: names - set(functions_of(TREES[module])) for module, names in page.items()}
+    gone = {module: names - set(functions_of(tree(module))) for module, names in page.items()}
     assert not any(gone.values()), gone
 
 
-TESTS = {path: functions_of(ast.parse(path.read_text("utf-8"))) for path in sorted((HOUSE / "tests").rglob("*.py"))}
+@functools.cache
+def of_tests() -> dict[Path, set[str]]:
+    """The names of the functions in each file. Not at the top of this file: each worker of xdist imports it."""
+    paths = sorted((HOUSE / "tests").rglob("*.py"))
+    return {path: set(functions_of(ast.parse(path.read_text("utf-8")))) for path in paths}
 
 
 @pytest.mark.parametrize("page", sorted(str(path.relative_to(HOUSE / "docs")) for path in HOUSE.glob("docs/**/*.md")))
@@ -219,9 +229,11 @@ def test_every_test_that_a_page_names_is_there(page: str) -> None:
     text, wrong = (HOUSE / "docs" / page).read_text("utf-8"), []
     for name, end in re.findall(r"\b((?:test|case)_\w+\b)(…|\.py)?", text):
         if end == ".py":
-            there = [path for path in TESTS if path.name == f"{name}.py"]
+            there = [path for path in of_tests() if path.name == f"{name}.py"]
         else:
-            there = [path for path, names in TESTS.items() for n in names if n == name or (end and n.startswith(name))]
+            there = [
+                path for path, names in of_tests().items() for n in names if n == name or (end and n.startswith(name))
+            ]
         if (len(there) != 1 if end else not there) and page != "evidence.md":
             wrong.append(name + end)
     assert wrong == []
@@ -232,7 +244,7 @@ def test_the_protocol_says_where_each_test_is() -> None:
     rules = tables("protocol.md", "rule", "else", "test", "file")
     assert lines and rules
     for *_, tests, files in lines + rules:
-        defined = {name for file in named(files) for name in TESTS[HOUSE / "tests" / file]}
+        defined = {name for file in named(files) for name in of_tests()[HOUSE / "tests" / file]}
         names = [name.rstrip("…") for name in named(tests) if name.startswith(("test_", "case_"))]
         assert all(any(each.startswith(name) for each in defined) for name in names), (tests, files)
 
@@ -283,7 +295,7 @@ def test_every_file_can_be_held_in_mind() -> None:
 
 @each_module
 def test_every_function_fits_a_screen(module: str) -> None:
-    functions = [node for node in ast.walk(TREES[module]) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [node for node in ast.walk(tree(module)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
     lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
 
@@ -358,14 +370,14 @@ def dangerous(module: str, name: str) -> bool:
 def disk_work(module: str) -> Iterator[tuple[int, str]]:
     """Line and name of what only `disk/` may do: by attribute, by imported name, or by opening a file for writing."""
     alias: dict[str, str] = {}
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             alias |= {each.asname or each.name: each.name for each in node.names}
     for line, name in imported(module, types=False):
         source, _, what = name.rpartition(".")
         if dangerous(source, what) or dangerous(name, "*"):
             yield line, name
-    for node in ast.walk(TREES[module]):
+    for node in ast.walk(tree(module)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if dangerous(alias.get(node.value.id, ""), node.attr):
                 yield node.lineno, f"{node.value.id}.{node.attr}"
@@ -449,7 +461,7 @@ def test_every_error_is_one_of_safepoint_and_exported() -> None:
 def test_public_errors_are_defined_in_one_place(module: str) -> None:
     bases = {
         node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
-        for node in ast.walk(TREES[module])
+        for node in ast.walk(tree(module))
         if isinstance(node, ast.ClassDef)
     }
     # To the program as `SaveError`; the session alone must know it. The second and the last are of the command line

@@ -22,7 +22,7 @@ import pytest
 from safepoint.c.build import Compilers, built, flags
 from testbed.paths import EXAMPLES, TESTBED
 from testbed.program import Violation
-from testbed.sweep import one_of
+from testbed.sweep import LONG, one_of
 
 SOURCES = TESTBED / "c"
 PATIENCE = 120  # seconds for one job, many times what it takes
@@ -82,6 +82,14 @@ def library(mpi: Mpi | None = None, cc: str = "cc", fc: str = "", options: str =
 
 
 @functools.cache
+def sleeps() -> str:
+    """An object with which ranks of MPICH sleep while they wait, where `shares.py` says so."""
+    target = place() / "sleeps.o"
+    subprocess.run(["cc", "-O1", "-c", str(SOURCES / "sleeps.c"), "-o", str(target)], check=True)
+    return str(target)
+
+
+@functools.cache
 def program(source: str, mpi: Mpi | None = None, *options: str, cc: str = "cc", fc: str = "gfortran") -> Path:
     """A source of `testbed/c` or of the examples, compiled and linked, with MPI or without."""
     path = SOURCES / source if (SOURCES / source).exists() else EXAMPLES / source
@@ -91,7 +99,8 @@ def program(source: str, mpi: Mpi | None = None, *options: str, cc: str = "cc", 
     target = place() / "-".join([path.name, mpi.name if mpi else compiler, *options]).replace("/", "_")
     work = Path(tempfile.mkdtemp(dir=place()))  # where a compiler of Fortran puts its modules
     command = [*compiler.split(), "-O1", *options, *(["-DRANKS"] if mpi else []), *compile_with, str(path)]
-    done = subprocess.run([*command, *link_with, "-lm", "-o", str(target)], cwd=work, capture_output=True, text=True)
+    command += [*([sleeps()] if mpi is MPICH and not LONG else []), *link_with, "-lm", "-o", str(target)]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return target
 

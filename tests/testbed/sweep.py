@@ -26,8 +26,8 @@ from testbed.program import SAVERS, SHAPES, Program, Violation, new_directory, r
 
 # How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`.
 LONG, ALL = (os.environ.get("SAFEPOINT_CRASH") in levels for levels in (("long", "all"), ("all",)))
-# On a slow machine .ci/run lets `make test` and `make proof` take so many times fewer operations.
-COARSER = 1 if LONG else max(1, int(os.environ.get("SAFEPOINT_COARSER", "1")))
+# Where little time is left .ci/run lets `make proof` take so many times fewer operations.
+COARSER = 1.0 if LONG else max(1.0, float(os.environ.get("SAFEPOINT_COARSER", "1")))
 STEPS = 3
 LIBRARY, IN_A_ROW = "operations of the library", "two faults in a row"  # as docs/evidence.md calls what was done
 
@@ -67,7 +67,7 @@ class Points(list[int]):
 
 def sample(points: Sequence[int], short: int, long: int = 1) -> Points:
     """Every so-manieth of them in `make test` and in `make crash`; all in `make crash-all`."""
-    return Points(points, 1 if ALL else long if LONG else 2 * short * COARSER)
+    return Points(points, 1 if ALL else long if LONG else round(2 * short * COARSER))
 
 
 CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]
