@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint import words
 from safepoint.threads import bags
 from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
 from safepoint.threads.difference import Difference, Event, told
@@ -29,8 +30,8 @@ EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 
 @dataclass
 class Found:
-    """What a comparison came to. `regions`: visits that were compared as a whole and are equal. `undecided`: why the
-    rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
+    """What a comparison came to. `regions`: visits that are equal, up to the difference if there is one. `undecided`: why
+    the rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
 
     difference: Difference | None = None
     regions: int = 0
@@ -76,8 +77,8 @@ class Comparing:
         judge = Judge(self.a.run.sites, self.rules)
         known = getattr(self, "judge", None)
         if known is not None:
-            judge.reductions, judge.tolerated, judge.by_statistics, judge.unknown = (
-                known.reductions, known.tolerated, known.by_statistics, known.unknown
+            judge.reductions, judge.carried, judge.tolerated, judge.by_statistics, judge.unknown = (
+                known.reductions, known.carried, known.tolerated, known.by_statistics, known.unknown
             )  # fmt: skip
         self.judge = judge
 
@@ -132,6 +133,7 @@ class Comparing:
         spot = self._first(x, y, two)
         if spot:
             self.found.difference = told(spot, (self.a, self.b), (x, y))
+            self.found.regions = self.found.difference.regions_equal
         self.a.forget()
         self.b.forget()
 
@@ -179,8 +181,12 @@ class Comparing:
     def _notes(self) -> list[str]:
         judge, notes = self.judge, []
         if judge.reductions:
-            many = "reduction" if judge.reductions == 1 else "reductions"
-            notes.append(f"{judge.reductions} {many} within {self.rules.reduction_rtol:g}")
+            many = "reduction that differs" if judge.reductions == 1 else "reductions that differ"
+            notes.append(f"{judge.reductions} {many} in the last bits, within {self.rules.reduction_rtol:g}")
+        if judge.carried:
+            differ = "differs" if judge.carried == 1 else "differ"
+            values = words.count(judge.carried, "value")
+            notes.append(f"{values} outside of regions that {differ} in the last bits, as sums do")
         for number in sorted(judge.unknown):
             site = self.a.run.sites.by_number[number]
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "

@@ -225,9 +225,11 @@ class Side:
         if self.region_marks:
             at, _, visit = self.region_marks[-1]
             self.before = visit, int(main.records["site"][at])
-        self.region_marks, main.regions = main.regions, [mark for mark in main.regions if mark[0] >= end]
+        known_marks = main.regions
+        self.region_marks = [mark for mark in known_marks if mark[0] < end]
+        main.regions = [mark for mark in known_marks if mark[0] >= end]
         self.ended_before = self.ended
-        self.ended += sum(kind == kinds.REGION_END and at < end for at, kind, _ in self.region_marks)
+        self.ended += sum(kind == kinds.REGION_END for _, kind, _ in self.region_marks)
         self.taken = end
         visits = [block.visit for block in own]
         known = {visit: number for number, visit in enumerate(visits)}
