@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from safepoint import words
 from safepoint.threads import bags
+from safepoint.threads.balance import unbalanced
 from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
 from safepoint.threads.difference import Difference, Event, told
 from safepoint.threads.matched import UnlikeTraces, unlike
@@ -49,8 +50,11 @@ def compare(
 ) -> Found:
     """What differs first between two runs; with `only`, in these region visits and the code before each.
 
-    Raises `UnlikeTraces` if they are of other programs or levels.
+    Raises `UnlikeTraces` if they are of other programs or levels, or lack a call by hand.
     """
+    for run, name in ((a, "A"), (b, "B")):
+        if text := unbalanced(run, name):
+            raise UnlikeTraces(text)
     comparing = Comparing(Side(a, "A"), Side(b, "B"), rules or Rules(), by_name)
     if only is None:
         while comparing.step():
