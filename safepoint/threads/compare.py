@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safepoint import words
 from safepoint.threads import bags
 from safepoint.threads.balance import unbalanced
-from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
+from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, cut_alike, key
 from safepoint.threads.difference import Difference, Event, told
 from safepoint.threads.matched import UnlikeTraces, unlike
 from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
@@ -31,8 +31,8 @@ EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 
 @dataclass
 class Found:
-    """What a comparison came to. `regions`: visits that are equal, up to the difference if there is one. `undecided`: why
-    the rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
+    """What a comparison came to. `regions`: visits that are equal, up to the difference if there is one. `undecided`:
+    why the rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
 
     difference: Difference | None = None
     regions: int = 0
@@ -143,7 +143,7 @@ class Comparing:
 
     def _first(self, x: Batch, y: Batch, two: Two) -> Spot | None:
         """The first difference in some region visits."""
-        a, b = x.canon(self.a), y.canon(self.b)
+        a, b = cut_alike(x.canon(self.a), y.canon(self.b))
         if self.renamed is not None:
             b = b._replace(spine=_renamed(b.spine, self.renamed))
         files = [[log.records.view(np.complex128) for log in side.logs] for side in (self.a, self.b)]
@@ -195,6 +195,7 @@ class Comparing:
             site = self.a.run.sites.by_number[number]
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "
                          f"nobody can say by how much (SP_STATISTICS=1)")  # fmt: skip
+        notes += [f"{option} fits no variable of this program" for option in judge.idle]
         if judge.tolerated:
             notes.append(f"{judge.tolerated} values differ in bits, and are the same within the tolerance")
         if judge.by_statistics:

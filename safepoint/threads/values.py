@@ -65,6 +65,10 @@ class Judge:
             self.rtol[number], self.atol[number] = rules.tolerance(site.name)
         self.sums = bool(np.isin(self.loose, (1, 4)).any())
         self.carried = 0  # values outside of regions that differ as a sum of threads may
+        names = {site.name for site in sites.by_number.values()}
+        patterns = [*((f"--exclude {each}", each) for each in rules.exclude),
+                    *((f"--tolerance {each[0]}", each[0]) for each in rules.tolerances)]  # fmt: skip
+        self.idle = [text for text, each in patterns if not any(fits(name, each) for name in names)]
         self.reductions = 0  # that differ in bits, and are the same within the tolerance of reductions
         self.tolerated = 0  # other values whose bits differ
         self.by_statistics = 0  # of these, digests

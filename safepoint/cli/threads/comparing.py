@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 from safepoint.cli import terminal
 from safepoint.cli.judge.compare import UNDECIDED, atol, exclude, make_rules, rtol, tolerance
 from safepoint.cli.threads.threads import part
+from safepoint.errors import UsageError
 
 by_name = click.option("--by-name", is_flag=True, help="Match places by file, name and order: of two versions.")
 trace = click.Path(exists=True, file_okay=False)
@@ -69,6 +71,10 @@ def tell(ctx: click.Context, a: str, b: str, found: Any, as_json: bool) -> None:
 def rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Sequence[str]) -> Any:
     """Raises `UsageError` for a tolerance that is none."""
     made = make_rules(rtol, atol, tolerances, exclude)
+    for name, relative, absolute in (("--rtol", rtol, 0.0), ("--atol", atol, 0.0), *made.tolerances[1:]):
+        for value in (relative, absolute):
+            if not 0 <= value < math.inf:
+                raise UsageError(f"{name}: a tolerance must be 0 or more, and is {value:g}")
     return part("compare").Rules(rtol, atol, made.tolerances[1:], tuple(exclude))
 
 

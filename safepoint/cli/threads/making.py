@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.threads.options import no_option
 from safepoint.cli.threads.threads import needed, part
 
 settings = click.option("--settings", metavar="FILE", type=click.Path(exists=True, dir_okay=False), default=None,
@@ -20,7 +21,10 @@ settings = click.option("--settings", metavar="FILE", type=click.Path(exists=Tru
 @click.option("--print-flags", is_flag=True, help="What a program with calls by hand is compiled and linked with.")
 @terminal.as_json
 @click.argument("line", nargs=-1, type=click.UNPROCESSED)
-def build(output: str, settings: str | None, print_flags: bool, as_json: bool, line: tuple[str, ...]) -> None:
+@click.pass_context
+def build(
+    ctx: click.Context, output: str, settings: str | None, print_flags: bool, as_json: bool, line: tuple[str, ...]
+) -> None:  # fmt: skip
     """Compile a program twice from LINE, your own line for the compiler: NAME has OpenMP, NAME.serial does not.
 
     \b
@@ -31,6 +35,7 @@ def build(output: str, settings: str | None, print_flags: bool, as_json: bool, l
     compiled is in NAME.instrumented. A line with -c makes the object as ever, with a note for the line that links it.
     A program in C has the calls by hand (sp_trace.h) and is compiled with -DSP_TRACE.
     """
+    no_option(ctx, line)
     if print_flags:
         found = part("library").library(line[0] if line else "gfortran")
         terminal.say(" ".join([f"-I{found.include}", str(found.archive), *found.flags]))
