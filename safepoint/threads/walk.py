@@ -118,7 +118,7 @@ class Side:
         self.region_marks: list[tuple[int, int, int]] = []  # of the batch at hand
         self.ended_before = 0
         self.inside: set[int] = set()  # files that end in a region
-        self.before = (0, 0)  # visit and site of the last region of the batch before
+        self.before = self._last = (0, 0)  # visit and site of the last region of the batch before, and of this one
         self.look()
 
     @property
@@ -222,12 +222,13 @@ class Side:
                 blocks += self._open(log)
         own = sorted(block for block in blocks if block.file == 0)
         edges = [self.taken, *(edge for block in own for edge in (block.first, block.end)), end]
-        if self.region_marks:
-            at, _, visit = self.region_marks[-1]
-            self.before = visit, int(main.records["site"][at])
+        self.before = self._last  # kept, as its record may be discarded by now
         known_marks = main.regions
         self.region_marks = [mark for mark in known_marks if mark[0] < end]
         main.regions = [mark for mark in known_marks if mark[0] >= end]
+        if self.region_marks:
+            at, _, visit = self.region_marks[-1]
+            self._last = visit, int(main.records["site"][at])
         self.ended_before = self.ended
         self.ended += sum(kind == kinds.REGION_END for _, kind, _ in self.region_marks)
         self.taken = end

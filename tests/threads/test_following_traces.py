@@ -73,7 +73,7 @@ def test_a_program_that_runs_is_compared_with_a_trace_that_is_there(tmp_path: Pa
 
 
 def test_a_program_that_is_killed_is_followed_as_far_as_it_came(tmp_path: Path) -> None:
-    with running(tmp_path / "a", 30, 50), running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
+    with running(tmp_path / "a", 4000, 50), running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
         time.sleep(0.3)
         b.send_signal(signal.SIGKILL)
         b.wait()
