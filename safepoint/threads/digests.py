@@ -39,7 +39,7 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
             for written, home in procedure.writes:
                 symbol = scope.find(written)
                 if symbol and symbol.home == home and reaches_out(written, around, scope):
-                    loose = "reduction" if (written, home) in procedure.sums or written in reduced else ""
+                    loose = "reduction" if written in reduced else ""
                     found.setdefault(written, Digested(written, stmt.first, loose))
     for name in also:
         if scope.declared(name, set()):

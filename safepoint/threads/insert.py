@@ -217,9 +217,9 @@ class Statements:
         return around[0] if around else self.rounding(root, stmt)
 
     def rounding(self, root: str, stmt: Stmt) -> str:
-        """A scalar that is made of a sum of threads; `total = 0` is none."""
-        names = set(names_in(stmt.at.text.partition("=")[2]))
-        rounded = self.state.uncertain.rounded
+        """What is made of a sum of threads, here or in a procedure that is called; `total = 0` is not."""
+        rounded, call = self.state.uncertain.rounded, stmt.kind == "Call_Stmt"
+        names = rounded if call else set(names_in(stmt.at.text.partition("=")[2]))
         return "reduction" if root in rounded and names & rounded else ""
 
     def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:

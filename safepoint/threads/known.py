@@ -88,13 +88,14 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
 
 def _follow(unit: Unit, scope: Scope) -> None:
     unsure, own = unsure_of(unit, scope), _own(unit, scope)
+    for kind, names in zip(KINDS, unsure, strict=True):
+        scope.modules[OUTER].unsure |= {(kind, name, home) for name, home in _outside(names, scope)}
     if own is not None:
         result = result_of(unit)
         for name in (*own.arguments, result):
             kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
             if kind and name not in own.takes:
                 own.gives[own.name if name == result else name] = kind
-        own.sums = _outside(unsure.rounded, scope)
     for stmt, _ in statements(unit.body):
         for callee, pairs in _calls(stmt, scope):
             given = [(dummy, actual) for dummy, actual in pairs if DESIGNATOR.match(actual)]
@@ -132,8 +133,9 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
         for callee, pairs in _calls(stmt, scope):
             for dummy, actual in pairs:
                 given[callee.gives.get(dummy, "")].add(root_of(actual, scope))
-    for procedure in reached(names, scope):
-        given["sum"] |= {name for name, home in procedure.sums if (found := scope.find(name)) and found.home == home}
+    for kind, name, home in scope.modules[OUTER].unsure:
+        if (symbol := scope.declared(name, set())) and symbol.home == home:
+            given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
     given["sum"] |= sums_in(unit.body, scope)

@@ -43,7 +43,7 @@ class Symbol:
 @dataclass
 class Procedure:
     """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
-    or reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their
+    or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
     `takes`: arguments that a caller gives a clock."""
@@ -55,7 +55,6 @@ class Procedure:
     regions: bool = False
     writes: list[tuple[str, str]] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
-    sums: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
@@ -88,6 +87,7 @@ class Scope:
     implicit: dict[str, str] | None = field(default_factory=dict)
     threadprivate: set[str] = field(default_factory=set)
     saved: bool = False
+    unsure: set[tuple[str, str, str]] = field(default_factory=set)  # of OUTER: kind, name, home
 
     def find(self, name: str) -> Symbol | None:
         """None: not known, which is not the same as not declared."""
