@@ -6,6 +6,7 @@ statement at which it stopped is left as it is, once; and if that is refused aga
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -47,7 +48,7 @@ class Bodies:
         source, first = name_of(unit), self.next
         if not is_fortran(source):
             self._compiled(unit, None, ("-DSP_TRACE",), must=True)
-            self.told.append(f"{source}: the calls that are in it (C is not instrumented)")
+            self.told.append(f"{source}: {_calls(Path(source))} (C is not instrumented)")
             return
         if (made := self._instrumented(unit, first, frozenset())) is None:
             return
@@ -165,3 +166,11 @@ def _together(commands: Sequence[Sequence[str]], directory: Path) -> list[subpro
 
     with ThreadPoolExecutor(len(commands)) as pool:
         return list(pool.map(lambda command: called(command, directory), commands))
+
+
+def _calls(source: Path) -> str:
+    """Whether a source in C has calls by hand; those in a header of its own are not seen."""
+    with contextlib.suppress(OSError):
+        if not re.search(r"\b(SP_[A-Z]|sp_[a-z])", source.read_text("utf-8", errors="replace")):
+            return "no SP_ call in it, so nothing is recorded"
+    return "the calls that are in it"

@@ -18,6 +18,7 @@ from safepoint.threads import bags
 from safepoint.threads.balance import unbalanced
 from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, cut_alike, key
 from safepoint.threads.difference import Difference, Event, told
+from safepoint.threads.kinds import DIGEST
 from safepoint.threads.matched import UnlikeTraces, unlike
 from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
 from safepoint.threads.trace import Run
@@ -196,6 +197,10 @@ class Comparing:
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "
                          f"nobody can say by how much (SP_STATISTICS=1)")  # fmt: skip
         notes += [f"{option} fits no variable of this program" for option in judge.idle]
+        event = self.found.difference and (self.found.difference.a or self.found.difference.b)
+        asked = self.rules.rtol or self.rules.atol or self.rules.tolerances
+        if asked and event and event.kind == DIGEST and not event.extra:
+            notes.append(f"a tolerance applies to the digest of {event.site.name} only if both have SP_STATISTICS=1")
         if judge.tolerated:
             notes.append(f"{judge.tolerated} values differ in bits, and are the same within the tolerance")
         if judge.by_statistics:

@@ -15,7 +15,7 @@ from typing import Any
 
 from safepoint import words
 from safepoint.errors import FormatError
-from safepoint.threads import printed, runs, telling
+from safepoint.threads import hints, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
 from safepoint.threads.kinds import DIGEST, NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
@@ -28,6 +28,7 @@ UNKNOWN = (
     "nothing that is recorded differs, so the place is not known. Look at what `build` says is not recorded; name "
     "arrays under digest in threads.toml; for a race --runs 5 --noise 50; for rounding --rtol"
 )
+CHANCE = "--runs 5 --noise 50"
 HEAD = 43  # columns: figures of both passes stand below each other
 
 
@@ -100,7 +101,7 @@ class Passes:
         """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
         more = {"SP_REGIONS": ",".join(map(str, regions)), **self.edges} if regions else {}
         more |= {"SP_MAX": str(most * RECORD)} if most else {}
-        more |= {"SP_STATISTICS": "1"} if self.statistics else {}
+        more |= {"SP_STATISTICS": "1"} if self.statistics or regions else {}
         if side == "B" and self.plan.noise:
             more |= {"SP_NOISE": str(self.plan.noise), "SP_SEED": str(attempt)}
         again = f", run {attempt} of {self.plan.runs}" if self.plan.runs > 1 and side == "B" else ""
@@ -142,6 +143,8 @@ class Passes:
         where = f"first difference: {telling.place(found.difference)}" if found.difference else "no difference"
         runs_ = f" (run {attempt} of {self.plan.runs})" if self.plan.runs > 1 else ""
         regions = words.count(_regions(a, rank), "region")
+        if found.undecided and not found.difference:
+            regions, where = f"{found.regions} of {regions} of A", "no difference until there"
         head = "pass 1, digests at the end of each region:"
         self.lines.append(f"{head:<{HEAD}}  {_seconds(a, b)}{runs_};  {regions};  {_of_rank(rank)}{where}")
         self.lines += [ran.ending() for ran in (a, b) if not ran.good]
@@ -161,6 +164,13 @@ class Passes:
         if not a.good:
             text = "both runs end in the same way, which is not a good one: what comes later was not compared"
             return Outcome(UNDECIDED, "no run", [*self.lines, text], self.passes, found)
+        return self._equal(found)
+
+    def _equal(self, found: Found) -> Outcome:
+        """With what `build` has warned of, as a race that did not happen this time is none the less one."""
+        if warned := runs.warnings(self.a):
+            self.lines += ["but `build` has warned:", *(f"  {text}" for text in warned)]
+            self.lines.append(f"races are chance: try {CHANCE}")
         return Outcome(EQUAL, "equal", self.lines, self.passes, found)
 
     def _printed(self, a: Ran, b: Ran, found: Found) -> Outcome | None:
@@ -192,14 +202,14 @@ class Passes:
             differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol, again)
             if differs is None:
                 self.lines += [*telling.lines(found), "what they print differs only where two runs of A do, too"]
-                return Outcome(EQUAL, "equal", self.lines, self.passes, found)
+                return self._equal(found)
         if differs and differs.beyond:
             self.lines += [f"what they print differs: {differs.line}", *(f"  {note}" for note in found.notes), UNKNOWN]
             return Outcome(DIFFERENT, "differs", self.lines, self.passes, found)
         how = "" if differs is None or differs.words else ", by rounding alone"
         line = differs.line if differs else "the ends of lines"
         self.lines += [*telling.lines(found), f"what they print differs, though{how}: {line}"]
-        return Outcome(EQUAL, "equal", self.lines, self.passes, found)
+        return self._equal(found)
 
     def _second(self, of: str, first: Found) -> Outcome:
         """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
@@ -225,9 +235,7 @@ class Passes:
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
         event = found.difference.a or found.difference.b
         if found.difference.what == "value" and found.difference.inside and event and event.kind == DIGEST:
-            name = event.site.name
-            self.lines.append(f"  all writes in it are equal: another thread was the last to write {name}. Is it to be "
-                              "PRIVATE, or LASTPRIVATE?")  # fmt: skip
+            self.lines.append(f"  all writes in it are equal{hints.by_digest(event.site, found.difference.region)}")
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, found, rank)
 
     def _tell_second(self, a: Ran, b: Ran, head: str, attempt: int) -> None:
@@ -245,7 +253,8 @@ class Passes:
     def _not_traced(self, traced: Sequence[int], first: Found) -> Outcome:
         self.lines += telling.lines(first)
         text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
-        hint = "" if self.plan.noise and self.plan.runs > 1 else "; try --runs 5 --noise 50"
+        hint = "" if self.plan.noise and self.plan.runs > 1 else f"; try {CHANCE}"
+        hint += "; or rounding: --rtol 1e-9" if first.difference and hints.near(first.difference) else ""
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)
 
 

@@ -80,6 +80,12 @@ def edges(a: Sequence[str]) -> dict[str, str]:
     return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
 
 
+def warnings(a: Sequence[str]) -> list[str]:
+    """What `build` has warned of."""
+    _, note = _note(a)
+    return [str(text).partition("\n")[0] for text in note.get("warnings", [])]
+
+
 def outdated(a: Sequence[str]) -> str:
     """What to say if a source is newer than the program; empty: none is."""
     path, note = _note(a)

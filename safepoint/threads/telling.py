@@ -131,8 +131,19 @@ def _digest(event: Event) -> str:
     text = f"{count} {of}, {high:016x}{low:016x}"
     if event.extra and len(event.words) >= 7:
         least, most, mean, root = struct.unpack("<4d", struct.pack("<4Q", *event.words[3:7]))
-        text += f", {least!r}" if count == 1 else f", min {least!r}, max {most!r}, mean {mean!r}, rms {root!r}"
+        text += (
+            f", {_alone(event.type, least)}"
+            if count == 1
+            else f", min {least!r}, max {most!r}, mean {mean!r}, rms {root!r}"
+        )
     return text
+
+
+def _alone(type: int, value: float) -> str:
+    """The value of a digest of one element."""
+    if kinds.LOGICAL1 <= type <= kinds.LOGICAL8:
+        return "T" if value else "F"
+    return str(int(value)) if kinds.INTEGER1 <= type <= kinds.INTEGER8 and math.isfinite(value) else repr(value)
 
 
 def _where(difference: Difference) -> str:

@@ -53,6 +53,24 @@ def test_with_all_calls_the_runs_are_equal(tmp_path: Path) -> None:
     assert done.returncode == 0 and "20 regions;  no difference" in done.stdout
 
 
+def test_a_source_without_calls_is_told(tmp_path: Path) -> None:
+    needs("gcc")
+    (tmp_path / "x.c").write_text("int main(void) { return 0; }\n")
+    line = [sys.executable, "-m", "safepoint", "threads", "build", "-o", "x", "--", "gcc", "-fopenmp", "x.c"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "x.c: no SP_ call in it, so nothing is recorded (C is not instrumented)\n"
+
+
+def test_the_flags_of_compiler_and_linker_come_apart(tmp_path: Path) -> None:
+    needs("gcc")
+    line = [sys.executable, "-m", "safepoint", "threads", "build"]
+    both, compiler, linker = (
+        subprocess.run([*line, option, "gcc"], capture_output=True, text=True, timeout=300).stdout.split()
+        for option in ("--print-flags", "--cflags", "--libs")
+    )
+    assert [*compiler, *linker] == both and compiler[0].startswith("-I") and linker[0].endswith("libsp_trace.a")
+
+
 def test_a_thread_that_does_not_leave_is_told(tmp_path: Path) -> None:
     done = built_and_tested(tmp_path, PROGRAM.replace("            SP_LEAVE\n", ""))
     assert done.returncode == 2 and "Cannot tell: the recording of A was stopped: SP_LEAVE is missing" in done.stdout, (

@@ -19,11 +19,14 @@ settings = click.option("--settings", metavar="FILE", type=click.Path(exists=Tru
 @click.option("-o", "--output", default="", metavar="NAME", help="The program. Default: that of the line, or a.out.")
 @settings
 @click.option("--print-flags", is_flag=True, help="What a program with calls by hand is compiled and linked with.")
+@click.option("--cflags", is_flag=True, help="The same, of the compiler alone.")
+@click.option("--libs", is_flag=True, help="The same, of the linker alone: after the sources.")
 @terminal.as_json
 @click.argument("line", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def build(
-    ctx: click.Context, output: str, settings: str | None, print_flags: bool, as_json: bool, line: tuple[str, ...]
+    ctx: click.Context, output: str, settings: str | None, print_flags: bool, cflags: bool, libs: bool, as_json: bool,
+    line: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Compile a program twice from LINE, your own line for the compiler: NAME has OpenMP, NAME.serial does not.
 
@@ -36,9 +39,11 @@ def build(
     A program in C has the calls by hand (sp_trace.h) and is compiled with -DSP_TRACE.
     """
     no_option(ctx, line)
-    if print_flags:
+    if print_flags or cflags or libs:
         found = part("library").library(line[0] if line else "gfortran")
-        terminal.say(" ".join([f"-I{found.include}", str(found.archive), *found.flags]))
+        first = [f"-I{found.include}"] if cflags or not libs else []
+        last = [str(found.archive), *found.flags] if libs or not cflags else []
+        terminal.say(" ".join([*first, *last]))
         return
     with needed():
         built = part("building").build(list(line), Path(output) if output else None, settings=_settings(settings))

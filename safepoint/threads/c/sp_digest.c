@@ -60,6 +60,14 @@ static double number(const char *at, int type) {
         return memcpy(&i4, at, 4), i4;
     case SP_TYPE_I8:
         return memcpy(&i8, at, 8), (double)i8;
+    case SP_TYPE_L1:
+        return *at != 0;
+    case SP_TYPE_L2:
+        return memcpy(&i2, at, 2), i2 != 0;
+    case SP_TYPE_L4:
+        return memcpy(&i4, at, 4), i4 != 0;
+    case SP_TYPE_L8:
+        return memcpy(&i8, at, 8), i8 != 0;
     case SP_TYPE_C4:
     case SP_TYPE_C8:
     case SP_TYPE_C16:
@@ -108,7 +116,7 @@ static int awake(void) {
 }
 
 static int counted(int type) {
-    return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) < SP_TYPE_L1;
+    return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) <= SP_TYPE_L8;
 }
 
 #define EMPTY {INFINITY, -INFINITY, 0, 0, 0}

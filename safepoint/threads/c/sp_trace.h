@@ -179,6 +179,7 @@ static inline void sp_read_c8(int32_t site, double _Complex x) {
 #define SP_BARRIER sp_event(SP_HERE_("barrier", ""), SP_KIND_BARRIER, 0)
 #define SP_WRITE(x) SP_PICK_(write, x)(SP_HERE_("variable-write", #x), x)
 #define SP_READ(x) SP_PICK_(read, x)(SP_HERE_("variable-read", #x), x)
+/* x: pointer to the first element. */
 #define SP_DIGEST(x, n) sp_digest_c(SP_HERE_("array", #x), SP_TYPE_OF_(*(x)), x, n)
 
 #ifdef __cplusplus
