@@ -155,9 +155,11 @@ def _end(kind: NDArray[Any]) -> int:
             low = middle + 1
         else:
             high = middle
-    first = low * _PER_SEGMENT
-    zeros = np.flatnonzero(kind[first : first + _PER_SEGMENT] == kinds.END)
-    return first + int(zeros[0]) if len(zeros) else min(first, len(kind))
+    for first in range(low * _PER_SEGMENT, len(kind), _PER_SEGMENT):  # the next one, if this was filled meanwhile
+        zeros = np.flatnonzero(kind[first : first + _PER_SEGMENT] == kinds.END)
+        if len(zeros):
+            return first + int(zeros[0])
+    return len(kind)
 
 
 def _whole(found: NDArray[Any], end: int) -> int:
