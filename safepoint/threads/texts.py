@@ -22,8 +22,9 @@ MARK = "line.json"  # in that directory: it is one of ours, and how it was made
 def instrument(source: Path, out: Path, settings: Any) -> tuple[str, list[str]]:
     """Write the text of one source, and its sites beside it. What is said of it, and warnings. Raises `UsageError` if
     it cannot be read, or written."""
-    from safepoint.threads import fortran
+    from safepoint.threads import fortran, owned
 
+    owned.text(source, out)
     try:
         made = fortran.instrument(source, settings=settings)
     except fortran.Unreadable as error:
