@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.errors import FormatError
 from safepoint.threads import kinds
 from safepoint.threads.canon import CHUNK, Blocks, Canon, canon, marks
 from safepoint.threads.trace import RECORD, Run, Thread
@@ -35,8 +36,8 @@ class Block(NamedTuple):
 class Log:
     """A thread's file: its records by number, and its blocks that were found so far."""
 
-    def __init__(self, thread: Thread, file: int) -> None:
-        self.thread, self.file = thread, file
+    def __init__(self, run: Run, thread: Thread, file: int) -> None:
+        self.run, self.thread, self.file = run, thread, file
         self.records: NDArray[Any] = np.zeros(0, RECORD)
         self.end = self.scanned = 0  # records known, and of these looked through
         self.open: list[tuple[int, int, int]] = []  # visit, team, first record
@@ -60,6 +61,7 @@ class Log:
         if self.scanned >= self.end:
             return False
         end = min(self.scanned + CHUNK, self.end)
+        self._check(end)
         kind_of = self.records["kind"]
         for at in marks(kind_of, self.scanned, end, _FRAMES).tolist():
             _, extra, _, kind, visit = self.records[at].item()
@@ -73,6 +75,15 @@ class Log:
                 self.regions.append((at, kind, visit))
         self.scanned = end
         return True
+
+    def _check(self, end: int) -> None:
+        """Raise `FormatError` if the next chunk names a place that is in no table: what is loose is not known then."""
+        most, known = int(self.records["site"][self.scanned : end].max()), max(self.run.sites.by_number, default=0)
+        if most > known:
+            raise FormatError(
+                f"{self.run.directory / 'sites.jsonl'}: cut, or of another program: it has {known} places, and "
+                f"{self.thread.path.name} has events of number {most}"
+            )
 
     def _leave(self, visit: int, team: int, first: int, end: int, nested: dict[int, list[Block]]) -> None:
         block = Block(visit, self.file, team, first, end)
@@ -110,7 +121,7 @@ class Side:
 
     def __init__(self, run: Run, name: str, goes_on: bool = False) -> None:
         self.run, self.name, self.goes_on = run, name, goes_on
-        self.logs = [Log(thread, number) for number, thread in enumerate(run.threads)]
+        self.logs = [Log(run, thread, number) for number, thread in enumerate(run.threads)]
         self.nested: dict[int, list[Block]] = defaultdict(list)
         self.used: set[int] = set()  # nested visits that were compared
         self.ended = 0  # regions in the batches before this one
@@ -142,7 +153,7 @@ class Side:
             self.run.late()
         known = {log.thread.path for log in self.logs}
         self.logs += [
-            Log(thread, len(self.logs) + number)
+            Log(self.run, thread, len(self.logs) + number)
             for number, thread in enumerate(thread for thread in self.run.threads if thread.path not in known)
         ]
         return any([*more, *[log.look() for log in self.logs[1:]]])
