@@ -38,6 +38,7 @@ class Bodies:
         self.told: list[str] = []
         self.warnings: list[str] = []
         self.counts: dict[str, dict[str, int]] = {}
+        self.left: list[tuple[str, int, str]] = []
         self.objects: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
         self.modules: dict[str, Any] = {}
         for variant in VARIANTS:
@@ -144,6 +145,7 @@ class Bodies:
         self.sites += made.sites
         self.next = max([self.next, *(site.number + 1 for site in made.sites)])
         self.counts[source] = texts.counts(made)
+        self.left += texts.left(source, made)
         self.told.append(f"{source}: {texts.counted(made)}")
         self.warnings += [f"{source}:{number}: {text}" for number, text in made.warnings]
 

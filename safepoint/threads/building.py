@@ -69,7 +69,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         note = {
             "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
             "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
-            "warnings": bodies.warnings, "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
+            "left": bodies.left, "warnings": bodies.warnings, "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
             SERIAL: [owned.checksum(work / f"x{SERIAL}"), *old],
         }  # fmt: skip
         (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")

@@ -15,9 +15,9 @@ from typing import Any
 
 from safepoint import words
 from safepoint.errors import FormatError
-from safepoint.threads import hints, printed, runs, telling
+from safepoint.threads import endings, hints, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
-from safepoint.threads.kinds import DIGEST, NESTED, RECORD, REGION
+from safepoint.threads.kinds import NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.trace import Run
 
@@ -45,7 +45,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """`verdict`: equal, differs, not deterministic, no trace, no run. `passes`: what each has cost and found."""
+    """`verdict`: equal, differs, not deterministic, not known, no trace, no run. `passes`: cost and result of each."""
 
     code: int
     verdict: str
@@ -233,9 +233,10 @@ class Passes:
         if found.difference is None:
             return self._not_traced(traced, first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
-        event = found.difference.a or found.difference.b
-        if found.difference.what == "value" and found.difference.inside and event and event.kind == DIGEST:
-            self.lines.append(f"  all writes in it are equal{hints.by_digest(event.site, found.difference.region)}")
+        if end := endings.ending(found.difference, Run(a.traces[rank]), runs.left(self.a)):
+            self.lines.append(f"  {end.text}")
+            if not end.decided:
+                return Outcome(UNDECIDED, "not known", self.lines, self.passes, found, rank)
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, found, rank)
 
     def _tell_second(self, a: Ran, b: Ran, head: str, attempt: int) -> None:

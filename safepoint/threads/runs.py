@@ -86,6 +86,12 @@ def warnings(a: Sequence[str]) -> list[str]:
     return [str(text).partition("\n")[0] for text in note.get("warnings", [])]
 
 
+def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
+    """File, line and text of each statement that is not recorded."""
+    _, note = _note(a)
+    return [(str(file), int(line), str(text)) for file, line, text in note.get("left", [])]
+
+
 def outdated(a: Sequence[str]) -> str:
     """What to say if a source is newer than the program; empty: none is."""
     path, note = _note(a)

@@ -47,6 +47,12 @@ def counts(made: Any) -> dict[str, int]:
     }  # fmt: skip
 
 
+def left(source: str, made: Any) -> list[tuple[str, int, str]]:
+    """File, line and text of what is not recorded."""
+    lines = Path(source).read_text("utf-8", errors="replace").split("\n") if made.left_out else []
+    return [(source, line, lines[line - 1].strip()) for line, _ in made.left_out if line <= len(lines)]
+
+
 def counted(made: Any) -> str:
     """What is recorded, and what is not, and why."""
     found = counts(made)
