@@ -9,7 +9,7 @@ from safepoint.threads.known import reached
 from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
-from safepoint.threads.uncertainty import Uncertain, made_of
+from safepoint.threads.uncertainty import Uncertain, made_of, queued
 from safepoint.threads.written import THREADS, TIMES, Target, called, names_in, pieces, target
 
 
@@ -24,7 +24,7 @@ class Digested(NamedTuple):
 def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[str] = ()) -> list[Digested]:
     """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. Arrays
     that are given clocks or numbers of threads are not."""
-    found, excluded = dict[str, Digested](), set[str]()
+    found, excluded = dict[str, Digested](), set(queued(given, scope))
     reduced, bad = _reduced(given) | unsure.rounded, unsure.times | unsure.threads | THREADS | TIMES
     for assignment in assignments([given], scope):
         name = assignment.root
