@@ -114,10 +114,11 @@ def follow(
 @click.argument("run", metavar="RUN", type=trace)
 @click.option("-o", "--output", default=".", metavar="DIR", help="Where the files go. Default: here.")
 @click.option("--name", default="", help="The first part of their names. Default: that of the run.")
-def export(run: str, output: str, name: str) -> None:
+@click.option("--force", is_flag=True, help="Replace files of these names that are of another run.")
+def export(run: str, output: str, name: str, force: bool) -> None:
     """Write the trace RUN as text: a line for each event, a file for each thread.
 
     A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places.
     """
-    for path in part("export").write(part("trace").Run(run), Path(output), name):
+    for path in part("export").write(part("trace").Run(run), Path(output), name, force=force):
         terminal.say(str(path))
