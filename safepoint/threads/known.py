@@ -8,7 +8,17 @@ from typing import Any
 
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.lines import Source, split_outside
-from safepoint.threads.sharing import Assignment, assignments, blocks, constructs, do_variable, root_of, statements
+from safepoint.threads.sharing import (
+    LOCKS,
+    Assignment,
+    assignments,
+    blocks,
+    constructs,
+    do_variable,
+    protected,
+    root_of,
+    statements,
+)
 from safepoint.threads.structure import Stmt, Unit
 from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
 from safepoint.threads.uncertainty import Uncertain, sums_in, uncertain
@@ -63,10 +73,28 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
+        own.guards = _guards(unit, scope, own)
         if not unit.trouble:
             _read_only(unit, scope, own)
     for inner in unit.inside:
         _learn(inner, scope_of(inner, scope, scope.modules), source)
+
+
+def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
+    """Arguments that it assigns, and nowhere without protection as far as can be seen here."""
+    locks = any(LOCKS.search(stmt.at.text) for stmt, _ in statements(unit.body))
+    given = [found for found in assignments(unit.body, scope) if found.root in own.arguments]
+    bare = {found.root for found in given
+            if not (locks or found.what.way == "call" or protected(found.around))}  # fmt: skip
+    return {found.root for found in given} - bare
+
+
+def guarded(stmt: Stmt, name: str, scope: Scope) -> bool:
+    """Whether the procedure that a CALL names assigns this variable in critical or atomic alone."""
+    given = [dummy in callee.guards for callee, pairs in _calls(stmt, scope)
+             for dummy, actual in pairs if DESIGNATOR.match(actual) and root_of(actual, scope) == name
+             and callee.intents.get(dummy) != "in"]  # fmt: skip
+    return bool(given) and all(given)
 
 
 def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:

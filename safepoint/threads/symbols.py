@@ -46,7 +46,8 @@ class Procedure:
     or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
-    `takes`: arguments that a caller gives a clock."""
+    `takes`: arguments that a caller gives a clock. `guards`: those that it assigns in critical or atomic
+    alone."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -59,6 +60,7 @@ class Procedure:
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
     takes: set[str] = field(default_factory=set)
+    guards: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
