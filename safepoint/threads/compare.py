@@ -103,6 +103,9 @@ class Comparing:
         for side in sides:
             if side.end_of(visit - 1) is not None:
                 side.take(visit - 1)
+        if any(side.cut and side.ended < visit - 1 for side in sides):
+            self._cut([side.cut for side in sides])
+            return False
         if not all(whole):
             self.rest()
             return False
@@ -116,13 +119,17 @@ class Comparing:
             return
         sides = (self.a, self.b)
         cuts = [side.cut for side in sides]
-        whole = [side.whole() for side in sides]
-        x, y = (side.take(side.next() if n else None) for side, n in zip(sides, whole, strict=True))
+        for side in sides:
+            side.whole()
+        x, y = (side.take(side.next()) for side in sides)  # one visit, though threads may lack it
         self.batch(x, y, Lack(bool(cuts[0]), bool(cuts[1])))
         if any(cuts) and not self.found.difference:
-            regions = "region" if self.found.regions == 1 else "regions"
-            where = f"{self.found.regions} {regions} of both were compared; from there on nothing is known"
-            self.found.undecided = f"{'; '.join(cut for cut in cuts if cut)}: {where}"
+            self._cut(cuts)
+
+    def _cut(self, cuts: list[str]) -> None:
+        regions = "region" if self.found.regions == 1 else "regions"
+        where = f"{self.found.regions} {regions} of both were compared; from there on nothing is known"
+        self.found.undecided = f"{'; '.join(cut for cut in cuts if cut)}: {where}"
 
     def end(self) -> Found:
         """What was found, with notes."""

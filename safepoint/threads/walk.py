@@ -42,7 +42,7 @@ class Log:
         self.end = self.scanned = 0  # records known, and of these looked through
         self.open: list[tuple[int, int, int]] = []  # visit, team, first record
         self.blocks: list[Block] = []  # of outermost visits, not yet handed out
-        self.newest = 0  # outermost visit that was entered
+        self.oldest = self.newest = 0  # outermost visits that were entered
         self.left = 0  # outermost visit that was left last
         self.regions: list[tuple[int, int, int]] = []  # record, kind, visit: REGION and REGION_END outside of all
         self._counted = (0, 0)  # records, and the events in these
@@ -68,7 +68,7 @@ class Log:
             if kind == kinds.ENTER:
                 self.open.append((visit, extra, at + 1))
                 if visit < kinds.NESTED:
-                    self.newest = visit
+                    self.oldest, self.newest = self.oldest or visit, visit
             elif kind == kinds.LEAVE and self.open:
                 self._leave(*self.open.pop(), at, nested)
             elif kind != kinds.LEAVE and not self.open and visit < kinds.NESTED:
@@ -169,18 +169,20 @@ class Side:
                 return ends[-1] if ends else 0
 
     def _limit(self) -> int:
-        """Of a recording that was stopped: the last visit that no thread lacks for want of room."""
-        limit = kinds.NESTED
-        if self.run.about.get("stopped"):
-            per_segment = kinds.SEGMENT // kinds.RECORD
-            for log in self.logs[1:]:
-                while log.scan(self.nested):
-                    pass
-                if (log.end + kinds.HEAD // kinds.RECORD) % per_segment in (
-                    0,
-                    *range(per_segment - _TORN, per_segment),
-                ):
-                    limit = min(limit, log.left)
+        """Of a recording that was stopped: the last visit that no thread lacks for want of room. A thread that got no
+        file came when the last one that has one had come, or later."""
+        limit, per_segment = kinds.NESTED, kinds.SEGMENT // kinds.RECORD
+        if not self.run.about.get("stopped"):
+            return limit
+        for log in self.logs[1:]:
+            while log.scan(self.nested):
+                pass
+            if (log.end + kinds.HEAD // kinds.RECORD + _TORN) % per_segment <= _TORN:
+                limit = min(limit, log.left)
+        written = [log for log in self.logs if log.end]
+        if len(written) < max(len(self.logs), int(self.run.about.get("threads") or 0)):
+            last = max((log.oldest for log in written[1:]), default=1)
+            limit = min(limit, max(last, 1) - 1)
         return limit
 
     def end_of(self, visit: int) -> int | None:
@@ -195,7 +197,7 @@ class Side:
         while self.end_of(visit) is None:
             if self.main is None or not self.main.scan(self.nested):
                 return False
-        return True
+        return visit <= self._limit()
 
     def next(self) -> int | None:
         """The first whole visit that was not handed out, of those that were found."""
@@ -229,7 +231,8 @@ class Side:
         blocks = [block for log in self.logs for block in log.blocks if block.visit <= last]
         for log in self.logs:
             log.blocks = [block for block in log.blocks if block.visit > last]
-            if last == kinds.NESTED:
+            stopped = self.run.about.get("stopped") and log.scanned >= log.end  # in a visit that goes on without it
+            if last == kinds.NESTED or (stopped and log.open and log.open[0][0] <= last):
                 blocks += self._open(log)
         own = sorted(block for block in blocks if block.file == 0)
         edges = [self.taken, *(edge for block in own for edge in (block.first, block.end)), end]
