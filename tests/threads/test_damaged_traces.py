@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from testbed.threads_written import Loop, Region, Statement, Table, Write, written
+from testbed.threads_written import Loop, Region, Statement, Table, Write, put, records, written
 
 from safepoint.errors import FormatError
-from safepoint.threads import sites
+from safepoint.threads import kinds, sites, telling
 from safepoint.threads.compare import compare
 from safepoint.threads.trace import Run
 
@@ -53,9 +54,10 @@ def test_a_table_without_its_end_is_named_in_either_order(tmp_path: Path) -> Non
     written(tmp_path / "b", table, program(), threads=3, seed=5)
     lines = (tmp_path / "b" / "sites.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "b" / "sites.jsonl").write_text("".join(lines[:-1]))
-    for pair in ((a, Run(tmp_path / "b")), (Run(tmp_path / "b"), a)):
+    b = Run(tmp_path / "b")
+    for one, other in ((a, b), (b, a)):
         with pytest.raises(FormatError, match=r"b/sites\.jsonl: cut, or of another program"):
-            compare(*pair)
+            compare(one, other)
 
 
 def test_json_that_is_nested_too_deeply_is_not_ours(tmp_path: Path) -> None:
@@ -71,3 +73,18 @@ def test_json_that_is_nested_too_deeply_is_not_ours(tmp_path: Path) -> None:
     )
     with pytest.raises(FormatError, match=r"sites\.jsonl:2: a site whose numbers"):
         sites.read(tmp_path / "sites.jsonl")
+
+
+def test_events_that_read_the_same_are_told_apart(tmp_path: Path) -> None:
+    """Both sides were told as `region end`, where another visit of the same region ends."""
+    table = Table()
+    (rows,) = records(table, program())
+    at = next(at for at, row in enumerate(rows) if row[3] == kinds.REGION_END)
+    other = [*rows[:at], (*rows[at][:2], kinds.REAL8, *rows[at][3:]), *rows[at + 1 :]]
+    found = compare(put(tmp_path / "a", table, [rows]), put(tmp_path / "b", table, [other]))
+    assert "(expected region end of type none, read region end of type real(8) at 1)" in telling.lines(found)[0]
+    known = found.difference
+    assert known is not None and known.a is not None
+    ends = [replace(known.a, words=(visit,)) for visit in (2, 7)]
+    found = replace(found, difference=replace(known, a=ends[0], b=ends[1]))
+    assert "(expected region end of visit 2, read region end of visit 7 at 1)" in telling.lines(found)[0]
