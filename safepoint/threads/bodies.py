@@ -81,7 +81,7 @@ class Bodies:
     def _as_it_is(self, unit: Unit, line: int, why: str) -> None:
         source = name_of(unit)
         self._compiled(unit, None, (), must=True)
-        self.warnings.append(f"{source}:{line}: the file is compiled as it is: {why}")
+        self.warnings.append(f"{source}:{line}: {texts.AS_IT_IS}: {why}")
         self.told.append(f"{source}: nothing recorded")
 
     def _fresh(self, source: str) -> Path:

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.restarted import SERIAL
-from safepoint.threads.texts import MARK, SITES, TEXTS
+from safepoint.threads.texts import AS_IT_IS, MARK, SITES, TEXTS
 
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said
@@ -84,6 +84,12 @@ def warnings(a: Sequence[str]) -> list[str]:
     """What `build` has warned of."""
     _, note = _note(a)
     return [str(text).partition("\n")[0] for text in note.get("warnings", [])]
+
+
+def unread(a: Sequence[str]) -> str:
+    """Why a run may have no trace: sources of which `build` could record nothing; empty: there are none."""
+    files = [text for text in warnings(a) if AS_IT_IS in text]
+    return "".join(["; `build` has recorded nothing of", *(f"\n  {text}" for text in files)]) if files else ""
 
 
 def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
