@@ -1,7 +1,8 @@
 /* Calls that record what the threads of a program do, for `safepoint threads`.
 
    By hand: write the macros at the end of this file, compile with -DSP_TRACE, link libsp_trace.a. Without -DSP_TRACE
-   they do nothing, and their arguments count as used. A program records nothing unless SP_LEVEL is set in its environment.
+   they do nothing, and their arguments count as used. A program records nothing unless SP_LEVEL is set in its
+   environment.
 
    A call from a thread that records no such event returns after one test of a variable of its own. */
 #ifndef SP_TRACE_H
