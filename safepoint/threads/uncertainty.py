@@ -86,10 +86,16 @@ def _tainted(given: Made, names: set[str], functions: set[str], kinds: tuple[str
     return frozenset(found)
 
 
-def made_of(found: Assignment, names: frozenset[str] | set[str]) -> bool:
-    """Whether such a value is assigned."""
+def made_of(found: Assignment, names: frozenset[str]) -> bool:
+    """Whether a clock or the number of a thread is assigned."""
     used, calls = _source(found)
-    return bool({*used, *calls} & names)
+    return bool(set(used) & names or set(calls) & (THREADS | TIMES))
+
+
+def functions_in(text: str, scope: Scope) -> list[str]:
+    """The names with parentheses that are no arrays: `time` may be a variable too."""
+    found = [name.lower() for name in re.findall(r"(?<![\w%])([a-z]\w*)\s*\(", text, re.I)]
+    return [name for name in found if not ((symbol := scope.find(name)) and symbol.rank)]
 
 
 def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
