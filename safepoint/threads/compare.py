@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint import words
-from safepoint.threads import bags
+from safepoint.threads import bags, kinds
 from safepoint.threads.balance import unbalanced
 from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, cut_alike, key
 from safepoint.threads.difference import Difference, Event, told
@@ -74,6 +74,7 @@ class Comparing:
     def __init__(self, a: Side, b: Side, rules: Rules, by_name: bool = False) -> None:
         self.a, self.b, self.rules, self.by_name = a, b, rules, by_name
         self.found = Found()
+        self.over = False  # nothing that comes later can be told
         self.meet()
 
     def meet(self) -> None:
@@ -90,11 +91,13 @@ class Comparing:
     def step(self) -> bool:
         """Compare the next region visits that both have as a whole; False if there are none, or at a difference."""
         upto = min(self.a.whole(), self.b.whole())
-        if not upto or self.found.difference:
+        if not upto or self.found.difference or self.over:
             return False
         self.batch(self.a.take(upto), self.b.take(upto))
-        self.found.regions = self.a.ended if not self.found.difference else self.found.regions
-        return self.found.difference is None
+        if self.found.difference is None and not self.over:
+            self.found.regions = self.a.ended
+            return True
+        return False
 
     def one(self, visit: int) -> bool:
         """Go on to this region visit, and compare it with what is before it; False if there is nothing to follow."""
@@ -110,12 +113,14 @@ class Comparing:
             self.rest()
             return False
         self.batch(self.a.take(visit), self.b.take(visit))
-        self.found.regions += self.found.difference is None
-        return self.found.difference is None
+        if self.found.difference is None and not self.over:
+            self.found.regions += 1
+            return True
+        return False
 
     def rest(self) -> None:
         """Compare what is left, as far as both go."""
-        if self.found.difference:
+        if self.found.difference or self.over:
             return
         sides = (self.a, self.b)
         cuts = [side.cut for side in sides]
@@ -123,7 +128,7 @@ class Comparing:
             side.whole()
         x, y = (side.take(side.next()) for side in sides)  # one visit, though threads may lack it
         self.batch(x, y, Lack(bool(cuts[0]), bool(cuts[1])))
-        if any(cuts) and not self.found.difference:
+        if any(cuts) and not self.found.difference and not self.over:
             self._cut(cuts)
 
     def _cut(self, cuts: list[str]) -> None:
@@ -144,8 +149,11 @@ class Comparing:
         two = Two(self.judge, (ends[0], ends[1]), (self.a.inside, self.b.inside), lack, self.renamed, nested)
         spot = self._first(x, y, two)
         if spot:
-            self.found.difference = told(spot, (self.a, self.b), (x, y))
-            self.found.regions = self.found.difference.regions_equal
+            found = told(spot, (self.a, self.b), (x, y))
+            self.found.regions = found.regions_equal
+            self.found.undecided = _chance(found)
+            self.over = bool(self.found.undecided)
+            self.found.difference = None if self.over else found
         self.a.forget()
         self.b.forget()
 
@@ -213,6 +221,16 @@ class Comparing:
         if judge.by_statistics:
             notes.append(f"{judge.by_statistics} of these are arrays, compared by their statistics alone")
         return notes
+
+
+def _chance(difference: Difference) -> str:
+    """Why a difference is none for certain: what tasks do is recorded by whichever thread does them, in its order."""
+    region, event = difference.region, difference.a or difference.b
+    if not difference.inside or not region or region.loose != "task" or not event or event.kind == kinds.DIGEST:
+        return ""
+    return (f"region {difference.visit} ({region.file}:{region.line}) has TASK, and in which order threads do these is "
+            f"chance: it is equal by its digests or not, and not to be compared event by event ({event.site.file}:"
+            f"{event.site.line})")  # fmt: skip
 
 
 def _renamed(pieces: Pieces, renamed: NDArray[np.uint64]) -> Pieces:
