@@ -16,7 +16,7 @@ from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
 from safepoint.threads.lines import Line
 from safepoint.threads.places import Where
-from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables
+from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables
 from safepoint.threads.structure import Construct
 from safepoint.threads.uncertainty import order_names
 
@@ -55,7 +55,9 @@ class Regions(Statements):
 
     def site(self, type: str, name: str, given: Construct) -> int:
         clauses = " ".join(map(str, given.directive.clauses))
-        return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure)
+        tasks = any({"task", "taskloop"} & set(each.directive.construct.split()) for each in constructs([given]))
+        return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure,
+                                  loose="task" if tasks and type == "region" else "")  # fmt: skip
 
     def parallel(self, given: Construct, where: Where) -> None:
         directive, halves = given.directive, split(given.directive)
