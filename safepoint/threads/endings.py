@@ -3,6 +3,7 @@
 (1) Another thread was the last to write it only if that is proven: one value that the region assigns, an array that it
 assigns as a whole, or a least or greatest value that was written in both runs and is left in one.
 (2) Else elements that the region never assigns may differ, and these may never have had a value: that is not decided.
+(3) Where no write of it was recorded, as by procedures that have another name for it, that is said, and no more.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     a, b = difference.a, difference.b
     if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
         return None
-    name = a.site.name
+    name = a.site.name.lstrip("&")  # of C
     if a.site.loose == "reduction":
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     found = _written(run, difference.visit, name)
@@ -58,10 +59,8 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     if found.whole or (found.events and a.words[0] == 1) or _lost(a, b, found.values):
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     if not found.events:
-        what = f"no assignment of {name} was recorded in it, and all that was is equal"
-    else:
-        elements = f"{a.words[0]} elements" if a.words[0] != 1 else "one element"
-        what = f"all {words.count(found.events, 'write')} of {name} ({elements}) in it are equal"
+        return Ending(True, f"no assignment of {name} was recorded in it, and all that was is equal")
+    what = f"all {words.count(found.events, 'write')} of {name} ({a.words[0]} elements) in it are equal"
     return Ending(False, f"Cannot tell: {what}. What this region does not assign differs: had it ever a value? If it "
                          f"had none, --exclude {name}. Or else another thread was the last to write it")  # fmt: skip
 
