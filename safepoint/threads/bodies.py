@@ -38,7 +38,7 @@ class Bodies:
         self.told: list[str] = []
         self.warnings: list[str] = []
         self.counts: dict[str, dict[str, int]] = {}
-        self.left: list[tuple[str, int, str]] = []
+        self.left: list[tuple[str, int, str, str]] = []
         self.objects: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
         self.modules: dict[str, Any] = {}
         for variant in VARIANTS:

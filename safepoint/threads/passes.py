@@ -168,6 +168,7 @@ class Passes:
 
     def _equal(self, found: Found) -> Outcome:
         """With what `build` has warned of, as a race that did not happen this time is none the less one."""
+        self.lines += [f"  {text}" for text in runs.undigested(self.a)]
         if warned := runs.warnings(self.a):
             self.lines += ["but `build` has warned:", *(f"  {text}" for text in warned)]
             self.lines.append(f"races are chance: try {CHANCE}")

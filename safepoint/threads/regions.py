@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads.digests import Digested, digested, pieces_of
+from safepoint.threads.digests import Digested, digested, pieces_of, undigested
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
@@ -89,6 +89,8 @@ class Regions(Statements):
         else:
             self.writer.raw(given.end.first, given.end.last + 1)
         if outermost:
+            for _, line, why in undigested(given, where.scope, self.state.uncertain):
+                self.numbering.leaves(line, why)
             self.digest(digested(given, where.scope, self.state.uncertain, self.also()), given.last, where)
         self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
 

@@ -95,7 +95,13 @@ def unread(a: Sequence[str]) -> str:
 def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
     """File, line and text of each statement that is not recorded."""
     _, note = _note(a)
-    return [(str(file), int(line), str(text)) for file, line, text in note.get("left", [])]
+    return [(str(file), int(line), str(text)) for file, line, text, *_ in note.get("left", [])]
+
+
+def undigested(a: Sequence[str]) -> list[str]:
+    """What is in no digest, so that pass 1 knows nothing of it."""
+    _, note = _note(a)
+    return [f"{file}:{line}: {why}" for file, line, _, why in note.get("left", []) if " is in no digest" in why]
 
 
 def outdated(a: Sequence[str]) -> str:

@@ -48,10 +48,10 @@ def counts(made: Any) -> dict[str, int]:
     }  # fmt: skip
 
 
-def left(source: str, made: Any) -> list[tuple[str, int, str]]:
-    """File, line and text of what is not recorded."""
+def left(source: str, made: Any) -> list[tuple[str, int, str, str]]:
+    """File, line and text of what is not recorded, and why."""
     lines = Path(source).read_text("utf-8", errors="replace").split("\n") if made.left_out else []
-    return [(source, line, lines[line - 1].strip()) for line, _ in made.left_out if line <= len(lines)]
+    return [(source, line, lines[line - 1].strip(), why) for line, why in made.left_out if line <= len(lines)]
 
 
 def counted(made: Any) -> str:
