@@ -69,6 +69,7 @@ def trace(place: Path, threads: int, schedule: str, regions: int, loop: int, val
                 parts += [row(1, kinds.REGION_END, visit)] * (thread == 0)
                 np.concatenate(parts).tofile(file)
             size += file.tell()
+            file.write(bytes(kinds.RECORD))
     return size
 
 

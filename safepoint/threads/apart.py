@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from safepoint.errors import UsageError
+from safepoint.threads import owned
 from safepoint.threads.compilers import called, said
 from safepoint.threads.line import Line, parse
 
@@ -30,18 +31,18 @@ class Unit(NamedTuple):
 
 def compile_plain(line: Line, words: Sequence[str]) -> list[Path]:
     """Run a `-c` line of the user as it is, and note it beside each object. Raises `UsageError` with what it says."""
+    targets = [line.output or f"{Path(source).stem}.o" for source in line.sources]
+    places = [owned.note(target, line.sources, NOTE) for target in targets]
     done = called(list(words))
     if done.returncode:
         raise UsageError(f"{', '.join(line.sources)}: not compiled\n{said(done)}")
     made = []
-    for source in line.sources:
-        target = Path(line.output or f"{Path(source).stem}.o")
+    for source, target, place in zip(line.sources, targets, places, strict=True):
         note = {"line": list(words), "source": source, "directory": os.getcwd(), "time": time.time()}
-        place = Path(f"{target}{NOTE}")
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.write_text(json.dumps(note) + "\n", "utf-8")
         os.replace(fresh, place)
-        made.append(target)
+        made.append(Path(target))
     return made
 
 

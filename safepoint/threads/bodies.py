@@ -6,6 +6,7 @@ statement at which it stopped is left as it is, once; and if that is refused aga
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -37,6 +38,7 @@ class Bodies:
         self.told: list[str] = []
         self.warnings: list[str] = []
         self.counts: dict[str, dict[str, int]] = {}
+        self.left: list[tuple[str, int, str, str]] = []
         self.objects: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
         self.modules: dict[str, Any] = {}
         for variant in VARIANTS:
@@ -47,7 +49,7 @@ class Bodies:
         source, first = name_of(unit), self.next
         if not is_fortran(source):
             self._compiled(unit, None, ("-DSP_TRACE",), must=True)
-            self.told.append(f"{source}: the calls that are in it (C is not instrumented)")
+            self.told.append(f"{source}: {_calls(Path(source))} (C is not instrumented)")
             return
         if (made := self._instrumented(unit, first, frozenset())) is None:
             return
@@ -79,7 +81,7 @@ class Bodies:
     def _as_it_is(self, unit: Unit, line: int, why: str) -> None:
         source = name_of(unit)
         self._compiled(unit, None, (), must=True)
-        self.warnings.append(f"{source}:{line}: the file is compiled as it is: {why}")
+        self.warnings.append(f"{source}:{line}: {texts.AS_IT_IS}: {why}")
         self.told.append(f"{source}: nothing recorded")
 
     def _fresh(self, source: str) -> Path:
@@ -143,6 +145,7 @@ class Bodies:
         self.sites += made.sites
         self.next = max([self.next, *(site.number + 1 for site in made.sites)])
         self.counts[source] = texts.counts(made)
+        self.left += texts.left(source, made)
         self.told.append(f"{source}: {texts.counted(made)}")
         self.warnings += [f"{source}:{number}: {text}" for number, text in made.warnings]
 
@@ -165,3 +168,11 @@ def _together(commands: Sequence[Sequence[str]], directory: Path) -> list[subpro
 
     with ThreadPoolExecutor(len(commands)) as pool:
         return list(pool.map(lambda command: called(command, directory), commands))
+
+
+def _calls(source: Path) -> str:
+    """Whether a source in C has calls by hand; those in a header of its own are not seen."""
+    with contextlib.suppress(OSError):
+        if not re.search(r"\b(SP_[A-Z]|sp_[a-z])", source.read_text("utf-8", errors="replace")):
+            return "no SP_ call in it, so nothing is recorded"
+    return "the calls that are in it"

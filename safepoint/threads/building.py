@@ -1,6 +1,7 @@
 """Build a program twice from the user's own line: with OpenMP and calls that record, and the same without OpenMP.
 
 (1) Nothing of the user's changes on error: all is made in a directory beside the result, and renamed when it is whole.
+    What is there already is replaced only if a build made it (`owned.py`).
 (2) Both programs have the same text and the same sites: what is compared is OpenMP alone.
 (3) The line keeps its order, so modules are found as the user's line finds them.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safepoint.errors import UsageError
-from safepoint.threads import apart, library, line, texts
+from safepoint.threads import apart, library, line, owned, texts
 from safepoint.threads.bodies import Bodies
 from safepoint.threads.compilers import called, said
 from safepoint.threads.restarted import SERIAL
@@ -53,6 +54,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
     _check(parts, units)
     target = out or Path(parts.output or "a.out")
     runtime = library.library(units[0].line.compiler[0])
+    old = owned.check(target, _files(parts, units))
     with _beside(target) as work:
         bodies = Bodies(runtime, work, settings)
         for unit in units:
@@ -67,9 +69,17 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         note = {
             "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
             "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
+            "left": bodies.left, "warnings": bodies.warnings, "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
+            SERIAL: [owned.checksum(work / f"x{SERIAL}"), *old],
         }  # fmt: skip
         (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")
         return _placed(work, target, bodies)
+
+
+def _files(parts: line.Line, units: Sequence[apart.Unit]) -> list[Path]:
+    """What the program is made of."""
+    inputs = [parts.directory / word.parts[0] for word in parts.words if word.kind in ("source", "input")]
+    return [*inputs, *(unit.line.directory / unit.source for unit in units)]
 
 
 def _check(parts: line.Line, units: Sequence[apart.Unit]) -> None:
@@ -115,11 +125,6 @@ def _quoted(text: str) -> str:
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """A new directory beside the target, removed if it was not renamed."""
-    old = Path(f"{target}{TEXTS}")
-    if old.exists() and not (old / MARK).exists():
-        raise UsageError(f"{old} is in the way, and not of a build: move it; nothing was built")
-    if target.is_dir():
-        raise UsageError(f"{target} is a directory: name another program with -o; nothing was built")
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)).resolve()
     try:
         yield work

@@ -117,7 +117,7 @@ def canon(files: Sequence[NDArray[Any]], blocks: Blocks, between: Sequence[tuple
     kind = pieces.kind()
     sizes = np.zeros(visits, np.int64)
     np.maximum.at(sizes, blocks.visit, blocks.team + 1)
-    spine = _cut_at_singles(pieces.chosen((kind != BAG) & ((kind != ALIKE) | (pieces.team == 0)))).sorted()
+    spine = pieces.chosen((kind != BAG) & ((kind != ALIKE) | (pieces.team == 0))).sorted()
     alike = pieces.chosen((kind == ALIKE) & (pieces.place() > 0))
     return Canon(spine, alike, pieces.chosen(kind == BAG).sorted(), sizes)
 
@@ -140,12 +140,19 @@ def _outside(between: Sequence[tuple[int, int]]) -> Pieces:
     return whole.chosen(whole.length > 0)
 
 
-def _cut_at_singles(pieces: Pieces) -> Pieces:
-    """What thread 0 does alike, cut where another thread ran a SINGLE, as it is where thread 0 did."""
-    kind = pieces.kind()
-    at = np.unique(pieces.key[(kind == SINGLE) & (pieces.team > 0)] >> CLASS_BITS)
-    mine = (kind == ALIKE) & (pieces.place() > 0)
-    if not len(at) or not mine.any():
+def cut_alike(a: Canon, b: Canon) -> tuple[Canon, Canon]:
+    """What thread 0 does alike, cut wherever a SINGLE stands in either run, whichever thread has run it."""
+    keys = [canon.spine.key[canon.spine.kind() == SINGLE] >> CLASS_BITS for canon in (a, b)]
+    at = np.union1d(keys[0], keys[1])
+    if not len(at):
+        return a, b
+    return a._replace(spine=_cut(a.spine, at).sorted()), b._replace(spine=_cut(b.spine, at).sorted())
+
+
+def _cut(pieces: Pieces, at: Ints) -> Pieces:
+    """What is alike, cut at these visits and places."""
+    mine = (pieces.kind() == ALIKE) & (pieces.place() > 0)
+    if not mine.any():
         return pieces
     whole = pieces.chosen(mine)
     whole = whole.chosen(np.argsort(whole.key))

@@ -13,9 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from safepoint.threads import bags
-from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, key
+from safepoint import words
+from safepoint.threads import bags, kinds
+from safepoint.threads.balance import unbalanced
+from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, cut_alike, key
 from safepoint.threads.difference import Difference, Event, told
+from safepoint.threads.kinds import DIGEST
 from safepoint.threads.matched import UnlikeTraces, unlike
 from safepoint.threads.pairing import Inner, Lack, Pair, Spot, Two
 from safepoint.threads.trace import Run
@@ -29,8 +32,8 @@ EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 
 @dataclass
 class Found:
-    """What a comparison came to. `regions`: visits that were compared as a whole and are equal. `undecided`: why the
-    rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
+    """What a comparison came to. `regions`: visits that are equal, up to the difference if there is one. `undecided`:
+    why the rest is not known; empty if all is. `stopped_pids`: programs that got SIGSTOP."""
 
     difference: Difference | None = None
     regions: int = 0
@@ -48,8 +51,11 @@ def compare(
 ) -> Found:
     """What differs first between two runs; with `only`, in these region visits and the code before each.
 
-    Raises `UnlikeTraces` if they are of other programs or levels.
+    Raises `UnlikeTraces` if they are of other programs or levels, or lack a call by hand.
     """
+    for run, name in ((a, "A"), (b, "B")):
+        if text := unbalanced(run, name):
+            raise UnlikeTraces(text)
     comparing = Comparing(Side(a, "A"), Side(b, "B"), rules or Rules(), by_name)
     if only is None:
         while comparing.step():
@@ -68,6 +74,7 @@ class Comparing:
     def __init__(self, a: Side, b: Side, rules: Rules, by_name: bool = False) -> None:
         self.a, self.b, self.rules, self.by_name = a, b, rules, by_name
         self.found = Found()
+        self.over = False  # nothing that comes later can be told
         self.meet()
 
     def meet(self) -> None:
@@ -76,19 +83,21 @@ class Comparing:
         judge = Judge(self.a.run.sites, self.rules)
         known = getattr(self, "judge", None)
         if known is not None:
-            judge.reductions, judge.tolerated, judge.by_statistics, judge.unknown = (
-                known.reductions, known.tolerated, known.by_statistics, known.unknown
+            judge.reductions, judge.carried, judge.tolerated, judge.by_statistics, judge.unknown = (
+                known.reductions, known.carried, known.tolerated, known.by_statistics, known.unknown
             )  # fmt: skip
         self.judge = judge
 
     def step(self) -> bool:
         """Compare the next region visits that both have as a whole; False if there are none, or at a difference."""
         upto = min(self.a.whole(), self.b.whole())
-        if not upto or self.found.difference:
+        if not upto or self.found.difference or self.over:
             return False
         self.batch(self.a.take(upto), self.b.take(upto))
-        self.found.regions = self.a.ended if not self.found.difference else self.found.regions
-        return self.found.difference is None
+        if self.found.difference is None and not self.over:
+            self.found.regions = self.a.ended
+            return True
+        return False
 
     def one(self, visit: int) -> bool:
         """Go on to this region visit, and compare it with what is before it; False if there is nothing to follow."""
@@ -97,26 +106,35 @@ class Comparing:
         for side in sides:
             if side.end_of(visit - 1) is not None:
                 side.take(visit - 1)
+        if any(side.cut and side.ended < visit - 1 for side in sides):
+            self._cut([side.cut for side in sides])
+            return False
         if not all(whole):
             self.rest()
             return False
         self.batch(self.a.take(visit), self.b.take(visit))
-        self.found.regions += self.found.difference is None
-        return self.found.difference is None
+        if self.found.difference is None and not self.over:
+            self.found.regions += 1
+            return True
+        return False
 
     def rest(self) -> None:
         """Compare what is left, as far as both go."""
-        if self.found.difference:
+        if self.found.difference or self.over:
             return
         sides = (self.a, self.b)
         cuts = [side.cut for side in sides]
-        whole = [side.whole() for side in sides]
-        x, y = (side.take(side.next() if n else None) for side, n in zip(sides, whole, strict=True))
+        for side in sides:
+            side.whole()
+        x, y = (side.take(side.next()) for side in sides)  # one visit, though threads may lack it
         self.batch(x, y, Lack(bool(cuts[0]), bool(cuts[1])))
-        if any(cuts) and not self.found.difference:
-            regions = "region" if self.found.regions == 1 else "regions"
-            where = f"{self.found.regions} {regions} of both were compared; from there on nothing is known"
-            self.found.undecided = f"{'; '.join(cut for cut in cuts if cut)}: {where}"
+        if any(cuts) and not self.found.difference and not self.over:
+            self._cut(cuts)
+
+    def _cut(self, cuts: list[str]) -> None:
+        regions = "region" if self.found.regions == 1 else "regions"
+        where = f"{self.found.regions} {regions} of both were compared; from there on nothing is known"
+        self.found.undecided = f"{'; '.join(cut for cut in cuts if cut)}: {where}"
 
     def end(self) -> Found:
         """What was found, with notes."""
@@ -131,13 +149,17 @@ class Comparing:
         two = Two(self.judge, (ends[0], ends[1]), (self.a.inside, self.b.inside), lack, self.renamed, nested)
         spot = self._first(x, y, two)
         if spot:
-            self.found.difference = told(spot, (self.a, self.b), (x, y))
+            found = told(spot, (self.a, self.b), (x, y))
+            self.found.regions = found.regions_equal
+            self.found.undecided = _chance(found)
+            self.over = bool(self.found.undecided)
+            self.found.difference = None if self.over else found
         self.a.forget()
         self.b.forget()
 
     def _first(self, x: Batch, y: Batch, two: Two) -> Spot | None:
         """The first difference in some region visits."""
-        a, b = x.canon(self.a), y.canon(self.b)
+        a, b = cut_alike(x.canon(self.a), y.canon(self.b))
         if self.renamed is not None:
             b = b._replace(spine=_renamed(b.spine, self.renamed))
         files = [[log.records.view(np.complex128) for log in side.logs] for side in (self.a, self.b)]
@@ -179,17 +201,36 @@ class Comparing:
     def _notes(self) -> list[str]:
         judge, notes = self.judge, []
         if judge.reductions:
-            many = "reduction" if judge.reductions == 1 else "reductions"
-            notes.append(f"{judge.reductions} {many} within {self.rules.reduction_rtol:g}")
+            many = "reduction that differs" if judge.reductions == 1 else "reductions that differ"
+            notes.append(f"{judge.reductions} {many} in the last bits, within {self.rules.reduction_rtol:g}")
+        if judge.carried:
+            differ = "differs" if judge.carried == 1 else "differ"
+            values = words.count(judge.carried, "value")
+            notes.append(f"{values} outside of regions that {differ} in the last bits, as sums do")
         for number in sorted(judge.unknown):
             site = self.a.run.sites.by_number[number]
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "
                          f"nobody can say by how much (SP_STATISTICS=1)")  # fmt: skip
+        notes += [f"{option} fits no variable of this program" for option in judge.idle]
+        event = self.found.difference and (self.found.difference.a or self.found.difference.b)
+        asked = self.rules.rtol or self.rules.atol or self.rules.tolerances
+        if asked and event and event.kind == DIGEST and not event.extra:
+            notes.append(f"a tolerance applies to the digest of {event.site.name} only if both have SP_STATISTICS=1")
         if judge.tolerated:
             notes.append(f"{judge.tolerated} values differ in bits, and are the same within the tolerance")
         if judge.by_statistics:
             notes.append(f"{judge.by_statistics} of these are arrays, compared by their statistics alone")
         return notes
+
+
+def _chance(difference: Difference) -> str:
+    """Why a difference is none for certain: what tasks do is recorded by whichever thread does them, in its order."""
+    region, event = difference.region, difference.a or difference.b
+    if not difference.inside or not region or region.loose != "task" or not event or event.kind == kinds.DIGEST:
+        return ""
+    return (f"region {difference.visit} ({region.file}:{region.line}) has TASK, and in which order threads do these is "
+            f"chance: it is equal by its digests or not, and not to be compared event by event ({event.site.file}:"
+            f"{event.site.line})")  # fmt: skip
 
 
 def _renamed(pieces: Pieces, renamed: NDArray[np.uint64]) -> Pieces:

@@ -77,6 +77,8 @@ def _type_name(text: str) -> str:
     low = re.sub(r"\s+", " ", text.lower()).strip()
     if found := re.search(r"\b(?:type|class) ?\( ?(\w+)", low):
         return found[1] if found[1] in INTRINSIC else f"type {found[1]}"
+    if re.search(r"\bomp_(nest_)?lock_kind\b", low):
+        return "type omp_lock"
     if re.search(r"\bdouble ?precision\b", low):
         return "real"
     if re.search(r"\bdouble ?complex\b", low):

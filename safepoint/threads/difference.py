@@ -20,6 +20,7 @@ _FRAMES, _LOOPS = np.zeros(256, bool), np.zeros(256, bool)
 _FRAMES[[kinds.ENTER, kinds.LEAVE]] = True
 _LOOPS[[kinds.ENTER, kinds.LEAVE, kinds.ITER, kinds.LOOP_END, kinds.SECTIONS_END]] = True
 _ENDS = {kinds.LOOP_END, kinds.SECTIONS_END}
+_SUM = re.compile(r"(?:(?<=[(,])|^)\s*(-?\d+)\s*([-+])\s*(\d+)\s*(?=[,)])")  # an index from begin to end
 _UNKNOWN = Site(0, "", "?", "?", 0, 0)
 
 
@@ -194,6 +195,11 @@ def _unset(sides: tuple[Side, Side], batches: tuple[Batch, Batch], spot: Spot) -
     return tuple(found.values())
 
 
+def _summed(found: re.Match[str]) -> str:
+    sign = -1 if found[2] == "-" else 1
+    return str(int(found[1]) + sign * int(found[3]))
+
+
 def filled(name: str, item: Iteration | None) -> str:
     """A variable as the source has it, with the numbers of the iteration in its brackets: `b(i,2)`."""
     head, bracket, rest = name.partition("(")
@@ -202,4 +208,4 @@ def filled(name: str, item: Iteration | None) -> str:
     for variable, number in zip(item.names, item.numbers, strict=True):
         if variable.isidentifier():
             rest = re.sub(rf"(?<![\w%.]){variable}(?![\w%(])", str(number), rest, flags=re.I)
-    return head + bracket + rest
+    return head + bracket + _SUM.sub(_summed, rest)

@@ -9,8 +9,8 @@ from safepoint.threads.known import reached
 from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
-from safepoint.threads.uncertainty import Uncertain, made_of
-from safepoint.threads.written import THREADS, TIMES, Target, called, names_in, pieces, target
+from safepoint.threads.uncertainty import Uncertain, made_of, queued
+from safepoint.threads.written import THREADS, Target, called, names_in, pieces, target
 
 
 class Digested(NamedTuple):
@@ -24,27 +24,41 @@ class Digested(NamedTuple):
 def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[str] = ()) -> list[Digested]:
     """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. Arrays
     that are given clocks or numbers of threads are not."""
-    found, excluded = dict[str, Digested](), set[str]()
-    reduced, bad = _reduced(given) | unsure.rounded, unsure.times | unsure.threads | THREADS | TIMES
+    found, reduced = dict[str, Digested](), _reduced(given) | unsure.rounded
+    excluded = {name for name, _, _ in undigested(given, scope, unsure)} | set(queued(given, scope))
     for assignment in assignments([given], scope):
         name = assignment.root
-        if not reaches_out(name, assignment.around, assignment.scope):
-            continue
-        inside = names_in(assignment.what.text)[1:]
-        if bad & set(inside) or made_of(assignment, bad):
-            excluded.add(name)
-        found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
+        if reaches_out(name, assignment.around, assignment.scope):
+            found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
     for stmt, around in statements([given]):
         for procedure in reached(called(stmt.node), scope):
             for written, home in procedure.writes:
                 symbol = scope.find(written)
                 if symbol and symbol.home == home and reaches_out(written, around, scope):
-                    loose = "reduction" if (written, home) in procedure.sums or written in reduced else ""
+                    loose = "reduction" if written in reduced else ""
                     found.setdefault(written, Digested(written, stmt.first, loose))
     for name in also:
         if scope.declared(name, set()):
             found.setdefault(name, Digested(name, given.last, ""))
     return [each for each in found.values() if each.name not in excluded and each.name]
+
+
+def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[str, int, str]]:
+    """Variables that may differ in two right runs as a whole: the line that makes them so, and why."""
+    found = dict[str, tuple[str, int, str]]()
+    bad = unsure.names | THREADS
+    for each in assignments([given], scope):
+        if not reaches_out(each.root, each.around, each.scope):
+            continue
+        inside = [name for name in names_in(each.what.text)[1:] if name in bad]
+        if inside:
+            why = f"its subscript {inside[0]} may be the number of a thread, or a time"
+        elif made_of(each, unsure.names):
+            why = "it is given the number of a thread, or a time"
+        else:
+            continue
+        found.setdefault(each.root, (each.root, each.stmt.first, f"{each.root} is in no digest, as {why}"))
+    return list(found.values())
 
 
 def _reduced(given: Construct) -> set[str]:

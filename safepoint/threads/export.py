@@ -15,8 +15,10 @@ The main file has level and edges, a line per thread, and the sites: number, len
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,20 +36,37 @@ EVENTS = {
 CHUNK = 1 << 16
 
 
-def write(run: Run, directory: Path, name: str = "") -> list[Path]:
+def write(run: Run, directory: Path, name: str = "", *, force: bool = False) -> list[Path]:
     """Write the files; `name` is the ID, that of the run's directory if none is given. Returns their paths. Raises
-    `UsageError` if one cannot be written."""
+    `UsageError` if one cannot be written, or is there and not of this run; `force` replaces it."""
     name = name or run.directory.resolve().name.replace(".threads", "")
-    made = [(f"{name}_trace_main.log", main(run))]
-    made += [(f"{name}_trace_{thread.number}.log", events(thread)) for thread in run.threads]
+    made = [(f"{name}_trace_main.log", partial(main, run))]
+    made += [(f"{name}_trace_{thread.number}.log", partial(events, thread)) for thread in run.threads]
     try:
+        for each, lines in made if not force else ():
+            if os.path.lexists(directory / each) and not _begins(directory / each, lines()):
+                raise UsageError(
+                    f"{directory / each} is there, and not of this run: --name gives other names, --force replaces it"
+                )
         directory.mkdir(parents=True, exist_ok=True)
         for each, lines in made:
             with open(directory / each, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.writelines(f"{line}\n" for line in lines)
+                file.writelines(f"{line}\n" for line in lines())
     except OSError as error:
         raise UsageError(f"cannot write the text of {run.directory}: {error}", error.errno) from error
     return [directory / each for each, _ in made]
+
+
+def _begins(path: Path, lines: Iterator[str]) -> bool:
+    """Whether a file has nothing but what these lines begin with: it is an earlier text of the same run, or a part."""
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        for line in lines:
+            data = f"{line}\n".encode(errors="surrogateescape")
+            if (found := file.read(len(data))) != data:
+                return data.startswith(found)
+        return not file.read(1)
 
 
 def main(run: Run) -> Iterator[str]:

@@ -18,7 +18,7 @@ from safepoint.threads.constructs import Constructs
 from safepoint.threads.declaring import scope_of
 from safepoint.threads.doubling import Fresh
 from safepoint.threads.emission import Needs, Writer
-from safepoint.threads.known import FILES, declare, follow, unsure_of
+from safepoint.threads.known import FILES, declare, follow, learn, unsure_of
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.places import State, Where
 from safepoint.threads.races import warnings
@@ -52,6 +52,7 @@ def instrument(source: Path, *, settings: Choices | None = None, modules: Mutabl
     known: MutableMapping[str, Any] = {} if modules is None else modules
     if str(source) not in known.get(FILES, {}):
         _survey(source, settings, known)
+        learn(known[FILES][str(source)][1], known[FILES][str(source)][0])
         follow(known[FILES][str(source)][1])
     read, found = known[FILES][str(source)]
     work = _Work(read, settings, known, Numbering(read.lines, first), untouched)
@@ -68,6 +69,8 @@ def survey(sources: Sequence[Path], *, settings: Choices | None = None,
     for source in sources:
         with contextlib.suppress(Unreadable, OSError):
             _survey(source, settings or Choices(), modules)
+    for read, units in modules.get(FILES, {}).values():
+        learn(units, read)
     follow(unit for _, units in modules.get(FILES, {}).values() for unit in units)
 
 
@@ -76,7 +79,7 @@ def _survey(source: Path, settings: Choices, modules: MutableMapping[str, Any]) 
     read = lines.read(source, free=free, width=settings.width or lines.FIXED_WIDTH, include=settings.include,
                       defines=settings.defines)  # fmt: skip
     found = structure.units(read)
-    declare(found, modules, read)
+    declare(found, modules)
     modules.setdefault(FILES, {})[str(source)] = read, found
 
 

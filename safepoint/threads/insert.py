@@ -19,6 +19,7 @@ from safepoint.threads.places import State, Where
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
+from safepoint.threads.uncertainty import functions_in
 from safepoint.threads.written import (
     THREADS,
     TIMES,
@@ -217,9 +218,9 @@ class Statements:
         return around[0] if around else self.rounding(root, stmt)
 
     def rounding(self, root: str, stmt: Stmt) -> str:
-        """A scalar that is made of a sum of threads; `total = 0` is none."""
-        names = set(names_in(stmt.at.text.partition("=")[2]))
-        rounded = self.state.uncertain.rounded
+        """What is made of a sum of threads, here or in a procedure that is called; `total = 0` is not."""
+        rounded, call = self.state.uncertain.rounded, stmt.kind == "Call_Stmt"
+        names = rounded if call else set(names_in(stmt.at.text.partition("=")[2]))
         return "reduction" if root in rounded and names & rounded else ""
 
     def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:
@@ -305,10 +306,11 @@ class Statements:
 
     def unstable(self, text: str, where: Where) -> str:
         """Why a condition or the bounds of a loop may differ in two right runs; empty if they may not."""
+        functions = set(functions_in(text, where.scope))
         for name in names_in(text):
-            if name in self.state.uncertain.threads or name in THREADS:
+            if name in self.state.uncertain.threads or name in functions & THREADS:
                 return "depends on the number of a thread"
-            if name in self.state.uncertain.times or name in TIMES:
+            if name in self.state.uncertain.times or name in functions & TIMES:
                 return "depends on a time"
             if name in where.order:
                 return f"depends on the order of threads ({where.order[name]})"

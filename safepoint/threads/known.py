@@ -8,30 +8,44 @@ from typing import Any
 
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.lines import Source, split_outside
-from safepoint.threads.sharing import Assignment, assignments, blocks, constructs, do_variable, root_of, statements
+from safepoint.threads.sharing import (
+    LOCKS,
+    Assignment,
+    assignments,
+    blocks,
+    constructs,
+    do_variable,
+    protected,
+    root_of,
+    statements,
+)
 from safepoint.threads.structure import Stmt, Unit
 from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
-from safepoint.threads.uncertainty import Uncertain, sums_in, uncertain
-from safepoint.threads.written import DESIGNATOR, OUTPUTS, called, names_in
+from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, uncertain
+from safepoint.threads.written import DESIGNATOR, OUTPUTS, PURE, called, names_in
 
-FILES, UNITS = "/files", "/units"  # keys of what was read, and of the units of all sources
+FILES = "/files"  # the key of what was read
 KINDS = "time", "thread", "sum"  # as in `Uncertain`
+CLOCK = re.compile(r"timer|wtime|clock|(wall|cpu|get|elapsed)_?time|timeofday")  # names of functions that nobody knows
 ROUNDS = 3  # what a procedure gives is known to those that call those that call it
 STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocate_Stmt", "Read_Stmt", "Write_Stmt")
 
 
-def declare(units: Sequence[Unit], modules: MutableMapping[str, Any], source: Source) -> None:
+def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
     """Add the modules and procedures of a source to those that are known."""
     outer = modules.setdefault(OUTER, Scope("", None, modules))  # type: ignore[arg-type]
-    modules.setdefault(UNITS, [])
     for unit in units:
         scope = scope_of(unit, None, modules)  # type: ignore[arg-type]
         if unit.kind == "module":
             modules[unit.name] = scope
         elif unit.kind in ("subroutine", "function") and unit.open:
             outer.procedures[unit.name] = procedure_of(unit.open.at.text, scope)
+
+
+def learn(units: Sequence[Unit], source: Source) -> None:
+    """What its procedures do; those that they call are to be declared before."""
     for unit in units:
-        _learn(unit, scope_of(unit, None, modules), source)  # type: ignore[arg-type]
+        _learn(unit, unit.scope, source)
 
 
 def follow(units: Iterable[Unit]) -> None:
@@ -63,10 +77,28 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
+        own.guards = _guards(unit, scope, own)
         if not unit.trouble:
             _read_only(unit, scope, own)
     for inner in unit.inside:
         _learn(inner, scope_of(inner, scope, scope.modules), source)
+
+
+def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
+    """Arguments that it assigns, and nowhere without protection as far as can be seen here."""
+    locks = any(LOCKS.search(stmt.at.text) for stmt, _ in statements(unit.body))
+    given = [found for found in assignments(unit.body, scope) if found.root in own.arguments]
+    bare = {found.root for found in given
+            if not (locks or found.what.way == "call" or protected(found.around))}  # fmt: skip
+    return {found.root for found in given} - bare
+
+
+def guarded(stmt: Stmt, name: str, scope: Scope) -> bool:
+    """Whether the procedure that a CALL names assigns this variable in critical or atomic alone."""
+    given = [dummy in callee.guards for callee, pairs in _calls(stmt, scope)
+             for dummy, actual in pairs if DESIGNATOR.match(actual) and root_of(actual, scope) == name
+             and callee.intents.get(dummy) != "in"]  # fmt: skip
+    return bool(given) and all(given)
 
 
 def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
@@ -88,13 +120,14 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
 
 def _follow(unit: Unit, scope: Scope) -> None:
     unsure, own = unsure_of(unit, scope), _own(unit, scope)
+    for kind, names in zip(KINDS, unsure, strict=True):
+        scope.modules[OUTER].unsure |= {(kind, name, home) for name, home in _outside(names, scope)}
     if own is not None:
         result = result_of(unit)
         for name in (*own.arguments, result):
             kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
             if kind and name not in own.takes:
                 own.gives[own.name if name == result else name] = kind
-        own.sums = _outside(unsure.rounded, scope)
     for stmt, _ in statements(unit.body):
         for callee, pairs in _calls(stmt, scope):
             given = [(dummy, actual) for dummy, actual in pairs if DESIGNATOR.match(actual)]
@@ -132,10 +165,12 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
         for callee, pairs in _calls(stmt, scope):
             for dummy, actual in pairs:
                 given[callee.gives.get(dummy, "")].add(root_of(actual, scope))
-    for procedure in reached(names, scope):
-        given["sum"] |= {name for name, home in procedure.sums if (found := scope.find(name)) and found.home == home}
+    for kind, name, home in scope.modules[OUTER].unsure:
+        if (symbol := scope.declared(name, set())) and symbol.home == home:
+            given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
+    functions["time"] |= {name for name in names if CLOCK.search(name) and scope.procedure(name) is None}
     given["sum"] |= sums_in(unit.body, scope)
     if (own := _own(unit, scope)) is not None:
         given["time"] |= own.takes
@@ -154,7 +189,7 @@ def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:
 
 def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:
     """What all threads would share if they call this procedure, and what it assigns outside of all constructs."""
-    found = dict[str, Race]()
+    found, varying = dict[str, Race](), {given.root for given in assignments(unit.body, scope)}
     for given in assignments(unit.body, scope):
         symbol = given.scope.find(given.root)
         if symbol is None or given.around or given.what.way == "call" or scope.is_threadprivate(given.root):
@@ -163,21 +198,34 @@ def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:
         saved = saved and given.root in scope.names and not symbol.home
         shared = bool(symbol.home and symbol.home != "block" and symbol.rank == 0)
         if saved or shared:
-            constant = is_constant(given) and found.get(given.root, Race("", "", 0, False, True)).constant
+            constant = is_constant(given, varying) and found.get(given.root, Race("", "", 0, False, True)).constant
             where = source.lines[given.stmt.first]
             old = found.get(given.root)
             found[given.root] = Race(given.root, where.file, old.line if old else where.line, saved, constant)
     return list(found.values())
 
 
-def is_constant(given: Assignment) -> bool:
-    """The same value is assigned whenever this is run."""
+def is_constant(given: Assignment, varying: frozenset[str] | set[str] = frozenset()) -> bool:
+    """The same value is assigned whenever this is run: constants, and what is not among the names that vary."""
     node = given.stmt.node.children[1] if given.stmt.kind == "If_Stmt" else given.stmt.node
     if type(node).__name__ != "Assignment_Stmt":
         return False
-    names = names_in(str(node.children[2]))
-    symbols = [given.scope.find(name) for name in names]
-    return all(symbol is not None and symbol.has("parameter") for symbol in symbols)
+    right = str(node.children[2])
+    symbols = [(name, given.scope.find(name)) for name in names_in(right)]
+    if set(functions_in(right, given.scope)) - PURE:
+        return False
+    return all(
+        symbol is not None
+        and (
+            symbol.has("parameter")
+            or (
+                bool(varying)
+                and name not in varying
+                and (symbol.home not in ("", "block") or symbol.type == "procedure" or name in PURE)
+            )
+        )
+        for name, symbol in symbols
+    )
 
 
 def reached(names: Iterable[str], scope: Scope) -> Iterator[Procedure]:

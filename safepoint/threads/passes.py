@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,15 +15,20 @@ from typing import Any
 
 from safepoint import words
 from safepoint.errors import FormatError
-from safepoint.threads import runs, telling
+from safepoint.threads import endings, hints, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
-from safepoint.threads.kinds import DIGEST, NESTED, RECORD, REGION
+from safepoint.threads.kinds import NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.trace import Run
 
 EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 MOST_EVENTS = 10_000_000  # of a region of which reads are recorded too
 ATTEMPTS = 3  # of B in pass 2, even if it is to run once
+UNKNOWN = (
+    "nothing that is recorded differs, so the place is not known. Look at what `build` says is not recorded; name "
+    "arrays under digest in threads.toml; for a race --runs 5 --noise 50; for rounding --rtol"
+)
+CHANCE = "--runs 5 --noise 50"
 HEAD = 43  # columns: figures of both passes stand below each other
 
 
@@ -41,7 +45,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """`verdict`: equal, differs, not deterministic, no trace, no run. `passes`: what each has cost and found."""
+    """`verdict`: equal, differs, not deterministic, not known, no trace, no run. `passes`: cost and result of each."""
 
     code: int
     verdict: str
@@ -97,7 +101,7 @@ class Passes:
         """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
         more = {"SP_REGIONS": ",".join(map(str, regions)), **self.edges} if regions else {}
         more |= {"SP_MAX": str(most * RECORD)} if most else {}
-        more |= {"SP_STATISTICS": "1"} if self.statistics else {}
+        more |= {"SP_STATISTICS": "1"} if self.statistics or regions else {}
         if side == "B" and self.plan.noise:
             more |= {"SP_NOISE": str(self.plan.noise), "SP_SEED": str(attempt)}
         again = f", run {attempt} of {self.plan.runs}" if self.plan.runs > 1 and side == "B" else ""
@@ -106,7 +110,7 @@ class Passes:
         place = self.where / f"{side}-{2 if regions else 1}"
         ran = runs.run(side, command, runs.environment(side, level, **more), place, self.plan.limit)
         if not ran.traces:
-            how = "" if ran.good else f"; {ran.ending()}"
+            how = runs.unread(self.a) if ran.good else f"; {ran.ending()}"
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran
 
@@ -139,6 +143,8 @@ class Passes:
         where = f"first difference: {telling.place(found.difference)}" if found.difference else "no difference"
         runs_ = f" (run {attempt} of {self.plan.runs})" if self.plan.runs > 1 else ""
         regions = words.count(_regions(a, rank), "region")
+        if found.undecided and not found.difference:
+            regions, where = f"{found.regions} of {regions} of A", "no difference until there"
         head = "pass 1, digests at the end of each region:"
         self.lines.append(f"{head:<{HEAD}}  {_seconds(a, b)}{runs_};  {regions};  {_of_rank(rank)}{where}")
         self.lines += [ran.ending() for ran in (a, b) if not ran.good]
@@ -146,8 +152,8 @@ class Passes:
 
     def _alike(self, a: Ran, b: Ran, found: Found) -> Outcome:
         """All that pass 1 has seen is equal: the outputs and the ends may differ all the same."""
-        printed = a.good and b.good and not found.undecided and a.output.read_bytes() != b.output.read_bytes()
-        if printed and (outcome := self._printed(a, b)):
+        whole = a.good and b.good and not found.undecided
+        if whole and a.output.read_bytes() != b.output.read_bytes() and (outcome := self._printed(a, b, found)):
             return outcome
         self.lines += telling.lines(found)
         if found.undecided:
@@ -158,27 +164,53 @@ class Passes:
         if not a.good:
             text = "both runs end in the same way, which is not a good one: what comes later was not compared"
             return Outcome(UNDECIDED, "no run", [*self.lines, text], self.passes, found)
-        if printed:
-            self.lines.append(f"what they print differs, though: {_first_line(a.output, b.output)}")
+        return self._equal(found)
+
+    def _equal(self, found: Found) -> Outcome:
+        """With what `build` has warned of, as a race that did not happen this time is none the less one."""
+        self.lines += [f"  {text}" for text in runs.undigested(self.a)]
+        if warned := runs.warnings(self.a):
+            self.lines += ["but `build` has warned:", *(f"  {text}" for text in warned)]
+            self.lines.append(f"races are chance: try {CHANCE}")
         return Outcome(EQUAL, "equal", self.lines, self.passes, found)
 
-    def _printed(self, a: Ran, b: Ran) -> Outcome | None:
+    def _printed(self, a: Ran, b: Ran, found: Found) -> Outcome | None:
         """All regions are equal, and what is printed is not: the code after the last one is looked at, too. Where sums
         of threads are, values made of them are allowed the rounding of a sum."""
+        texts = [printed.lines(ran.output) for ran in (a, b)]
+        rtol = max(self.rules.rtol, self.rules.reduction_rtol if runs.has_reductions(self.a) else 0.0)
+        differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol)
         last = _regions(a, next(iter(a.traces)))
         x, y = (self._side(side, "full", [last + 1], most=MOST_EVENTS if side == "A" else 0) for side in "AB")
         given = self.rules
-        if runs.has_reductions(self.a):
-            self.rules = replace(given, rtol=max(given.rtol, given.reduction_rtol))
+        self.rules = replace(given, rtol=rtol)
         rank, later = self._compared(x, y, [last + 1])
         self.rules = given
         if later.difference is None:
-            return None
-        self.lines.append(f"what they print differs: {_first_line(a.output, b.output)}")
+            return self._printed_alone(texts, rtol, differs, found)
+        self.lines.append(f"what they print differs: {differs.line if differs else 'the ends of lines'}")
         self._tell_second(x, y, f"pass 2, all reads and writes after region {last}:", 1)
         self.passes.append({"pass": 2, "level": "full", "regions": [last + 1], **_costs(x, y), "rank": rank, "run": 1})
         self.lines += telling.lines(later)
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, later, rank)
+
+    def _printed_alone(
+        self, texts: list[list[str]], rtol: float, differs: printed.Printed | None, found: Found
+    ) -> Outcome:  # fmt: skip
+        """Nothing that is recorded differs, and what is printed does: A once more, as times are always others."""
+        if differs and differs.beyond:
+            again = printed.lines(self._side("A", "minimal").output)
+            differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol, again)
+            if differs is None:
+                self.lines += [*telling.lines(found), "what they print differs only where two runs of A do, too"]
+                return self._equal(found)
+        if differs and differs.beyond:
+            self.lines += [f"what they print differs: {differs.line}", *(f"  {note}" for note in found.notes), UNKNOWN]
+            return Outcome(DIFFERENT, "differs", self.lines, self.passes, found)
+        how = "" if differs is None or differs.words else ", by rounding alone"
+        line = differs.line if differs else "the ends of lines"
+        self.lines += [*telling.lines(found), f"what they print differs, though{how}: {line}"]
+        return self._equal(found)
 
     def _second(self, of: str, first: Found) -> Outcome:
         """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
@@ -202,11 +234,10 @@ class Passes:
         if found.difference is None:
             return self._not_traced(traced, first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
-        event = found.difference.a or found.difference.b
-        if found.difference.what == "value" and found.difference.inside and event and event.kind == DIGEST:
-            name = event.site.name
-            self.lines.append(f"  all writes in it are equal: another thread was the last to write {name}. Is it to be "
-                              "PRIVATE, or LASTPRIVATE?")  # fmt: skip
+        if end := endings.ending(found.difference, Run(a.traces[rank]), runs.left(self.a)):
+            self.lines.append(f"  {end.text}")
+            if not end.decided:
+                return Outcome(UNDECIDED, "not known", self.lines, self.passes, found, rank)
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, found, rank)
 
     def _tell_second(self, a: Ran, b: Ran, head: str, attempt: int) -> None:
@@ -224,7 +255,8 @@ class Passes:
     def _not_traced(self, traced: Sequence[int], first: Found) -> Outcome:
         self.lines += telling.lines(first)
         text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
-        hint = "" if self.plan.noise and self.plan.runs > 1 else "; try --runs 5 --noise 50"
+        hint = "" if self.plan.noise and self.plan.runs > 1 else f"; try {CHANCE}"
+        hint += "; or rounding: --rtol 1e-9" if first.difference and hints.near(first.difference) else ""
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)
 
 
@@ -259,15 +291,3 @@ def _regions(ran: Ran, rank: str) -> int:
 
 def _of_rank(rank: str) -> str:
     return f"rank {rank[1:]}, " if rank else ""
-
-
-def _first_line(a: Path, b: Path) -> str:
-    """The first that differs of what two programs have printed."""
-    texts = [path.read_text("utf-8", errors="replace").splitlines() for path in (a, b)]
-    for number, pair in enumerate(itertools.zip_longest(*texts, fillvalue=None), 1):
-        if pair[0] != pair[1]:
-            said = ", ".join(
-                f"{name}: {text if text is not None else 'nothing'}" for name, text in zip("AB", pair, strict=True)
-            )
-            return f"line {number}, {said}"
-    return "the ends of lines"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from safepoint.threads.flows import flows
-from safepoint.threads.known import is_constant, reached
+from safepoint.threads.known import guarded, is_constant, reached
 from safepoint.threads.lines import Source
 from safepoint.threads.sharing import (
     PRIVATE,
@@ -20,6 +20,7 @@ from safepoint.threads.sharing import (
     constructs,
     do_variable,
     loop_variables,
+    protected,
     statements,
     status,
 )
@@ -27,19 +28,6 @@ from safepoint.threads.structure import Block, Construct, Stmt, Unit
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import THREADS, called, compressed, names_in, target
 
-ALONE = {
-    "critical",
-    "atomic",
-    "ordered",
-    "single",
-    "master",
-    "masked",
-    "task",
-    "taskloop",
-    "workshare",
-    "target",
-    "teams",
-}
 EQUAL = re.compile(r"(?<![<>/=])==|\.eq\.|\bselect\b|\.eqv\.", re.I)
 ACCUMULATES = re.compile(r"([-+*])|\b(max|min|iand|ior|ieor)\s*\(|(\.and\.|\.or\.)", re.I)
 
@@ -58,11 +46,15 @@ def _shared(unit: Unit, scope: Scope) -> Iterator[tuple[int, str]]:
     cache: dict[int, frozenset[str]] = {}
     for given in assignments(unit.body, scope):
         loop = _loop(given.around)
-        if loop is None or _protected(given.around) or given.what.way not in ("assignment", "call", "pointer"):
+        if loop is None or protected(given.around) or given.what.way not in ("assignment", "call", "pointer"):
             continue
         if status(given.root, given.around, given.scope) not in ("shared", "outside"):
             continue
-        if given.what.way == "call" and (given.what.intent not in ("out", "inout") or "(" in given.what.text):
+        if given.what.way == "call" and (
+            given.what.intent not in ("out", "inout")
+            or "(" in given.what.text
+            or guarded(given.stmt, given.root, scope)
+        ):
             continue
         if id(loop) not in cache:
             cache[id(loop)] = _varying(loop, scope)
@@ -80,13 +72,6 @@ def _loop(around: Sequence[Construct]) -> Construct | None:
         if "parallel" in words:
             return None
     return None
-
-
-def _protected(around: Sequence[Construct]) -> bool:
-    if any(set(construct.directive.construct.split()) & ALONE for construct in around):
-        return True
-    return any(re.search(r"call\s+omp_set\w*lock", stmt.at.text, re.I)
-               for construct in around for stmt, _ in statements(construct.body))  # fmt: skip
 
 
 def _varying(loop: Construct, scope: Scope) -> frozenset[str]:
@@ -109,8 +94,8 @@ def _is_race(given: Assignment, loop: Construct, varying: frozenset[str]) -> boo
         return False
     text = compressed(given.what.text)
     inside = text.partition("(")[2]
-    if names_in(text)[:1] != [given.root]:
-        return False  # a name of ASSOCIATE
+    if names_in(text)[:1] != [given.root] or _associated(given):
+        return False
     known = target(text, given.scope)
     if known.symbol is None or known.symbol.has("pointer") or "type of" in known.why or "is a function" in known.why:
         return False
@@ -123,6 +108,13 @@ def _is_race(given: Assignment, loop: Construct, varying: frozenset[str]) -> boo
            and name not in _sequential(loop) for name in names):  # fmt: skip
         return False  # a private variable that was set before the loop, as by the number of a thread
     return not _guarded(given, loop, varying)
+
+
+def _associated(given: Assignment) -> bool:
+    """A name of ASSOCIATE, which may be that of its own selector."""
+    name, scope = names_in(given.what.text)[0], given.scope
+    symbol = scope.names.get(name) or scope.find(name)
+    return symbol is not None and any(attribute.startswith("root:") for attribute in symbol.attributes)
 
 
 def _sequential(loop: Construct) -> set[str]:
@@ -163,7 +155,7 @@ def _loop_variables(unit: Unit) -> Iterator[tuple[int, str]]:
             continue
         for block, around in _loops(construct):
             name = do_variable(block)
-            if name not in shared or _protected(around):
+            if name not in shared or protected(around):
                 continue
             own = any(name in (*inner.directive.names(*PRIVATE), *loop_variables(inner)) for inner in around)
             if not own:
@@ -191,7 +183,7 @@ def _called(unit: Unit, scope: Scope, source: Source) -> Iterator[tuple[int, str
     told = set[tuple[str, str]]()
     for stmt, around in statements(unit.body):
         words = {word for construct in around for word in construct.directive.construct.split()}
-        if "parallel" not in words or _protected(around):
+        if "parallel" not in words or protected(around):
             continue
         for procedure in reached(called(stmt.node), scope):
             for race in procedure.races:

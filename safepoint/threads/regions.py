@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads.digests import Digested, digested, pieces_of
+from safepoint.threads.digests import Digested, digested, pieces_of, undigested
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
 from safepoint.threads.lines import Line
 from safepoint.threads.places import Where
-from safepoint.threads.sharing import assignments, blocks, do_variable, loop_variables
+from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables
 from safepoint.threads.structure import Construct
 from safepoint.threads.uncertainty import order_names
 
@@ -55,7 +55,9 @@ class Regions(Statements):
 
     def site(self, type: str, name: str, given: Construct) -> int:
         clauses = " ".join(map(str, given.directive.clauses))
-        return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure)
+        tasks = any({"task", "taskloop"} & set(each.directive.construct.split()) for each in constructs([given]))
+        return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure,
+                                  loose="task" if tasks and type == "region" else "")  # fmt: skip
 
     def parallel(self, given: Construct, where: Where) -> None:
         directive, halves = given.directive, split(given.directive)
@@ -87,6 +89,8 @@ class Regions(Statements):
         else:
             self.writer.raw(given.end.first, given.end.last + 1)
         if outermost:
+            for _, line, why in undigested(given, where.scope, self.state.uncertain):
+                self.numbering.leaves(line, why)
             self.digest(digested(given, where.scope, self.state.uncertain, self.also()), given.last, where)
         self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
 

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.restarted import SERIAL
-from safepoint.threads.texts import MARK, SITES, TEXTS
+from safepoint.threads.texts import AS_IT_IS, MARK, SITES, TEXTS
 
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said
@@ -78,6 +78,30 @@ def edges(a: Sequence[str]) -> dict[str, str]:
     """How many iterations from each end of a loop are recorded, if the settings of the build say so."""
     _, note = _note(a)
     return {"SP_EDGES": str(note["edges"])} if note.get("edges") else {}
+
+
+def warnings(a: Sequence[str]) -> list[str]:
+    """What `build` has warned of."""
+    _, note = _note(a)
+    return [str(text).partition("\n")[0] for text in note.get("warnings", [])]
+
+
+def unread(a: Sequence[str]) -> str:
+    """Why a run may have no trace: sources of which `build` could record nothing; empty: there are none."""
+    files = [text for text in warnings(a) if AS_IT_IS in text]
+    return "".join(["; `build` has recorded nothing of", *(f"\n  {text}" for text in files)]) if files else ""
+
+
+def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
+    """File, line and text of each statement that is not recorded."""
+    _, note = _note(a)
+    return [(str(file), int(line), str(text)) for file, line, text, *_ in note.get("left", [])]
+
+
+def undigested(a: Sequence[str]) -> list[str]:
+    """What is in no digest, so that pass 1 knows nothing of it."""
+    _, note = _note(a)
+    return [f"{file}:{line}: {why}" for file, line, _, why in note.get("left", []) if " is in no digest" in why]
 
 
 def outdated(a: Sequence[str]) -> str:

@@ -14,6 +14,9 @@ from safepoint.threads.written import Assigned, assigned, inner_scope
 PRIVATE = ("private", "firstprivate", "lastprivate", "linear")
 TEAM = ("parallel", "task", "teams", "target")
 PROTECTED = ("critical", "atomic", "ordered")
+ALONE = {"critical", "atomic", "ordered", "single", "master", "masked", "task", "taskloop", "workshare", "target",
+         "teams"}  # fmt: skip
+LOCKS = re.compile(r"call\s+omp_set\w*lock", re.I)
 
 
 class Assignment(NamedTuple):
@@ -183,3 +186,10 @@ def constructs(items: Sequence[Item]) -> Iterator[Construct]:
         elif isinstance(item, Block):
             for _, body in item.parts:
                 yield from constructs(body)
+
+
+def protected(around: Sequence[Construct]) -> bool:
+    """In a construct that one thread runs at a time, or alone; or where locks are set, which may be for this."""
+    if any(set(construct.directive.construct.split()) & ALONE for construct in around):
+        return True
+    return any(LOCKS.search(stmt.at.text) for construct in around for stmt, _ in statements(construct.body))

@@ -13,7 +13,7 @@ FORMAT = 1
 
 class Site(NamedTuple):
     """A place in the source. `line2` is where it ends; `loose`: "reduction", "critical" or "atomic"; their values are
-    not compared where they are written."""
+    not compared where they are written; of a region "task": what tasks do in it is recorded in an order of chance."""
 
     number: int
     type: str
@@ -52,7 +52,7 @@ def read(path: Path) -> Sites:
 def _row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}:{number}: not a line of JSON: {error}") from error
     if not isinstance(row, dict):
         raise FormatError(f"{path}:{number}: not an object of JSON")
@@ -61,6 +61,10 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 def _site(path: Path, line: int, row: dict[str, Any]) -> Site:
     try:
-        return Site(**{name: row[name] for name in Site._fields if name in row})
+        site = Site(**{name: row[name] for name in Site._fields if name in row})
     except TypeError as error:
         raise FormatError(f"{path}:{line}: a site without all of number, type, name, file, line, line2") from error
+    numbers, texts = (site.number, site.line, site.line2), (site.type, site.name, site.file, site.clauses, site.loose)
+    if not all(isinstance(each, int) for each in numbers) or not all(isinstance(each, str) for each in texts):
+        raise FormatError(f"{path}:{line}: a site whose numbers or names are of another kind: {row}")
+    return site

@@ -43,10 +43,11 @@ class Symbol:
 @dataclass
 class Procedure:
     """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
-    or reads, with their home. `sums`: of them, those of a reduction. `calls`: by name. `races`: names, with their
+    or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
-    `takes`: arguments that a caller gives a clock."""
+    `takes`: arguments that a caller gives a clock. `guards`: those that it assigns in critical or atomic
+    alone."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -55,11 +56,11 @@ class Procedure:
     regions: bool = False
     writes: list[tuple[str, str]] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
-    sums: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
     takes: set[str] = field(default_factory=set)
+    guards: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Scope:
     implicit: dict[str, str] | None = field(default_factory=dict)
     threadprivate: set[str] = field(default_factory=set)
     saved: bool = False
+    unsure: set[tuple[str, str, str]] = field(default_factory=set)  # of OUTER: kind, name, home
 
     def find(self, name: str) -> Symbol | None:
         """None: not known, which is not the same as not declared."""

@@ -59,9 +59,26 @@ def _first(difference: Difference) -> str:
     text = f"Inconsistency: {a}, {b}"
     if difference.what == "value":
         return text
-    expected = _short(difference.a) if difference.a else "nothing"
-    read = f"{_short(difference.b)} at {difference.b.site.line}" if difference.b else "nothing"
-    return f"{text} (expected {expected}, read {read})"
+    expected, read = (_short(event) if event else "nothing" for event in (difference.a, difference.b))
+    if difference.a and difference.b and a.partition(":")[2] == b.partition(":")[2]:
+        expected += _apart(difference.a, difference.b)
+        read += _apart(difference.b, difference.a)
+    place = f" at {difference.b.site.line}" if difference.b else ""
+    return f"{text} (expected {expected}, read {read}{place})"
+
+
+def _apart(event: Event, other: Event) -> str:
+    """What tells an event from one that reads the same."""
+    if event.type != other.type:
+        return f" of type {kinds.TYPES.get(event.type, event.type)}"
+    if event.site.number != other.site.number:
+        return f" of place {event.site.number}"
+    if event.extra != other.extra:
+        return f" with {event.extra} in its head"
+    visit = event.words[0]
+    if visit == other.words[0] or event.kind not in (kinds.REGION, kinds.REGION_END, kinds.ENTER, kinds.LEAVE):
+        return ""
+    return f" of visit {visit}" if visit < kinds.NESTED else " of a nested region"
 
 
 def _side(name: str, event: Event | None, difference: Difference) -> str:
@@ -131,8 +148,19 @@ def _digest(event: Event) -> str:
     text = f"{count} {of}, {high:016x}{low:016x}"
     if event.extra and len(event.words) >= 7:
         least, most, mean, root = struct.unpack("<4d", struct.pack("<4Q", *event.words[3:7]))
-        text += f", {least!r}" if count == 1 else f", min {least!r}, max {most!r}, mean {mean!r}, rms {root!r}"
+        text += (
+            f", {_alone(event.type, least)}"
+            if count == 1
+            else f", min {least!r}, max {most!r}, mean {mean!r}, rms {root!r}"
+        )
     return text
+
+
+def _alone(type: int, value: float) -> str:
+    """The value of a digest of one element."""
+    if kinds.LOGICAL1 <= type <= kinds.LOGICAL8:
+        return "T" if value else "F"
+    return str(int(value)) if kinds.INTEGER1 <= type <= kinds.INTEGER8 and math.isfinite(value) else repr(value)
 
 
 def _where(difference: Difference) -> str:

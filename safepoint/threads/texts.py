@@ -16,14 +16,16 @@ from safepoint.threads.sites import FORMAT, Site
 
 SITES = ".sites.jsonl"  # after the name of a program, or of a text
 TEXTS = ".instrumented"  # after the name of a program: the directory of its texts
+AS_IT_IS = "the file is compiled as it is"  # of what cannot be read, or compiled with what was inserted
 MARK = "line.json"  # in that directory: it is one of ours, and how it was made
 
 
 def instrument(source: Path, out: Path, settings: Any) -> tuple[str, list[str]]:
     """Write the text of one source, and its sites beside it. What is said of it, and warnings. Raises `UsageError` if
     it cannot be read, or written."""
-    from safepoint.threads import fortran
+    from safepoint.threads import fortran, owned
 
+    owned.text(source, out)
     try:
         made = fortran.instrument(source, settings=settings)
     except fortran.Unreadable as error:
@@ -44,6 +46,12 @@ def counts(made: Any) -> dict[str, int]:
         "statements": made.statements, "regions": kinds["region"], "loops": kinds["loop"], "recorded": made.recorded,
         "left out": len(made.left_out),
     }  # fmt: skip
+
+
+def left(source: str, made: Any) -> list[tuple[str, int, str, str]]:
+    """File, line and text of what is not recorded, and why."""
+    lines = Path(source).read_text("utf-8", errors="replace").split("\n") if made.left_out else []
+    return [(source, line, lines[line - 1].strip(), why) for line, why in made.left_out if line <= len(lines)]
 
 
 def counted(made: Any) -> str:

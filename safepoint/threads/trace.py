@@ -2,6 +2,7 @@
 
 (1) A record counts if its kind is not 0: the runtime stores it last. The first kind of 0 ends the trace of a thread.
 (2) An event whose records of kind `MORE` are not all there was cut by a kill, and is left out.
+(3) Of a run that has ended, and whose recording was not stopped, no file is missing or cut: else the trace is damaged.
 """
 
 from __future__ import annotations
@@ -44,6 +45,17 @@ class Thread:
         """All records up to the end, mapped: fields site, extra, type, kind, value."""
         return self.since(0)
 
+    def cut(self) -> bool:
+        """Whether the file of a program that has ended was cut: it lacks what follows the last record."""
+        size = self.path.stat().st_size
+        if size % kinds.SEGMENT == 0 < size:
+            return False
+        if size < kinds.HEAD + kinds.RECORD or (size - kinds.HEAD) % kinds.RECORD:
+            return True
+        with open(self.path, "rb") as file:
+            file.seek(size - kinds.RECORD)
+            return file.read()[7] != kinds.END
+
     def again(self) -> NDArray[Any]:
         """The records that are there now: more, if the program still runs."""
         self.__dict__.pop("records", None)
@@ -76,6 +88,20 @@ class Run:
                 f"{self.sites.build!r}"
             )
         self.threads = [Thread(path) for path in sorted(self.directory.glob("*.ev"), key=lambda path: int(path.stem))]
+        if damage := self._damage():
+            raise FormatError(f"{self.directory}: the trace is damaged: {damage}")
+
+    def _damage(self) -> str:
+        """Which file is missing or cut; empty if none is, as far as can be known."""
+        numbers = [int(thread.path.stem) for thread in self.threads]
+        ended, stopped = self.about.get("ended") is not None, bool(self.about.get("stopped"))
+        said = self.about.get("threads")
+        count = said if ended and not stopped and isinstance(said, int) else max(numbers, default=-1) + ended
+        missing = sorted(set(range(count if ended else min(1, len(numbers)))) - set(numbers))
+        if missing:
+            return f"{missing[0]:05}.ev is missing"
+        cut = [thread.path.name for thread in self.threads if thread.cut()] if ended and not stopped else []
+        return f"{cut[0]} was cut" if cut else ""
 
     def late(self) -> list[Thread]:
         """The threads that came since; they are in `threads` then. For a run that goes on."""
@@ -139,7 +165,7 @@ def _about(directory: Path) -> dict[str, Any]:
         raise UsageError(f"{directory}: no trace there: {path.name} is missing") from error
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}", error.errno) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"{path}: not JSON: {error}") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise FormatError(f"{path}: not of format {FORMAT}, which this version reads")
@@ -155,9 +181,11 @@ def _end(kind: NDArray[Any]) -> int:
             low = middle + 1
         else:
             high = middle
-    first = low * _PER_SEGMENT
-    zeros = np.flatnonzero(kind[first : first + _PER_SEGMENT] == kinds.END)
-    return first + int(zeros[0]) if len(zeros) else min(first, len(kind))
+    for first in range(low * _PER_SEGMENT, len(kind), _PER_SEGMENT):  # the next one, if this was filled meanwhile
+        zeros = np.flatnonzero(kind[first : first + _PER_SEGMENT] == kinds.END)
+        if len(zeros):
+            return first + int(zeros[0])
+    return len(kind)
 
 
 def _whole(found: NDArray[Any], end: int) -> int:

@@ -86,10 +86,16 @@ def _tainted(given: Made, names: set[str], functions: set[str], kinds: tuple[str
     return frozenset(found)
 
 
-def made_of(found: Assignment, names: frozenset[str] | set[str]) -> bool:
-    """Whether such a value is assigned."""
+def made_of(found: Assignment, names: frozenset[str]) -> bool:
+    """Whether a clock or the number of a thread is assigned."""
     used, calls = _source(found)
-    return bool({*used, *calls} & names)
+    return bool(set(used) & names or set(calls) & (THREADS | TIMES))
+
+
+def functions_in(text: str, scope: Scope) -> list[str]:
+    """The names with parentheses that are no arrays: `time` may be a variable too."""
+    found = [name.lower() for name in re.findall(r"(?<![\w%])([a-z]\w*)\s*\(", text, re.I)]
+    return [name for name in found if not ((symbol := scope.find(name)) and symbol.rank)]
 
 
 def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
@@ -127,6 +133,8 @@ def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...
         given = status(assignment.root, assignment.around, assignment.scope)
         if way and given in ("shared", "outside"):
             found.setdefault(assignment.root, way)
+    for name, way in queued(construct, scope, around).items():
+        found.setdefault(name, way)
     if construct.directive.construct in ("critical", "atomic"):
         _close(found, construct, scope)
     for inner in constructs([construct]):
@@ -134,6 +142,30 @@ def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...
             for name in carried(inner, (*around, construct) if inner is not construct else around, scope):
                 found.setdefault(name, "reduction")
     return found
+
+
+def queued(construct: Construct, scope: Scope, around: tuple[Construct, ...] = ()) -> dict[str, str]:
+    """What hands out work, `pos = pos + 1; k = pos` in critical or atomic: the shared counter, which may go on beyond
+    the end, and the private number that each thread is given."""
+    found = dict[str, str]()
+    for inner in constructs([construct]):
+        way = inner.directive.construct
+        if way not in ("critical", "atomic"):
+            continue
+        given = [each for each in assignments([construct], scope, around)
+                 if any(one is inner for one in each.around) and _is_counter(each)]  # fmt: skip
+        shared = {each.root for each in given if each.root in _source(each)[0]
+                  and status(each.root, each.around, each.scope) in ("shared", "outside")}  # fmt: skip
+        for each in given:
+            used = shared & set(_source(each)[0])
+            if used and each.root not in shared and status(each.root, each.around, each.scope) == "private":
+                found |= dict.fromkeys([each.root, *sorted(used)], way)
+    return found
+
+
+def _is_counter(found: Assignment) -> bool:
+    known = target(found.what.text, found.scope)
+    return known.whole and known.rank == 0 and known.type == "integer"
 
 
 def _close(found: dict[str, str], construct: Construct, scope: Scope) -> None:

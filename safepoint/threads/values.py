@@ -1,7 +1,8 @@
 """When are two recorded values the same?
 
 NaN is equal to NaN of any payload, -0 to 0, an infinity only to itself; else bit by bit, or within the tolerance of its
-name. The order in ATOMIC or CRITICAL, and the rounding of a reduction, are chance: such sites are loose.
+name. The order in ATOMIC or CRITICAL, and the rounding of a reduction, are chance: such sites are loose. What the
+serial code makes of their results is allowed the same rounding, as nobody can follow it through each procedure.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ class Judge:
             self.loose[number] = _LOOSE.get(site.loose, 0)
             self.excluded[number] = rules.excluded(site.name)
             self.rtol[number], self.atol[number] = rules.tolerance(site.name)
+        self.sums = bool(np.isin(self.loose, (1, 4)).any())
+        self.carried = 0  # values outside of regions that differ as a sum of threads may
+        names = {site.name for site in sites.by_number.values()}
+        patterns = [*((f"--exclude {each}", each) for each in rules.exclude),
+                    *((f"--tolerance {each[0]}", each[0]) for each in rules.tolerances)]  # fmt: skip
+        self.idle = [text for text, each in patterns if not any(fits(name, each) for name in names)]
         self.reductions = 0  # that differ in bits, and are the same within the tolerance of reductions
         self.tolerated = 0  # other values whose bits differ
         self.by_statistics = 0  # of these, digests
@@ -106,11 +113,13 @@ class Judge:
         site = np.minimum(site, len(self.loose) - 1)
         loose = self.loose[site]
         valued = _VALUED[kind]
-        inside = state.inside(of) if (loose == 1).any() else False
-        reduced = valued & ((loose == 4) | ((loose == 1) & ~np.bool_(inside)))
+        inside = state.inside(of) if self.sums else np.ones(len(of), bool)
+        reduced = valued & ((loose == 4) | ((loose == 1) & ~inside))
+        carried = ~reduced & ~inside & (kind != kinds.DIGEST) & (type >= kinds.REAL4)
+        carried &= self.rtol[site] < self.rules.reduction_rtol
         free = self.excluded[site] | (loose == 2) | (loose == 3) | ((loose == 1) & inside) | state.atomic(of)
         same = np.where(valued, free, ~_OF_STRUCTURE[kind])
-        rtol = np.where(reduced, np.maximum(self.rtol[site], self.rules.reduction_rtol), self.rtol[site])
+        rtol = np.where(reduced | carried, np.maximum(self.rtol[site], self.rules.reduction_rtol), self.rtol[site])
         tolerated = np.zeros(len(of), bool)
         ask = valued & ~same
         for of_type in np.flatnonzero(np.bincount(type[ask], minlength=1)).tolist():
@@ -119,6 +128,8 @@ class Judge:
             x, y = event_words(a, of[which], count), event_words(b, of[which], count)
             same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], self.atol[site[which]])
         self.reductions += int(np.count_nonzero(reduced & tolerated))
+        carried &= tolerated
+        self.carried += int(np.count_nonzero(carried))
         for number in np.flatnonzero(ask & (kind == kinds.DIGEST)).tolist():
             same[number] = tolerated[number] = self._digest(
                 a[of[number] : of[number] + 7],
@@ -126,7 +137,7 @@ class Judge:
                 float(rtol[number]),
                 bool(reduced[number]),
             )
-        return same, tolerated & ~reduced
+        return same, tolerated & ~reduced & ~carried
 
     def _digest(self, a: Words, b: Words, rtol: float, reduced: bool) -> bool:
         site, type = int(a[0, 0]) & 0xFFFFFFFF, int(a[0, 0]) >> 48 & 0xFF

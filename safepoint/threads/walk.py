@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from safepoint.errors import FormatError
 from safepoint.threads import kinds
 from safepoint.threads.canon import CHUNK, Blocks, Canon, canon, marks
 from safepoint.threads.trace import RECORD, Run, Thread
@@ -35,13 +36,13 @@ class Block(NamedTuple):
 class Log:
     """A thread's file: its records by number, and its blocks that were found so far."""
 
-    def __init__(self, thread: Thread, file: int) -> None:
-        self.thread, self.file = thread, file
+    def __init__(self, run: Run, thread: Thread, file: int) -> None:
+        self.run, self.thread, self.file = run, thread, file
         self.records: NDArray[Any] = np.zeros(0, RECORD)
         self.end = self.scanned = 0  # records known, and of these looked through
         self.open: list[tuple[int, int, int]] = []  # visit, team, first record
         self.blocks: list[Block] = []  # of outermost visits, not yet handed out
-        self.newest = 0  # outermost visit that was entered
+        self.oldest = self.newest = 0  # outermost visits that were entered
         self.left = 0  # outermost visit that was left last
         self.regions: list[tuple[int, int, int]] = []  # record, kind, visit: REGION and REGION_END outside of all
         self._counted = (0, 0)  # records, and the events in these
@@ -60,19 +61,29 @@ class Log:
         if self.scanned >= self.end:
             return False
         end = min(self.scanned + CHUNK, self.end)
+        self._check(end)
         kind_of = self.records["kind"]
         for at in marks(kind_of, self.scanned, end, _FRAMES).tolist():
             _, extra, _, kind, visit = self.records[at].item()
             if kind == kinds.ENTER:
                 self.open.append((visit, extra, at + 1))
                 if visit < kinds.NESTED:
-                    self.newest = visit
+                    self.oldest, self.newest = self.oldest or visit, visit
             elif kind == kinds.LEAVE and self.open:
                 self._leave(*self.open.pop(), at, nested)
             elif kind != kinds.LEAVE and not self.open and visit < kinds.NESTED:
                 self.regions.append((at, kind, visit))
         self.scanned = end
         return True
+
+    def _check(self, end: int) -> None:
+        """Raise `FormatError` if the next chunk names a place that is in no table: what is loose is not known then."""
+        most, known = int(self.records["site"][self.scanned : end].max()), max(self.run.sites.by_number, default=0)
+        if most > known:
+            raise FormatError(
+                f"{self.run.directory / 'sites.jsonl'}: cut, or of another program: it has {known} places, and "
+                f"{self.thread.path.name} has events of number {most}"
+            )
 
     def _leave(self, visit: int, team: int, first: int, end: int, nested: dict[int, list[Block]]) -> None:
         block = Block(visit, self.file, team, first, end)
@@ -110,7 +121,7 @@ class Side:
 
     def __init__(self, run: Run, name: str, goes_on: bool = False) -> None:
         self.run, self.name, self.goes_on = run, name, goes_on
-        self.logs = [Log(thread, number) for number, thread in enumerate(run.threads)]
+        self.logs = [Log(run, thread, number) for number, thread in enumerate(run.threads)]
         self.nested: dict[int, list[Block]] = defaultdict(list)
         self.used: set[int] = set()  # nested visits that were compared
         self.ended = 0  # regions in the batches before this one
@@ -118,7 +129,7 @@ class Side:
         self.region_marks: list[tuple[int, int, int]] = []  # of the batch at hand
         self.ended_before = 0
         self.inside: set[int] = set()  # files that end in a region
-        self.before = (0, 0)  # visit and site of the last region of the batch before
+        self.before = self._last = (0, 0)  # visit and site of the last region of the batch before, and of this one
         self.look()
 
     @property
@@ -142,7 +153,7 @@ class Side:
             self.run.late()
         known = {log.thread.path for log in self.logs}
         self.logs += [
-            Log(thread, len(self.logs) + number)
+            Log(self.run, thread, len(self.logs) + number)
             for number, thread in enumerate(thread for thread in self.run.threads if thread.path not in known)
         ]
         return any([*more, *[log.look() for log in self.logs[1:]]])
@@ -158,18 +169,20 @@ class Side:
                 return ends[-1] if ends else 0
 
     def _limit(self) -> int:
-        """Of a recording that was stopped: the last visit that no thread lacks for want of room."""
-        limit = kinds.NESTED
-        if self.run.about.get("stopped"):
-            per_segment = kinds.SEGMENT // kinds.RECORD
-            for log in self.logs[1:]:
-                while log.scan(self.nested):
-                    pass
-                if (log.end + kinds.HEAD // kinds.RECORD) % per_segment in (
-                    0,
-                    *range(per_segment - _TORN, per_segment),
-                ):
-                    limit = min(limit, log.left)
+        """Of a recording that was stopped: the last visit that no thread lacks for want of room. A thread that got no
+        file came when the last one that has one had come, or later."""
+        limit, per_segment = kinds.NESTED, kinds.SEGMENT // kinds.RECORD
+        if not self.run.about.get("stopped"):
+            return limit
+        for log in self.logs[1:]:
+            while log.scan(self.nested):
+                pass
+            if (log.end + kinds.HEAD // kinds.RECORD + _TORN) % per_segment <= _TORN:
+                limit = min(limit, log.left)
+        written = [log for log in self.logs if log.end]
+        if len(written) < max(len(self.logs), int(self.run.about.get("threads") or 0)):
+            last = max((log.oldest for log in written[1:]), default=1)
+            limit = min(limit, max(last, 1) - 1)
         return limit
 
     def end_of(self, visit: int) -> int | None:
@@ -184,7 +197,7 @@ class Side:
         while self.end_of(visit) is None:
             if self.main is None or not self.main.scan(self.nested):
                 return False
-        return True
+        return visit <= self._limit()
 
     def next(self) -> int | None:
         """The first whole visit that was not handed out, of those that were found."""
@@ -218,16 +231,20 @@ class Side:
         blocks = [block for log in self.logs for block in log.blocks if block.visit <= last]
         for log in self.logs:
             log.blocks = [block for block in log.blocks if block.visit > last]
-            if last == kinds.NESTED:
+            stopped = self.run.about.get("stopped") and log.scanned >= log.end  # in a visit that goes on without it
+            if last == kinds.NESTED or (stopped and log.open and log.open[0][0] <= last):
                 blocks += self._open(log)
         own = sorted(block for block in blocks if block.file == 0)
         edges = [self.taken, *(edge for block in own for edge in (block.first, block.end)), end]
+        self.before = self._last  # kept, as its record may be discarded by now
+        known_marks = main.regions
+        self.region_marks = [mark for mark in known_marks if mark[0] < end]
+        main.regions = [mark for mark in known_marks if mark[0] >= end]
         if self.region_marks:
             at, _, visit = self.region_marks[-1]
-            self.before = visit, int(main.records["site"][at])
-        self.region_marks, main.regions = main.regions, [mark for mark in main.regions if mark[0] >= end]
+            self._last = visit, int(main.records["site"][at])
         self.ended_before = self.ended
-        self.ended += sum(kind == kinds.REGION_END and at < end for at, kind, _ in self.region_marks)
+        self.ended += sum(kind == kinds.REGION_END for _, kind, _ in self.region_marks)
         self.taken = end
         visits = [block.visit for block in own]
         known = {visit: number for number, visit in enumerate(visits)}

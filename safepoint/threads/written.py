@@ -131,6 +131,7 @@ def pieces(given: Target, scope: Scope, depth: int = 0) -> Iterator[Target]:
     components = scope.type_of(given.type[5:]) if given.type.startswith("type ") else None
     if components is None or depth > 3:
         why = f"derived type {given.type[5:]}" if given.type.startswith("type ") else "no type of a value"
+        why = "a lock" if given.type == "type omp_lock" else why
         yield given._replace(why=why)
         return
     for name, symbol in components.items():

@@ -23,7 +23,7 @@ def _in_iteration(inner: bool) -> Any:
     return st.lists(st.one_of(*more), max_size=3)
 
 
-def _of_team(inner: bool) -> Any:
+def _of_team(inner: bool, alike: bool = True) -> Any:
     body = _in_iteration(inner)
     more = [
         _leaf,
@@ -34,15 +34,15 @@ def _of_team(inner: bool) -> Any:
         st.tuples(st.just("single"), st.lists(_leaf, max_size=2)),
         st.tuples(st.just("master"), st.lists(_leaf, max_size=2)),
     ]
-    if inner:
+    if inner and alike:
         more.append(st.tuples(st.just("region"), st.lists(_of_team(False), max_size=2), st.just([])))
     return st.one_of(*more)
 
 
-def plans(inner: bool = True) -> Any:
-    """Sequential code with regions in it; `inner`: with nested ones too."""
+def plans(inner: bool = True, alike: bool = True) -> Any:
+    """Sequential code with regions in it; `inner`: with nested ones too; `alike`: also such that each thread enters."""
     after = st.lists(st.sampled_from([("write",), ("digest",)]), max_size=2)
-    region = st.tuples(st.just("region"), st.lists(_of_team(inner), max_size=5), after)
+    region = st.tuples(st.just("region"), st.lists(_of_team(inner, alike), max_size=5), after)
     return st.lists(st.one_of(region, region, st.just(("write",)), st.just(("call",))), max_size=5)
 
 

@@ -3,8 +3,8 @@
 
 `FAKE` has words: `b2` B has another digest in region 2; `b2.3` in its third run alone; `traced` B writes another value
 in region 2 if that is traced; `random` each digest of region 1 is new; `none` no trace; `kill`, `fail`, `hang`: B ends
-so; `ranks` two traces, of which the second differs; `much` A stops recording at level full; `prints` B prints something
-else.
+so; `ranks` two traces, of which the second differs; `much` A stops recording at level full; `prints` B prints other
+words; `sum=1.5,1.6` A and B print these; `clock` each run prints another number.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def main() -> None:
         if "none" not in said:
             trace(Path(os.environ["SP_DIR"] + rank), side, said, turn, rank)
     print("other" if "prints" in said and side == "B" else "done")
+    numbers = [word.partition("=")[2].split(",") for word in said if word.startswith("sum=")]
+    print("sum", time.time_ns() if "clock" in said else numbers[0][side == "B"] if numbers else 1)
     sys.stdout.flush()
     if side == "B" and "kill" in said:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -167,7 +167,7 @@ def test_a_reduction_counts_after_its_construct_alone(tmp_path: Path) -> None:
         return [*inside, Write("t", total, loose="reduced")]
 
     found = judged(tmp_path / "1", summed(3.0), summed(3.0 * (1 + 1e-14)))
-    assert telling.lines(found) == [telling.EQUAL, "  1 reduction within 1e-12"]
+    assert telling.lines(found) == [telling.EQUAL, "  1 reduction that differs in the last bits, within 1e-12"]
     assert judged(tmp_path / "2", summed(3.0), summed(3.1)).code == 1
     assert judged(tmp_path / "3", summed(3.0), summed(3.0 * (1 + 1e-14)), Rules(reduction_rtol=0.0)).code == 1
     one = [digest(n, total, total, total, total, count=1, loose="reduced") for n, total in ((1, 3.0), (2, 3.0 + 1e-14))]

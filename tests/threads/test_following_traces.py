@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from testbed.traced_threads import compiled, ran
 
 from safepoint.threads import follow as following
-from safepoint.threads import telling
+from safepoint.threads import kinds, telling
 from safepoint.threads.compare import compare
 from safepoint.threads.follow import follow
-from safepoint.threads.trace import Run
+from safepoint.threads.trace import Run, _end
 
 
 @contextmanager
@@ -40,6 +42,26 @@ def trace(place: Path) -> Path:
 
 def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+class Filling:
+    """Kinds of a file that is written while its end is sought: what is looked at one by one is older than the rest."""
+
+    def __init__(self, before: int, after: int, records: int) -> None:
+        self.before, self.after = (np.where(np.arange(records) < end, kinds.WRITE, 0) for end in (before, after))
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    def __getitem__(self, which: Any) -> Any:
+        return self.after[which] if isinstance(which, slice) else self.before[which]
+
+
+def test_the_end_of_a_trace_is_found_while_a_segment_is_filled() -> None:
+    """It was taken for the begin of that segment, and an iteration of another thread for one that nobody had run."""
+    segment = kinds.SEGMENT // kinds.RECORD
+    for before, after in ((5, segment - 1), (5, segment), (5, segment + 7), (segment + 3, 3 * segment)):
+        assert _end(Filling(before, after, 3 * segment)) == after  # type: ignore[arg-type]
 
 
 def test_two_programs_that_run_are_compared_to_their_end(tmp_path: Path) -> None:
@@ -73,7 +95,7 @@ def test_a_program_that_runs_is_compared_with_a_trace_that_is_there(tmp_path: Pa
 
 
 def test_a_program_that_is_killed_is_followed_as_far_as_it_came(tmp_path: Path) -> None:
-    with running(tmp_path / "a", 30, 50), running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
+    with running(tmp_path / "a", 4000, 50), running(tmp_path / "b", 4000, 50, 0, 5000, threads=2) as b:
         time.sleep(0.3)
         b.send_signal(signal.SIGKILL)
         b.wait()

@@ -71,6 +71,21 @@ def test_a_trace_as_text(here: Path) -> None:
     assert (here / "text" / "a_trace_0.log").read_text().startswith("E 1 C 1|PID 1")
 
 
+@pytest.mark.parametrize("file", ["a_trace_main.log", "a_trace_0.log"])
+def test_the_text_of_a_trace_replaces_no_other_file(here: Path, file: str) -> None:
+    (here / file).write_text("what I have measured\n")
+    done = threads(here, "export", "a")
+    assert (done.returncode, done.stdout) == (10, "") and f"{file} is there, and not of this run" in done.stderr
+    assert (here / file).read_text() == "what I have measured\n"
+    assert len(list(here.glob("*_trace_*"))) == 1
+    assert threads(here, "export", "--force", "a").returncode == 0
+    whole = (here / file).read_text()
+    (here / file).write_text(whole[:-9])  # an export that was killed
+    assert threads(here, "export", "a").returncode == threads(here, "export", "a").returncode == 0
+    assert (here / file).read_text() == whole
+    assert threads(here, "export", "other", "--name", "a").returncode == 10  # of another run
+
+
 def test_the_text_of_an_instrumented_source(here: Path) -> None:
     pytest.importorskip("fparser")
     (here / "x.f90").write_text(

@@ -127,7 +127,7 @@ def test_digests_are_those_of_the_bytes_in_array_element_order(compiler: str, st
         event, digest = found[site], xxhash.xxh3_128_intdigest(array.tobytes(order="F"))
         assert (event.type, event.words[0]) == (type, array.size), site
         assert event.words[1] | event.words[2] << 64 == digest, site
-        counted = statistics != "" and type <= kinds.COMPLEX16
+        counted = statistics != "" and type <= kinds.LOGICAL8
         assert event.extra == counted and len(event.words) == (7 if counted else 3), site
         if counted and array.size:
             size = np.abs(array) if type >= kinds.COMPLEX4 else array.astype(float)

@@ -16,6 +16,7 @@ pytest.importorskip("numpy")
 from testbed import threads_fake
 
 from safepoint.errors import UsageError
+from safepoint.threads import telling
 from safepoint.threads.compare import Rules
 from safepoint.threads.passes import Outcome, Passes, Plan
 
@@ -110,6 +111,29 @@ def test_other_words_on_the_screen_are_told_and_are_no_difference(here: Path, mo
     assert found.lines[-1] == "what they print differs, though: line 1, A: done, B: other"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "rtol", "code"),
+    [("1.5,1.5001", 0.0, 1), ("1.5,1.5001", 1e-3, 0), ("0.123456,0.123457", 0.0, 1), ("0.123456,0.123457", 1e-12, 0),
+     ("1.00,1.01", 1e-12, 1), ("1d0,1.0", 0.0, 0), ("NaN,NaN", 0.0, 0), ("1,NaN", 1e-3, 1)],
+)  # fmt: skip
+def test_numbers_on_the_screen_count_beyond_the_tolerance(
+    here: Path, monkeypatch: pytest.MonkeyPatch, numbers: str, rtol: float, code: int
+) -> None:
+    monkeypatch.setenv("FAKE", f"sum={numbers}")
+    found = Passes(["./heat"], here / "traces", Rules(rtol=rtol), Plan(), lambda text: None).run()
+    assert (found.code, found.verdict) == (code, "differs" if code else "equal")
+    if code:
+        a, b = numbers.split(",")
+        assert f"what they print differs: line 2, A: sum {a}, B: sum {b}" in found.lines
+        assert "the place is not known" in found.lines[-1] and telling.EQUAL not in found.lines
+
+
+def test_numbers_that_are_others_in_each_run_do_not_count(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = outcome(here, monkeypatch, "clock")
+    assert found.code == 0
+    assert found.lines[-1] == "what they print differs only where two runs of A do, too"
+
+
 def test_a_program_without_its_other_half_is_refused_with_what_to_do(here: Path) -> None:
     (here / "heat.serial").unlink()
     with pytest.raises(UsageError, match="safepoint threads build -o heat"):
@@ -139,6 +163,28 @@ def test_traces_stay_where_they_are_asked_for(here: Path) -> None:
 def test_a_tolerance_that_is_none_is_refused(here: Path) -> None:
     done = command(here, "", "--tolerance", "u=much")
     assert done.returncode == 10 and "NAME=RTOL" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--rtol", "-1"], ["--atol", "nan"], ["--tolerance", "u=-1e-3"]])
+def test_a_tolerance_below_zero_is_refused(here: Path, words: list[str]) -> None:
+    done = command(here, "", *words)
+    assert done.returncode == 10 and "a tolerance must be 0 or more" in done.stderr
+
+
+def test_a_name_that_fits_nothing_is_told(here: Path) -> None:
+    done = command(here, "", "--exclude", "v", "--tolerance", "w=1", "--exclude", "u")
+    assert "--exclude v fits no variable of this program" in done.stdout
+    assert "--tolerance w fits no variable" in done.stdout and "--exclude u" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "word", "near"), [("test", "--nois", "--noise"), ("build", "--setting=x", "--settings")]
+)
+def test_a_misspelt_option_is_no_program(here: Path, verb: str, word: str, near: str) -> None:
+    line = [sys.executable, "-m", "safepoint", "threads", verb, word, "5", "--", "./heat"]
+    done = subprocess.run(line, cwd=here, capture_output=True, text=True)
+    assert done.returncode == 10 and f"No such option: {word[: len(near) + 1].partition('=')[0]}." in done.stderr
+    assert f"Did you mean {near}?" in done.stderr
 
 
 @pytest.mark.parametrize("package", ["numpy", "fparser"])

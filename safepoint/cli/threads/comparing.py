@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 from safepoint.cli import terminal
 from safepoint.cli.judge.compare import UNDECIDED, atol, exclude, make_rules, rtol, tolerance
 from safepoint.cli.threads.threads import part
+from safepoint.errors import UsageError
 
 by_name = click.option("--by-name", is_flag=True, help="Match places by file, name and order: of two versions.")
 trace = click.Path(exists=True, file_okay=False)
@@ -69,6 +71,10 @@ def tell(ctx: click.Context, a: str, b: str, found: Any, as_json: bool) -> None:
 def rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Sequence[str]) -> Any:
     """Raises `UsageError` for a tolerance that is none."""
     made = make_rules(rtol, atol, tolerances, exclude)
+    for name, relative, absolute in (("--rtol", rtol, 0.0), ("--atol", atol, 0.0), *made.tolerances[1:]):
+        for value in (relative, absolute):
+            if not 0 <= value < math.inf:
+                raise UsageError(f"{name}: a tolerance must be 0 or more, and is {value:g}")
     return part("compare").Rules(rtol, atol, made.tolerances[1:], tuple(exclude))
 
 
@@ -108,10 +114,11 @@ def follow(
 @click.argument("run", metavar="RUN", type=trace)
 @click.option("-o", "--output", default=".", metavar="DIR", help="Where the files go. Default: here.")
 @click.option("--name", default="", help="The first part of their names. Default: that of the run.")
-def export(run: str, output: str, name: str) -> None:
+@click.option("--force", is_flag=True, help="Replace files of these names that are of another run.")
+def export(run: str, output: str, name: str, force: bool) -> None:
     """Write the trace RUN as text: a line for each event, a file for each thread.
 
     A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places.
     """
-    for path in part("export").write(part("trace").Run(run), Path(output), name):
+    for path in part("export").write(part("trace").Run(run), Path(output), name, force=force):
         terminal.say(str(path))

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
+from safepoint.cli.threads.options import no_option
 from safepoint.cli.threads.threads import needed, part
 
 settings = click.option("--settings", metavar="FILE", type=click.Path(exists=True, dir_okay=False), default=None,
@@ -18,9 +19,15 @@ settings = click.option("--settings", metavar="FILE", type=click.Path(exists=Tru
 @click.option("-o", "--output", default="", metavar="NAME", help="The program. Default: that of the line, or a.out.")
 @settings
 @click.option("--print-flags", is_flag=True, help="What a program with calls by hand is compiled and linked with.")
+@click.option("--cflags", is_flag=True, help="The same, of the compiler alone.")
+@click.option("--libs", is_flag=True, help="The same, of the linker alone: after the sources.")
 @terminal.as_json
 @click.argument("line", nargs=-1, type=click.UNPROCESSED)
-def build(output: str, settings: str | None, print_flags: bool, as_json: bool, line: tuple[str, ...]) -> None:
+@click.pass_context
+def build(
+    ctx: click.Context, output: str, settings: str | None, print_flags: bool, cflags: bool, libs: bool, as_json: bool,
+    line: tuple[str, ...],
+) -> None:  # fmt: skip
     """Compile a program twice from LINE, your own line for the compiler: NAME has OpenMP, NAME.serial does not.
 
     \b
@@ -31,9 +38,12 @@ def build(output: str, settings: str | None, print_flags: bool, as_json: bool, l
     compiled is in NAME.instrumented. A line with -c makes the object as ever, with a note for the line that links it.
     A program in C has the calls by hand (sp_trace.h) and is compiled with -DSP_TRACE.
     """
-    if print_flags:
+    no_option(ctx, line)
+    if print_flags or cflags or libs:
         found = part("library").library(line[0] if line else "gfortran")
-        terminal.say(" ".join([f"-I{found.include}", str(found.archive), *found.flags]))
+        first = [f"-I{found.include}"] if cflags or not libs else []
+        last = [str(found.archive), *found.flags] if libs or not cflags else []
+        terminal.say(" ".join([*first, *last]))
         return
     with needed():
         built = part("building").build(list(line), Path(output) if output else None, settings=_settings(settings))

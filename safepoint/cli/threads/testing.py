@@ -14,6 +14,7 @@ import click
 from safepoint.cli import terminal
 from safepoint.cli.judge.compare import atol, exclude, rtol, tolerance
 from safepoint.cli.threads.comparing import rules
+from safepoint.cli.threads.options import no_option
 from safepoint.cli.threads.threads import part
 from safepoint.errors import UsageError
 
@@ -47,6 +48,7 @@ def test(
     A is ./heat.serial, B is ./heat with the OMP_NUM_THREADS of the environment, or 4. They run one after the other, in
     this directory. Exit code 0: equal; 1: not; 2: it cannot be told, such as of a program that is not deterministic.
     """
+    no_option(ctx, command)
     judge = rules(rtol, atol, tolerances, exclude)
     plan = part("passes").Plan(runs, noise, control, timeout)
     with contextlib.ExitStack() as stack:
@@ -79,6 +81,6 @@ def _make(keep: str) -> None:
 def _json(outcome: Any, keep: str) -> dict[str, Any]:
     found = {} if outcome.found is None else part("telling").as_json(outcome.found)
     return {
-        **found, "verdict": outcome.verdict, "code": outcome.code, "passes": outcome.passes,
+        **found, "equal": outcome.code == 0, "verdict": outcome.verdict, "code": outcome.code, "passes": outcome.passes,
         "rank": int(outcome.rank[1:]) if outcome.rank else None, "text": outcome.lines, "kept": keep or None,
     }  # fmt: skip

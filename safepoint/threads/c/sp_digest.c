@@ -21,7 +21,7 @@ typedef __float128 quad;
 typedef long double quad;
 #endif
 
-enum { X87 = 32 }; /* beside the type: real(10) and complex(10), whose last 6 of 16 bytes are no part of the value */
+enum { X87 = SP_TYPE_X87 };
 
 struct sums {
     double least, most, sum, squares, count;
@@ -60,6 +60,14 @@ static double number(const char *at, int type) {
         return memcpy(&i4, at, 4), i4;
     case SP_TYPE_I8:
         return memcpy(&i8, at, 8), (double)i8;
+    case SP_TYPE_L1:
+        return *at != 0;
+    case SP_TYPE_L2:
+        return memcpy(&i2, at, 2), i2 != 0;
+    case SP_TYPE_L4:
+        return memcpy(&i4, at, 4), i4 != 0;
+    case SP_TYPE_L8:
+        return memcpy(&i8, at, 8), i8 != 0;
     case SP_TYPE_C4:
     case SP_TYPE_C8:
     case SP_TYPE_C16:
@@ -108,22 +116,10 @@ static int awake(void) {
 }
 
 static int counted(int type) {
-    return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) < SP_TYPE_L1;
+    return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) <= SP_TYPE_L8;
 }
 
 #define EMPTY {INFINITY, -INFINITY, 0, 0, 0}
-
-void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements) {
-    if (!awake() || type < 0 || type > SP_TYPE_S)
-        return;
-    size_t bytes = elements > 0 && first ? (size_t)elements * sizes[type] : 0;
-    struct sums of = EMPTY;
-    if (counted(type))
-        sum_up(&of, first, bytes, type);
-    note(site, type, elements, XXH3_128bits(first, bytes), counted(type) ? &of : NULL);
-}
-
-#ifdef SP_DESCRIPTORS
 
 struct gathered {
     XXH3_state_t state;
@@ -133,7 +129,12 @@ struct gathered {
     char part[16384];
 };
 
-static void feed(struct gathered *to, char *from, size_t bytes) {
+static void begin(struct gathered *to, int type) {
+    to->type = type, to->used = 0, to->sums = (struct sums)EMPTY;
+    XXH3_128bits_reset(&to->state);
+}
+
+static void feed(struct gathered *to, const char *from, size_t bytes) {
     if (counted(to->type))
         sum_up(&to->sums, from, bytes, to->type);
     XXH3_128bits_update(&to->state, from, bytes);
@@ -146,7 +147,7 @@ static void flush(struct gathered *to) {
     to->used = 0;
 }
 
-static void gather(struct gathered *to, char *from, size_t bytes) {
+static void gather(struct gathered *to, const char *from, size_t bytes) {
     if (bytes > 4096 && !(to->type & X87)) {
         flush(to);
         feed(to, from, bytes);
@@ -159,6 +160,31 @@ static void gather(struct gathered *to, char *from, size_t bytes) {
             flush(to);
     }
 }
+
+static void end(struct gathered *to, int32_t site, int64_t elements) {
+    flush(to);
+    note(site, to->type, elements, XXH3_128bits_digest(&to->state), counted(to->type) ? &to->sums : NULL);
+}
+
+void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements) {
+    int plain = type & ~X87;
+    if (!awake() || plain < 0 || plain > SP_TYPE_S)
+        return;
+    size_t bytes = elements > 0 && first ? (size_t)elements * sizes[plain] : 0;
+    if (type & X87) {
+        struct gathered to;
+        begin(&to, type);
+        gather(&to, first, bytes);
+        end(&to, site, elements);
+        return;
+    }
+    struct sums of = EMPTY;
+    if (counted(type))
+        sum_up(&of, first, bytes, type);
+    note(site, type, elements, XXH3_128bits(first, bytes), counted(type) ? &of : NULL);
+}
+
+#ifdef SP_DESCRIPTORS
 
 #if defined(CFI_type_mask) /* GNU: the kind of type is in the low byte, and its bytes above */
 #define IS(type, letters) (((type) & CFI_type_mask) == CFI_type_##letters)
@@ -248,14 +274,12 @@ void sp_digest_d(int32_t site, CFI_cdesc_t *d) {
         return;
     }
     struct gathered to;
-    to.type = type, to.used = 0, to.sums = (struct sums)EMPTY;
-    XXH3_128bits_reset(&to.state);
+    begin(&to, type);
     if (elements && d->rank)
         walk(&to, d, lowest, bytes);
     else if (elements)
         gather(&to, d->base_addr, bytes);
-    flush(&to);
-    note(site, type, letters, XXH3_128bits_digest(&to.state), counted(type) ? &to.sums : NULL);
+    end(&to, site, letters);
 }
 
 #endif

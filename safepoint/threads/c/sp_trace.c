@@ -38,6 +38,8 @@ int64_t sp_region(int32_t site) {
 void sp_region_end(int32_t site, int64_t visit) {
     if (asleep(ON))
         return;
+    if (visit > 0 && sp_self.inside)
+        sp_run_stop("SP_LEAVE is missing before SP_REGION_END");
     if (visit && sp_self.now & REGIONS)
         sp_put(REGIONS, site, SP_KIND_REGION_END, 0, 0, (uint64_t)visit);
     if (!sp_self.inside && sp_self.now && visit && !(sp_self.now & EDGED))

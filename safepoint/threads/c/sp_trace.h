@@ -1,12 +1,14 @@
 /* Calls that record what the threads of a program do, for `safepoint threads`.
 
    By hand: write the macros at the end of this file, compile with -DSP_TRACE, link libsp_trace.a. Without -DSP_TRACE
-   they are empty. A program records nothing unless SP_LEVEL is set in its environment.
+   they do nothing, and their arguments count as used. A program records nothing unless SP_LEVEL is set in its
+   environment.
 
    A call from a thread that records no such event returns after one test of a variable of its own. */
 #ifndef SP_TRACE_H
 #define SP_TRACE_H
 
+#include <float.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +22,8 @@ enum {
 };
 enum {
     SP_TYPE_NONE, SP_TYPE_I1, SP_TYPE_I2, SP_TYPE_I4, SP_TYPE_I8, SP_TYPE_R4, SP_TYPE_R8, SP_TYPE_R16, SP_TYPE_C4,
-    SP_TYPE_C8, SP_TYPE_C16, SP_TYPE_L1, SP_TYPE_L2, SP_TYPE_L4, SP_TYPE_L8, SP_TYPE_S
+    SP_TYPE_C8, SP_TYPE_C16, SP_TYPE_L1, SP_TYPE_L2, SP_TYPE_L4, SP_TYPE_L8, SP_TYPE_S,
+    SP_TYPE_X87 = 32 /* beside R16 or C16: the last 6 of 16 bytes are no part of the value */
 };
 
 #ifdef __cplusplus
@@ -90,6 +93,22 @@ void sp_read_s(int32_t site, const char *text, size_t length);
 void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements);
 struct CFI_cdesc_t;
 
+/* The two words of a long double, without bytes that are no part of it; where it is a double, as one. */
+#define SP_LONG_DOUBLE_(what) \
+    static inline void sp_##what##_ld(int32_t site, long double x) { \
+        int64_t word[2] = {0, 0}; \
+        if (sizeof x == 8) { \
+            sp_##what##_r8(site, (double)x); \
+            return; \
+        } \
+        __builtin_memcpy(word, &x, LDBL_MANT_DIG == 64 ? 10 : sizeof x); \
+        sp_##what##_r16(site, word[0], word[1]); \
+    }
+SP_LONG_DOUBLE_(write)
+SP_LONG_DOUBLE_(read)
+#define SP_TYPE_LD_ \
+    (sizeof(long double) == 8 ? SP_TYPE_R8 : LDBL_MANT_DIG == 64 ? SP_TYPE_R16 | SP_TYPE_X87 : SP_TYPE_R16)
+
 #ifndef __cplusplus
 static inline void sp_write_c4(int32_t site, float _Complex x) {
     sp_write_parts4(site, __real__ x, __imag__ x);
@@ -111,21 +130,35 @@ static inline void sp_read_c8(int32_t site, double _Complex x) {
 
 #ifndef SP_TRACE
 
-#define SP_REGION(name) {
+/* Used, and not evaluated: else a variable that is only recorded would be unused. */
+#define SP_USED_(x) (0 ? (void)(x) : (void)0)
+static inline int sp_no_iter_(int found) { /* a call, as a constant alone would have no effect */
+    return found;
+}
+
+#define SP_REGION(name) \
+    { \
+        SP_USED_(name);
 #define SP_REGION_END }
 #define SP_ENTER ((void)0);
 #define SP_LEAVE ((void)0);
-#define SP_LOOP(name, lower, upper, step) {
-#define SP_LOOP2(name, l1, u1, s1, l2, u2, s2) {
-#define SP_ITER(i) ((void)0, 0)
-#define SP_ITER2(i, j) ((void)0, 0)
+#define SP_LOOP(name, lower, upper, step) \
+    { \
+        SP_USED_(name); SP_USED_(lower); SP_USED_(upper); SP_USED_(step);
+#define SP_LOOP2(name, l1, u1, s1, l2, u2, s2) \
+    { \
+        SP_USED_(name); SP_USED_(l1); SP_USED_(u1); SP_USED_(s1); SP_USED_(l2); SP_USED_(u2); SP_USED_(s2);
+#define SP_ITER(i) sp_no_iter_(0 ? ((void)(i), 1) : 0)
+#define SP_ITER2(i, j) sp_no_iter_(0 ? ((void)(i), (void)(j), 1) : 0)
 #define SP_LOOP_END }
-#define SP_BEGIN(type, name) {
+#define SP_BEGIN(type, name) \
+    { \
+        SP_USED_(name);
 #define SP_END }
-#define SP_BARRIER ((void)0)
-#define SP_WRITE(x) ((void)0)
-#define SP_READ(x) ((void)0)
-#define SP_DIGEST(x, n) ((void)0)
+#define SP_BARRIER ((void)0);
+#define SP_WRITE(x) SP_USED_(x)
+#define SP_READ(x) SP_USED_(x)
+#define SP_DIGEST(x, n) (0 ? ((void)(x), (void)(n)) : (void)0)
 
 #else
 
@@ -176,9 +209,10 @@ static inline void sp_read_c8(int32_t site, double _Complex x) {
 #define SP_TEXT_ATOMIC "atomic"
 #define SP_TEXT_SECTIONS "sections"
 #define SP_TEXT_CALL "procedure"
-#define SP_BARRIER sp_event(SP_HERE_("barrier", ""), SP_KIND_BARRIER, 0)
+#define SP_BARRIER sp_event(SP_HERE_("barrier", ""), SP_KIND_BARRIER, 0);
 #define SP_WRITE(x) SP_PICK_(write, x)(SP_HERE_("variable-write", #x), x)
 #define SP_READ(x) SP_PICK_(read, x)(SP_HERE_("variable-read", #x), x)
+/* x: pointer to the first element. */
 #define SP_DIGEST(x, n) sp_digest_c(SP_HERE_("array", #x), SP_TYPE_OF_(*(x)), x, n)
 
 #ifdef __cplusplus
@@ -201,6 +235,7 @@ SP_OVERLOAD_(long long, i8, SP_TYPE_I8)
 SP_OVERLOAD_(unsigned long long, i8, SP_TYPE_I8)
 SP_OVERLOAD_(float, r4, SP_TYPE_R4)
 SP_OVERLOAD_(double, r8, SP_TYPE_R8)
+SP_OVERLOAD_(long double, ld, SP_TYPE_LD_)
 #define SP_TYPE_OF_(x) sp_type_of(x)
 #else
 #define SP_PICK_(what, x) \
@@ -208,12 +243,14 @@ SP_OVERLOAD_(double, r8, SP_TYPE_R8)
         unsigned char: sp_##what##_i1, short: sp_##what##_i2, unsigned short: sp_##what##_i2, int: sp_##what##_i4, \
         unsigned: sp_##what##_i4, long: sp_##what##_i8, unsigned long: sp_##what##_i8, long long: sp_##what##_i8, \
         unsigned long long: sp_##what##_i8, float: sp_##what##_r4, double: sp_##what##_r8, \
+        long double: sp_##what##_ld, \
         float _Complex: sp_##what##_c4, double _Complex: sp_##what##_c8)
 #define SP_TYPE_OF_(x) \
     _Generic((x), bool: SP_TYPE_L1, char: SP_TYPE_I1, signed char: SP_TYPE_I1, unsigned char: SP_TYPE_I1, \
         short: SP_TYPE_I2, unsigned short: SP_TYPE_I2, int: SP_TYPE_I4, unsigned: SP_TYPE_I4, \
         long: sizeof(long) == 8 ? SP_TYPE_I8 : SP_TYPE_I4, unsigned long: sizeof(long) == 8 ? SP_TYPE_I8 : SP_TYPE_I4, \
         long long: SP_TYPE_I8, unsigned long long: SP_TYPE_I8, float: SP_TYPE_R4, double: SP_TYPE_R8, \
+        long double: SP_TYPE_LD_, \
         float _Complex: SP_TYPE_C4, double _Complex: SP_TYPE_C8)
 #endif
 

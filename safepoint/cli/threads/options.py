@@ -1,0 +1,21 @@
+"""Words that begin with - before the program: options, of which one may be misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import click
+
+from safepoint.errors import UsageError
+
+
+def no_option(ctx: click.Context, words: Sequence[str]) -> None:
+    """Raises `UsageError` if the first of these words, which is to be a program, looks like an option."""
+    if not words or not words[0].startswith("-"):
+        return
+    given = words[0].partition("=")[0]
+    known = [name for each in ctx.command.get_params(ctx) for name in each.opts if name.startswith("--")]
+    near = difflib.get_close_matches(given, known, 1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    raise UsageError(f"No such option: {given}.{hint} What is to run comes after --")

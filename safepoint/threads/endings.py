@@ -1,0 +1,123 @@
+"""A variable that differs after a region in which all recorded writes are equal: what is known of it, and what not.
+
+(1) Another thread was the last to write it only if that is proven: one value that the region assigns, an array that it
+assigns as a whole, or a least or greatest value that was written in both runs and is left in one.
+(2) Else elements that the region never assigns may differ, and these may never have had a value: that is not decided.
+(3) Where no write of it was recorded, as by procedures that have another name for it, that is said, and no more.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from safepoint import words
+from safepoint.threads import hints, kinds
+from safepoint.threads.difference import Difference, Event
+from safepoint.threads.trace import Run, Thread
+from safepoint.threads.values import event_words, parts
+
+MOST = 5  # lines that are named
+
+
+class Ending(NamedTuple):
+    """`decided`: whether the two runs differ for certain in what this program does."""
+
+    decided: bool
+    text: str
+
+
+class _Written(NamedTuple):
+    """`whole`: the array was assigned as a whole; `values`: as doubles, of those that are numbers."""
+
+    events: int
+    whole: bool
+    values: NDArray[np.float64]
+
+
+def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:
+    """Of a trace with all writes of the region; None if it is not a digest that differs. `left`: file, line and text
+    of each statement that is not recorded."""
+    a, b = difference.a, difference.b
+    if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
+        return None
+    name = a.site.name.lstrip("&")  # of C
+    if a.site.loose == "reduction":
+        return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
+    found = _written(run, difference.visit, name)
+    if lines := _left(name, difference, left):
+        which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
+        more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
+        return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
+                            "is not recorded")  # fmt: skip
+    if found.whole or (found.events and a.words[0] == 1) or _lost(a, b, found.values):
+        return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
+    if not found.events:
+        return Ending(True, f"no assignment of {name} was recorded in it, and all that was is equal")
+    what = f"all {words.count(found.events, 'write')} of {name} ({a.words[0]} elements) in it are equal"
+    return Ending(False, f"Cannot tell: {what}. What this region does not assign differs: had it ever a value? If it "
+                         f"had none, --exclude {name}. Or else another thread was the last to write it")  # fmt: skip
+
+
+def _written(run: Run, visit: int, name: str) -> _Written:
+    """All writes of a variable in one visit of a region."""
+    mine = {number: site.name for number, site in run.sites.by_number.items()
+            if site.name == name or re.match(rf"{re.escape(name)}\s*[(%\[]", site.name)}  # fmt: skip
+    events, whole, values = 0, False, [np.empty(0)]
+    for thread in run.threads:
+        for records in _blocks(thread, visit):
+            of = np.isin(records["site"], list(mine)) & np.isin(records["kind"], [kinds.WRITE, kinds.DIGEST])
+            whole |= any(mine[int(number)] == name and int(kind) == kinds.DIGEST
+                         for number, kind in np.unique(records[["site", "kind"]][of]).tolist())  # fmt: skip
+            events += int(of.sum())
+            values += _values(records, np.flatnonzero(of & (records["kind"] == kinds.WRITE)))
+    return _Written(events, whole, np.concatenate(values))
+
+
+def _blocks(thread: Thread, visit: int) -> Iterator[NDArray[Any]]:
+    """What a thread has recorded in this visit, up to its last LEAVE in it."""
+    records = thread.records
+    outer = (records["kind"] == kinds.ENTER) & (records["value"] < kinds.NESTED)
+    leaves = np.flatnonzero(records["kind"] == kinds.LEAVE)
+    enters = np.flatnonzero(outer)
+    for at in np.flatnonzero(outer & (records["value"] == visit)).tolist():
+        later = enters[enters > at]
+        inside = leaves[(leaves > at) & (leaves < (later[0] if len(later) else len(records)))]
+        yield records[at : inside[-1] if len(inside) else len(records)]
+
+
+def _values(records: NDArray[Any], of: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    found = []
+    plain = np.ascontiguousarray(records).view(np.uint64).reshape(-1, 2)
+    for type in np.unique(records["type"][of]).tolist():
+        numbers = parts(type, event_words(plain, of[records["type"][of] == type]))
+        if numbers is not None and numbers.shape[1] == 1:
+            found.append(numbers[:, 0])
+    return found
+
+
+def _lost(a: Event, b: Event, values: NDArray[np.float64]) -> bool:
+    """Whether the least or greatest of one run was written in both, and is overwritten in the other."""
+    if not (a.extra and b.extra and len(a.words) >= 7 and len(b.words) >= 7):
+        return False
+    (low, high), (low_b, high_b) = (struct.unpack("<2d", struct.pack("<2Q", *each.words[3:5])) for each in (a, b))
+    return bool(
+        (low != low_b and (values == min(low, low_b)).any()) or (high != high_b and (values == max(high, high_b)).any())
+    )
+
+
+def _left(name: str, difference: Difference, left: Iterable[Sequence[Any]]) -> list[int]:
+    """Lines of the region that are not recorded and name the variable."""
+    region = difference.region
+    if region is None:
+        return []
+    word = re.compile(rf"(?<![\w%]){re.escape(re.split(r'[%(]', name)[0])}\b", re.I)
+    return sorted({int(line) for file, line, text in left
+                   if Path(file).name == Path(region.file).name and region.line <= int(line) <= region.line2
+                   and word.search(text)})  # fmt: skip

@@ -1,0 +1,32 @@
+"""What a difference in a digest alone may come from."""
+
+from __future__ import annotations
+
+import struct
+
+from safepoint.threads import kinds
+from safepoint.threads.difference import Difference
+from safepoint.threads.sites import Site
+
+NEAR = 1e-9  # relative difference of statistics that rounding may explain
+
+
+def by_digest(site: Site, region: Site | None) -> str:
+    """Of a variable that differs after a region in which all writes are equal."""
+    name = site.name
+    if site.loose == "reduction":
+        return f", and the REDUCTION of {name} is not: is its operator the one by which the loop makes {name}?"
+    last = "PRIVATE, or LASTPRIVATE"
+    if region is not None and region.name.lower() == "parallel":  # which may not have it
+        last += " on the DO, FOR or SECTIONS in the region"
+    return f": another thread was the last to write {name}. Is it to be {last}?"
+
+
+def near(difference: Difference) -> bool:
+    """Whether the statistics of two digests are the same but for rounding."""
+    rows = []
+    for event in (difference.a, difference.b):
+        if event is None or event.kind != kinds.DIGEST or not event.extra or len(event.words) < 7:
+            return False
+        rows.append(struct.unpack("<4d", struct.pack("<4Q", *event.words[3:7])))
+    return all(abs(x - y) <= NEAR * max(abs(x), abs(y)) for x, y in zip(*rows, strict=True))

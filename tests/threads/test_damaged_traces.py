@@ -1,0 +1,90 @@
+"""What is not whole is never compared as if it were: files that are missing or cut, tables without their end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from testbed.threads_written import Loop, Region, Statement, Table, Write, put, records, written
+
+from safepoint.errors import FormatError
+from safepoint.threads import kinds, sites, telling
+from safepoint.threads.compare import compare
+from safepoint.threads.trace import Run
+
+
+def program() -> list[Statement]:
+    return [Region([Loop("j", range(2, 30), lambda j: [Write("b(j)", j / 2)])]) for _ in range(3)]
+
+
+def halved(path: Path) -> None:
+    os.truncate(path, (path.stat().st_size // 32) * 16)
+
+
+def within_an_event(path: Path) -> None:
+    halved(path)
+    with path.open("ab") as file:
+        file.write(bytes(7) + b"\xff" + bytes(8))
+
+
+def one_byte(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 5 * 16 - 1)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("harm", [Path.unlink, halved, within_an_event, one_byte, lambda path: os.truncate(path, 0)])
+def test_a_file_that_is_missing_or_cut_is_named(tmp_path: Path, number: int, harm: Callable[[Path], None]) -> None:
+    """Of a run that has ended; it was told as equal, or as a difference of the program."""
+    place = tmp_path / "b"
+    written(place, Table(), program(), threads=3, seed=5)
+    about = (place / "run.json").read_text()
+    (place / "run.json").write_text(about.replace('"format": 1', '"format": 1, "threads": 3'))
+    assert len(Run(place).threads) == 3
+    harm(place / f"{number:05}.ev")
+    with pytest.raises(FormatError, match=rf"the trace is damaged: {number:05}\.ev (is missing|was cut)"):
+        Run(place)
+
+
+def test_a_table_without_its_end_is_named_in_either_order(tmp_path: Path) -> None:
+    table = Table()
+    a = written(tmp_path / "a", table, program())
+    written(tmp_path / "b", table, program(), threads=3, seed=5)
+    lines = (tmp_path / "b" / "sites.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "b" / "sites.jsonl").write_text("".join(lines[:-1]))
+    b = Run(tmp_path / "b")
+    for one, other in ((a, b), (b, a)):
+        with pytest.raises(FormatError, match=r"b/sites\.jsonl: cut, or of another program"):
+            compare(one, other)
+
+
+def test_json_that_is_nested_too_deeply_is_not_ours(tmp_path: Path) -> None:
+    written(tmp_path, Table(), program())
+    (tmp_path / "run.json").write_text("[" * 100000)
+    with pytest.raises(FormatError, match=r"run\.json: not JSON"):
+        Run(tmp_path)
+    (tmp_path / "sites.jsonl").write_text("[" * 100000 + "\n")
+    with pytest.raises(FormatError, match=r"sites\.jsonl:1: not a line of JSON"):
+        sites.read(tmp_path / "sites.jsonl")
+    (tmp_path / "sites.jsonl").write_text(
+        '{"format":1,"build":""}\n{"number":"x","type":"","name":"","file":"","line":1,"line2":1}\n'
+    )
+    with pytest.raises(FormatError, match=r"sites\.jsonl:2: a site whose numbers"):
+        sites.read(tmp_path / "sites.jsonl")
+
+
+def test_events_that_read_the_same_are_told_apart(tmp_path: Path) -> None:
+    """Both sides were told as `region end`, where another visit of the same region ends."""
+    table = Table()
+    (rows,) = records(table, program())
+    at = next(at for at, row in enumerate(rows) if row[3] == kinds.REGION_END)
+    other = [*rows[:at], (*rows[at][:2], kinds.REAL8, *rows[at][3:]), *rows[at + 1 :]]
+    found = compare(put(tmp_path / "a", table, [rows]), put(tmp_path / "b", table, [other]))
+    assert "(expected region end of type none, read region end of type real(8) at 1)" in telling.lines(found)[0]
+    known = found.difference
+    assert known is not None and known.a is not None
+    ends = [replace(known.a, words=(visit,)) for visit in (2, 7)]
+    found = replace(found, difference=replace(known, a=ends[0], b=ends[1]))
+    assert "(expected region end of visit 2, read region end of visit 7 at 1)" in telling.lines(found)[0]

@@ -1,0 +1,101 @@
+"""A digest that differs where all writes are equal: what is said of it, and the exit code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fparser")
+pytest.importorskip("numpy")
+pytestmark = pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran")
+
+HALO = """\
+program u
+!$ use omp_lib
+  implicit none
+  real(8) :: w(0:101)
+  integer :: i
+  w(0) = 1
+!$ w(0) = 2
+!$omp parallel do
+  do i = 1, 100
+    w(i) = i + 5
+  end do
+!$omp end parallel do
+  print *, sum(w(1:100))
+end program u
+"""
+TWICE = """\
+program t
+  implicit none
+  real(8) :: w(4)
+  integer :: i, at(4)
+  w = 0
+  at = [1, 1, 1, 1]
+!$omp parallel do schedule(static, 1)
+  do i = 1, 4
+    w(at(i)) = 5 - i
+  end do
+!$omp end parallel do
+  print *, w
+end program t
+"""
+LEFT = """\
+program l
+  use omp_lib
+  implicit none
+  real(8), target :: w(4)
+  integer :: i
+  w = 0
+!$omp parallel
+!$ w(1) = 7
+!$omp do
+  do i = 2, 4
+    w(i) = i
+  end do
+!$omp end parallel
+  print *, w
+end program l
+"""
+
+
+def outcome(here: Path, text: str) -> tuple[int, str]:
+    (here / "x.f90").write_text(text)
+    line = [sys.executable, "-m", "safepoint", "threads"]
+    subprocess.run([*line, "build", "-o", "x", "--", "gfortran", "-O1", "-fopenmp", "x.f90"], cwd=here, check=True)
+    done = subprocess.run([*line, "test", "--", "./x"], cwd=here, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout
+
+
+def test_elements_that_nobody_assigns_are_no_difference_of_the_program(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, HALO)
+    assert code == 2, said
+    assert "Cannot tell: all 100 writes of w (102 elements) in it are equal" in said
+    assert "--exclude w" in said and "PRIVATE" not in said
+
+
+def test_a_value_that_is_overwritten_in_one_run_alone_is_a_difference(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, TWICE.replace("    w(at(i))", "call slow(i)\n    w(at(i))") + SLOW)
+    assert code == 1 and "another thread was the last to write w" in said, said
+
+
+SLOW = """\
+subroutine slow(i)
+  use omp_lib
+  integer, intent(in) :: i
+  real(8) :: begin
+  begin = omp_get_wtime()
+  do while (omp_get_wtime() - begin < 0.05d0 * (4 - i))
+  end do
+end subroutine slow
+"""
+
+
+def test_a_write_that_is_not_recorded_is_named(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, LEFT)
+    assert code == 1 and "what line 8 may assign to w is not recorded" in said, said
+    assert "PRIVATE" not in said
