@@ -8,7 +8,7 @@ The driver's plan goes its own way, vertex by vertex. When it starts one, that w
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
     came out different. Those below it that wait for the old future are submitted anew with it.
 (3) A vertex that only comes after another one gets no value of it: a task between the two leaves the value where it is.
-(4) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
+(4) The future of a vertex goes when its end was told, see `dask_gone`: Dask keeps the value while a child needs it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from safepoint.disk.files import write
 from safepoint.errors import SaveError, TaskError, UsageError
 from safepoint.tasks import dask_telling as telling
 from safepoint.tasks import dask_worker as worker
+from safepoint.tasks.dask_gone import Gone
 from safepoint.tasks.dask_worker import Parcel
 from safepoint.tasks.jobs import Ended, Job, Record
 from safepoint.tasks.packing import Packing, failure_of, short
@@ -67,7 +68,7 @@ class DaskEngine:
         self._early: dict[int, Ended] = {}  # ended before the driver started it
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
-        self._gone: list[Sent] = []  # futures to be released
+        self._gone = Gone(client.loop)
         self._submitted = self._told = 0
         self._heard_at = time.monotonic()
         self._over = self._closed = False
@@ -216,15 +217,13 @@ class DaskEngine:
                 for ticket, ended in telling.told(packed):
                     self._take(ticket, ended)
         except queue.Empty:
-            # Each future takes itself back by a word to the loop: said in the loop's own thread, that does not wake it.
-            self._client.loop.add_callback(self._gone.clear)
-            self._gone = []
+            self._gone.look()
 
     def _take(self, ticket: str, ended: Ended) -> None:
         n = self._tickets.pop(ticket, None)
         if n is None:  # Dask ran it twice, or it was submitted anew meanwhile
             return
-        self._gone.append(self._live.pop(n))  # see (4)
+        self._gone.add(self._live.pop(n).future, ended)  # see (4)
         self._told += ended.record is not None
         if n in self._claimed:
             self._give(n, ended)
@@ -320,6 +319,7 @@ class DaskEngine:
                 if self._over and not abandon:
                     self._wait()
                 self._forget(list(self._live))
+                self._gone.release()
                 self._gather(False)
                 self._flush(abandon)
         finally:
