@@ -145,7 +145,7 @@ def failure_of(error: BaseException, job: Job, part: str = BODY) -> Failure:
     frames = _below_the_call(error.__traceback__)
     kind = type(error).__name__
     try:
-        message = str(error)
+        message = str.__str__(str(error))  # and none of a class made of it, that the driver could not unpickle
     except Exception:  # of a class whose __str__ is wrong
         message = "(it has no text)"
     if part == INPUTS:

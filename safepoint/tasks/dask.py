@@ -3,12 +3,12 @@
 The driver's plan goes its own way, vertex by vertex. When it starts one, that was submitted long before: it is only
 *claimed*, and may even have ended. So the driver needs no loop of its own for Dask, and Dask sees the whole graph.
 
-(1) Workers tell the driver what has ended, some milliseconds late. Dask is asked only about a vertex of which nothing
-    was heard for longer: its worker died, or Dask has given it up.
+(1) Workers tell the driver what has ended, up to 0.2 s late: see `dask_telling`. Dask is asked only about a vertex of
+    which nothing was heard for longer: its worker died, or Dask has given it up.
 (2) A vertex is submitted anew only if the driver starts it and no future of it lives: after a failure, or when an input
     came out different. Those below it that wait for the old future are submitted anew with it.
 (3) A vertex that only comes after another one gets no value of it: a task between the two leaves the value where it is.
-(4) The future of a vertex is released when its end was told: Dask then keeps the value as long as children need it.
+(4) The future of a vertex goes when its end was told, see `dask_gone`: Dask keeps the value while a child needs it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from safepoint.disk.files import write
 from safepoint.errors import SaveError, TaskError, UsageError
+from safepoint.tasks import dask_telling as telling
 from safepoint.tasks import dask_worker as worker
+from safepoint.tasks.dask_gone import Gone
 from safepoint.tasks.dask_worker import Parcel
 from safepoint.tasks.jobs import Ended, Job, Record
-from safepoint.tasks.packing import Packing, failure_of, short, unknown
+from safepoint.tasks.packing import Packing, failure_of, short
 from safepoint.tasks.planning import MUST, UNKNOWN, Plan
 
 if TYPE_CHECKING:
@@ -35,15 +37,6 @@ if TYPE_CHECKING:
 MANY = 1 << 30  # jobs: Dask queues by itself
 LOOK_S = 0.25  # of silence, after which Dask is asked what became of its futures
 STRAGGLERS_S = 5.0
-
-_heard: dict[str, queue.SimpleQueue[tuple[str, bytes]]] = {}  # by run: what its workers told
-
-
-def _hear(event: tuple[float, Any]) -> None:
-    run, all_told = event[1]
-    if run in _heard:
-        for ticket, ended in all_told:
-            _heard[run].put((ticket, ended))
 
 
 @dataclass
@@ -75,6 +68,7 @@ class DaskEngine:
         self._early: dict[int, Ended] = {}  # ended before the driver started it
         self._claimed: dict[int, Job] = {}
         self._ready: list[Ended] = []
+        self._gone = Gone(client.loop)
         self._submitted = self._told = 0
         self._heard_at = time.monotonic()
         self._over = self._closed = False
@@ -94,10 +88,11 @@ class DaskEngine:
         does not see the store.
         """
         plan = self._plan
-        _heard[self.run] = queue.SimpleQueue()
+        telling.heard[self.run] = queue.SimpleQueue()
         write(self._disk, self._marks, bytes(len(plan.vertices)) + self.run.encode())
         self._compare()
-        self._client.subscribe_topic(worker.TOPIC, _hear)
+        self._client.subscribe_topic(telling.TOPIC, telling.hear)
+        self._gather(True)
         for record in records:
             self._earlier.setdefault(record.vertex, []).append(record)
         wanted = [state in (UNKNOWN, MUST) for state in plan.state]
@@ -135,7 +130,8 @@ class DaskEngine:
                     orders[each] = self._ticket(each)
                     graph[orders[each]] = (worker.order, given[each])
                 given[each] = orders[each]
-            graph[tickets[n]] = (worker.work, parcel, *given.values())
+            functions = self._pack.functions(self._plan.vertices[n])
+            graph[tickets[n]] = (worker.sealed(functions, parcel), *given.values())
             needs[n] = frozenset(inputs)
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):  # it is large on purpose
             futures = self._client.get(graph, list(tickets.values()), sync=False)
@@ -159,13 +155,9 @@ class DaskEngine:
         # Of one that the driver starts it knows that there is no result, or that it was damaged.
         known = () if n in self._claimed else self._earlier.get(vertex.name, ())
         same = [each for each in known if parts.items() <= each.parts.items()]
-        job = Job(
-            vertex.name, "", unknown, None, {}, (), attempt, vertex.seed, vertex.keep, parts, vertex.source,
-            self._directory,
-        )  # fmt: skip
         return Parcel(
-            self.run, ticket, n, self._marks, self._pack.functions(vertex), self._pack.arguments(vertex), job,
-            tuple(edges), tuple(same),
+            self.run, ticket, n, self._marks, self._directory, self._pack.arguments(vertex), vertex.name, attempt,
+            vertex.seed, vertex.keep, parts, vertex.source, tuple(edges), tuple(same), last=not self._plan.children[n],
         )  # fmt: skip
 
     # What the driver asks.
@@ -216,21 +208,22 @@ class DaskEngine:
 
     def _listen(self, patience_s: float) -> None:
         """Take what the workers have told; wait for the first of it."""
-        told = _heard[self.run]
+        told = telling.heard[self.run]
         try:
             while True:
-                ticket, packed = told.get(timeout=patience_s) if patience_s > 0 else told.get_nowait()
+                packed = told.get(timeout=patience_s) if patience_s > 0 else told.get_nowait()
                 patience_s = 0.0
                 self._heard_at = time.monotonic()
-                self._take(ticket, worker.told(packed))
+                for ticket, ended in telling.told(packed):
+                    self._take(ticket, ended)
         except queue.Empty:
-            return
+            self._gone.look()
 
     def _take(self, ticket: str, ended: Ended) -> None:
         n = self._tickets.pop(ticket, None)
         if n is None:  # Dask ran it twice, or it was submitted anew meanwhile
             return
-        del self._live[n]  # see (4)
+        self._gone.add(self._live.pop(n).future, ended)  # see (4)
         self._told += ended.record is not None
         if n in self._claimed:
             self._give(n, ended)
@@ -244,7 +237,8 @@ class DaskEngine:
             self._submit_again(n)
             return
         del self._claimed[n]
-        self._ready.append(replace(ended, key=job.key, attempt=job.attempt))
+        same = ended.key == job.key and ended.attempt == job.attempt
+        self._ready.append(ended if same else replace(ended, key=job.key, attempt=job.attempt))
 
     def _look(self) -> None:
         """Nothing was heard for long: does Dask know more? See (1)."""
@@ -325,11 +319,17 @@ class DaskEngine:
                 if self._over and not abandon:
                     self._wait()
                 self._forget(list(self._live))
+                self._gone.release()
+                self._gather(False)
                 self._flush(abandon)
         finally:
-            _heard.pop(self.run, None)
+            telling.heard.pop(self.run, None)
             with contextlib.suppress(FileNotFoundError):
                 self._disk.remove(self._marks)  # a kill before this leaves it to the next driver
+
+    def _gather(self, few: bool) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it is gone, as is said elsewhere; or refuses all functions
+            self._client.run_on_scheduler(telling.gather, self._client.id, few)
 
     def _flush(self, abandon: bool) -> None:
         asked = self._client.run(worker.leave, self.run, self._directory, self._marks, on_error="return")

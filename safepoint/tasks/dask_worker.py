@@ -15,12 +15,12 @@ import functools
 import os
 import pickle
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from types import SimpleNamespace as Has
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from safepoint.tasks import body, identity, values
+from safepoint.tasks import dask_telling as telling
 from safepoint.tasks.jobs import FILE, Ended, Failure, Job, Record, Reference
 from safepoint.tasks.worker import check_source, close_writers, writer_of
 
@@ -28,28 +28,50 @@ if TYPE_CHECKING:
     from safepoint.tasks.saved import Store
 
 BY_CODE = "<dynamic-code>"  # the file of a function of `__main__`, as cloudpickle makes it
-TOPIC = "safepoint-tasks"  # under which workers tell the driver what has ended
-GATHER_S = 0.01  # from the first to the last that is told in one message
-
 _lock = threading.Lock()  # of all that the threads of this process share
 
 
-@dataclass
-class Parcel:
-    """A vertex on its way. Dask's scheduler unpickles it, so all that is the program's own is bytes here."""
+class Parcel(NamedTuple):
+    """A vertex on its way."""
 
     run: str  # of which run it is
     ticket: str  # Dask's key: one for each time that the vertex is submitted
     number: int  # of the vertex, in the file of marks
     marks: str  # the path of that file
-    functions: bytes  # the function and its head: the same bytes for many vertices
+    directory: str  # of the store
     arguments: bytes
-    job: Job  # without these, and without key and inputs
+    vertex: str
+    attempt: int
+    seed: int
+    keep: bool
+    parts: Mapping[str, str]
+    source: str
     edges: tuple[tuple[int | Record, str | None], ...]  # which of the inputs from Dask, or the record; and the output
     earlier: tuple[Record, ...]  # of this vertex, with other inputs perhaps
+    last: bool  # no other vertex needs it
+
+
+class Sealed:
+    """A parcel as Dask has it, which calls it with the inputs. Only bytes: Dask's scheduler takes apart what it gets
+    and puts it together again, and need not be able to import what is the program's."""
+
+    def __init__(self, functions: bytes, packed: bytes, ticket: str = "") -> None:
+        """`functions`: the function and its head. They stay apart, as one object for many vertices, which goes to the
+        scheduler once."""
+        self.functions, self.packed, self.ticket = functions, packed, ticket
+
+    def __call__(self, *held: Held) -> Held:
+        return work(self.functions, Parcel._make(pickle.loads(self.packed)), held)
+
+    def __reduce__(self) -> Any:
+        return Sealed, (self.functions, self.packed)
 
     def __dask_tokenize__(self) -> str:
         return self.ticket
+
+
+def sealed(functions: bytes, parcel: Parcel) -> Sealed:
+    return Sealed(functions, pickle.dumps(tuple(parcel), 5), parcel.ticket)
 
 
 class Held:
@@ -58,11 +80,8 @@ class Held:
 
     def __init__(self, ended: Ended | None, pieces: dict[str, bytes], came: bool = False) -> None:
         self.ended, self.pieces = ended, pieces
+        self.record = ended.record if ended else None
         self.came = came  # from another worker
-
-    @property
-    def record(self) -> Record | None:
-        return self.ended.record if self.ended else None
 
     def __sizeof__(self) -> int:
         """Dask places vertices, and keeps its memory in bounds, by this."""
@@ -70,7 +89,7 @@ class Held:
 
     @property
     def nbytes(self) -> int:
-        return sum(len(piece) for piece in self.pieces.values())
+        return sum([len(piece) for piece in self.pieces.values()])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         large = protocol >= 5  # then Dask moves the bytes as they lie
@@ -101,13 +120,15 @@ class _Keeping:
 # One vertex.
 
 
-def work(parcel: Parcel, *held: Held) -> Held:
+def work(functions: bytes, parcel: Parcel, held: Sequence[Held]) -> Held:
     """The result of a vertex. The driver hears of it from here, not from Dask, which would send it the value."""
-    if any(each.record is None for each in held) or not _begin(parcel):
+    records = [each.record for each in held if each.record is not None]
+    if len(records) < len(held) or not _begin(parcel):
         return Held(None, {})
-    result = _result(parcel, held)
+    result = _result(functions, parcel, held, records)
     assert result.ended is not None
-    _tell(parcel, result.ended)
+    # If this worker dies before that is told, Dask runs the vertex again, and finds its result in the store.
+    telling.tell(parcel.run, parcel.ticket, result.ended, soon=parcel.last)
     return result
 
 
@@ -116,13 +137,12 @@ def order(held: Held) -> Held:
     return Held(held.ended, {})
 
 
-def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
+def _result(functions: bytes, parcel: Parcel, held: Sequence[Held], records: Sequence[Record]) -> Held:
     try:
-        job = _job(parcel, held)
+        job = _job(functions, parcel, records)
         store, writer = writer_of(job.directory)
     except BaseException as error:  # such as a module that this worker cannot import
-        failure = replace(body.failure_of(error, parcel.job), message=f"not begun: {error}{_cure(error)}", where="")
-        return Held(_without_record(parcel, failure), {})
+        return Held(_not_begun(parcel, error), {})
     begun_before = _mark(parcel.marks, parcel.number)
     for record in parcel.earlier:
         if record.key == job.key and record.kept:
@@ -130,10 +150,29 @@ def _result(parcel: Parcel, held: Sequence[Held]) -> Held:
     if begun_before and (found := _found(store, job.key)) is not None:
         return Held(again(job, found), {})
     keeping = _Keeping(writer)
-    own = {each.record.key: each for each in held if each.record is not None}
-    moved = sum(each.nbytes for each in held if each.came)
+    own = {record.key: each for record, each in zip(records, held, strict=True)}
     ended = body.run(job, store, keeping, functools.partial(_value, own, store))
-    return Held(replace(ended, moved=moved, failure=_where(ended.failure, job.source)), keeping.pieces)
+    moved = sum([each.nbytes for each in held if each.came])
+    if moved or ended.failure is not None:
+        ended = replace(ended, moved=moved, failure=_where(ended.failure, job.source))
+    return Held(ended, keeping.pieces)
+
+
+def _not_begun(parcel: Parcel, error: BaseException) -> Ended:
+    import socket
+
+    job = Job(
+        parcel.vertex, "", unknown, None, {}, (), parcel.attempt, parcel.seed, parcel.keep, parcel.parts,
+        parcel.source, parcel.directory,
+    )  # fmt: skip
+    failure = replace(body.failure_of(error, job), message=f"not begun: {error}{_cure(error)}", where="")
+    return Ended(
+        parcel.vertex, "", parcel.attempt, failure=failure, host=socket.gethostname(), worker=f"pid {os.getpid()}"
+    )
+
+
+def unknown() -> None:
+    """Stands for a function that could not be unpacked."""
 
 
 def _cure(error: BaseException) -> str:
@@ -152,31 +191,24 @@ def _where(failure: Failure | None, source: str) -> Failure | None:
     return replace(failure, where=source.rpartition(":")[0] + failure.where[len(BY_CODE) :])
 
 
-def _record(held: Held) -> Record:
-    assert held.record is not None
-    return held.record
-
-
-def _job(parcel: Parcel, held: Sequence[Held]) -> Job:
-    """With what only a worker knows: function, inputs, identity."""
-    records = [_record(held[of]) if isinstance(of, int) else of for of, _ in parcel.edges]
-    outputs = [output for _, output in parcel.edges]
-    digests = [record.digest(output) for record, output in zip(records, outputs, strict=True)]
-    inputs = tuple(
-        record.reference(output) for record, output in zip(records, outputs, strict=True) if output is not None
-    )
-    function, head = _functions(parcel.functions)
-    parts = parcel.job.parts
-    edges = [
-        Has(vertex=Has(name=record.vertex), output=output) for record, output in zip(records, outputs, strict=True)
-    ]
-    vertex: Any = Has(edges=edges)  # as much of it as `noted` asks for
-    if getattr(function, "__module__", "") != "__main__":  # that came with its code
-        check_source(replace(parcel.job, function=function, head=head))
-    return replace(
-        parcel.job, key=identity.key(parts, parcel.job.vertex, digests), function=function, head=head,
-        arguments=pickle.loads(parcel.arguments), inputs=inputs, parts=identity.noted(parts, vertex, digests),
+def _job(functions: bytes, parcel: Parcel, came: Sequence[Record]) -> Job:
+    """With what only a worker knows: function, inputs, identity. `came`: the records of what Dask brought."""
+    inputs, digests, edges = [], [], []
+    for of, output in parcel.edges:
+        record = came[of] if isinstance(of, int) else of
+        digests.append(record.digest(output))
+        edges.append((record.vertex, output))
+        if output is not None:
+            inputs.append(record.reference(output))
+    function, head = _functions(functions)
+    job = Job(
+        parcel.vertex, identity.key(parcel.parts, parcel.vertex, digests), function, head,
+        pickle.loads(parcel.arguments), tuple(inputs), parcel.attempt, parcel.seed, parcel.keep,
+        identity.noted_of(parcel.parts, edges, digests), parcel.source, parcel.directory,
     )  # fmt: skip
+    if getattr(function, "__module__", "") != "__main__":  # that came with its code
+        check_source(job)
+    return job
 
 
 @functools.lru_cache(1024)
@@ -204,43 +236,6 @@ def again(job: Job, record: Record) -> Ended:
                  began=record.time - record.seconds, body_s=record.seconds)  # fmt: skip
 
 
-def _without_record(parcel: Parcel, failure: Failure) -> Ended:
-    import socket
-
-    return Ended(parcel.job.vertex, parcel.job.key, parcel.job.attempt, failure=failure, host=socket.gethostname(),
-                 worker=f"pid {os.getpid()}")  # fmt: skip
-
-
-_untold: dict[str, list[tuple[str, bytes]]] = {}  # by run
-
-
-def _tell(parcel: Parcel, ended: Ended) -> None:
-    """The driver, with what else ends in these milliseconds: a message for each would cost more than a small body. If
-    this worker dies before, Dask runs the vertex again, and finds its result in the store."""
-    from distributed import get_worker
-
-    with _lock:
-        waiting = _untold.setdefault(parcel.run, [])
-        waiting.append((parcel.ticket, pickle.dumps(ended, 5)))
-        if len(waiting) > 1:
-            return
-    worker = get_worker()
-    worker.loop.add_callback(lambda: worker.loop.call_later(GATHER_S, _tell_all, worker, parcel.run))
-
-
-def _tell_all(worker: Any, run: str) -> None:
-    with _lock:
-        waiting = _untold.pop(run, [])
-    if waiting:
-        worker.log_event(TOPIC, [run, waiting])
-
-
-def told(packed: bytes) -> Ended:
-    ended = pickle.loads(packed)
-    assert isinstance(ended, Ended)
-    return ended
-
-
 # What was begun in this run, by any worker.
 
 _files: dict[str, BinaryIO | None] = {}
@@ -256,11 +251,9 @@ def _mark(path: str, number: int) -> bool:
             file = _files[path]
             if file is None:
                 return True
-            file.seek(number)
-            before = file.read(1)
+            before = os.pread(file.fileno(), 1, number)
             if before != b"\1":
-                file.seek(number)
-                file.write(b"\1")
+                os.pwrite(file.fileno(), b"\1", number)
             return before != b"\0"
         except OSError:
             _files[path] = None

@@ -57,12 +57,19 @@ def key(vertex_parts: Mapping[str, str], name: str, digests: Sequence[str]) -> s
 
 def noted(vertex_parts: Mapping[str, str], vertex: Vertex, digests: Sequence[str]) -> dict[str, str]:
     """What a record keeps of an identity, so that `differs` can say what has changed: parts and inputs."""
+    return noted_of(vertex_parts, [(edge.vertex.name, edge.output) for edge in vertex.edges], digests)
+
+
+def noted_of(
+    vertex_parts: Mapping[str, str], edges: Sequence[tuple[str, str | None]], digests: Sequence[str]
+) -> dict[str, str]:
+    """As `noted`, of the names of the inputs, and which output of each."""
     found = dict(vertex_parts)
-    for number, (edge, digest) in enumerate(zip(vertex.edges, digests, strict=True)):
-        if edge.output is None:
-            found[f"input after {edge.vertex.name}"] = digest
+    for number, ((name, output), digest) in enumerate(zip(edges, digests, strict=True)):
+        if output is None:
+            found[f"input after {name}"] = digest
         else:
-            found[f"input {number} {edge.vertex.name}{edge.output and '.'}{edge.output}"] = digest
+            found[f"input {number} {name}{output and '.'}{output}"] = digest
     return found
 
 

@@ -36,10 +36,6 @@ class Packing:
             raise UsageError(f"vertex {vertex.name} cannot be sent to a worker: {error}") from error
 
 
-def unknown() -> None:
-    """Stands for a function that comes as bytes."""
-
-
 def short(record: Record) -> Record:
     """Without what only `why` reads."""
     return replace(record, parts={}, versions={})

@@ -16,6 +16,7 @@ from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, until
 
 from safepoint.errors import TaskError
 from safepoint.tasks import Graph
+from safepoint.tasks.dask import LOOK_S
 from safepoint.tasks.saved import Store
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
@@ -176,6 +177,23 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
         go.touch()
         running.result(60)
     assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
+
+
+def test_a_run_leaves_the_scheduler_as_it_was(client: Any, work: Path, notes: Path) -> None:
+    """While it runs the scheduler tells this client less often what has ended; afterwards as often as before, also if
+    the run failed."""
+    before = client.run_on_scheduler(bodies.interval_s, client.id)
+    found: list[float] = []
+    g, given = Graph("polite"), {"notes": str(notes)}
+    g.add("good", bodies.source, arguments={**given, "name": "good"}, width=3)
+    g.add("bad", bodies.fails, arguments={**given, "name": "bad"}, times=9)
+    with pytest.raises(TaskError, match="1 of 2 vertices failed"):
+        g.run(
+            on=client,
+            directory=work,
+            progress=lambda _: found.append(client.run_on_scheduler(bodies.interval_s, client.id)),
+        )
+    assert before < found[0] < LOOK_S and client.run_on_scheduler(bodies.interval_s, client.id) == before
 
 
 def three(notes: Path, version: str = "") -> Graph:

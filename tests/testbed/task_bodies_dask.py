@@ -145,3 +145,8 @@ def digest(value: Any) -> str:
     if isinstance(value, dict):
         return f"{value['total']} {value['values'].tolist()}"
     return str(np.asarray(value).tolist())
+
+
+def interval_s(client: str, dask_scheduler: Any) -> float:
+    """How often the scheduler has a message for this client, at most."""
+    return float(dask_scheduler.client_comms[client].interval)
