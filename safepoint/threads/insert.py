@@ -21,17 +21,8 @@ from safepoint.threads.sharing import assignments, constructs, do_variable, root
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.uncertainty import functions_in
 from safepoint.threads.written import (
-    THREADS,
-    TIMES,
-    Assigned,
-    Target,
-    assigned,
-    inner_scope,
-    is_action,
-    names_in,
-    pieces,
-    target,
-)
+    THREADS, TIMES, Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target,
+)  # fmt: skip
 
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
 
