@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from safepoint.threads import written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
@@ -20,9 +21,7 @@ from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.uncertainty import functions_in
-from safepoint.threads.written import (
-    THREADS, TIMES, Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target,
-)  # fmt: skip
+from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
 
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
 
@@ -299,9 +298,9 @@ class Statements:
         """Why a condition or the bounds of a loop may differ in two right runs; empty if they may not."""
         functions = set(functions_in(text, where.scope))
         for name in names_in(text):
-            if name in self.state.uncertain.threads or name in functions & THREADS:
+            if name in self.state.uncertain.threads or name in functions & written.THREADS:
                 return "depends on the number of a thread"
-            if name in self.state.uncertain.times or name in functions & TIMES:
+            if name in self.state.uncertain.times or name in functions & written.TIMES:
                 return "depends on a time"
             if name in where.order:
                 return f"depends on the order of threads ({where.order[name]})"
