@@ -44,6 +44,14 @@ class Bodies:
         for variant in VARIANTS:
             (work / variant).mkdir()
 
+    def survey(self, units: Sequence[Unit]) -> None:
+        """Read all sources before the first is written: then it is known what a procedure does wherever it is called,
+        such as that its argument is a clock."""
+        from safepoint.threads import fortran
+
+        named = [(Path(name_of(unit)), self._choices(unit)) for unit in units if is_fortran(name_of(unit))]
+        fortran.survey(named, self.modules)
+
     def compile(self, unit: Unit) -> None:
         """Raises `UsageError` with what the compiler says if it refuses the user's own text."""
         source, first = name_of(unit), self.next
@@ -64,16 +72,23 @@ class Bodies:
                 return
         self._count(source, made)
 
+    def _choices(self, unit: Unit) -> Any:
+        from safepoint.threads.choices import Choices
+
+        return replace(self.settings or Choices(), **unit.line.reading(Path(name_of(unit)).parent))
+
     def _instrumented(self, unit: Unit, first: int, untouched: frozenset[int]) -> Any:
         """None if it cannot be read: then it was compiled as it is, and that was said."""
         from safepoint.threads import fortran
-        from safepoint.threads.choices import Choices
 
-        settings = replace(self.settings or Choices(), **unit.line.reading(Path(name_of(unit)).parent))
         try:
             return fortran.instrument(
-                Path(name_of(unit)), settings=settings, modules=self.modules, first=first, untouched=untouched
-            )
+                Path(name_of(unit)),
+                settings=self._choices(unit),
+                modules=self.modules,
+                first=first,
+                untouched=untouched,
+            )  # fmt: skip
         except fortran.Unreadable as error:
             self._as_it_is(unit, error.line, str(error))
             return None

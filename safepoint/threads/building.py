@@ -57,6 +57,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
     old = owned.check(target, _files(parts, units))
     with _beside(target) as work:
         bodies = Bodies(runtime, work, settings)
+        bodies.survey(units)
         for unit in units:
             bodies.compile(unit)
         bodies.told += told

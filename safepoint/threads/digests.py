@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from safepoint.threads.known import reached
-from safepoint.threads.sharing import assignments, constructs, reaches_out, statements
+from safepoint.threads.lines import split_outside
+from safepoint.threads.sharing import Assignment, assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
 from safepoint.threads.uncertainty import Uncertain, made_of, queued
-from safepoint.threads.written import THREADS, Target, called, names_in, pieces, target
+from safepoint.threads.written import THREADS, called, compressed, names_in
 
 
 class Digested(NamedTuple):
-    """`line`: the number of the line that assigns it first."""
+    """`name`: of a variable, or of its component, `u%now`. `line`: the number of the line that assigns it first."""
 
     name: str
     line: int
@@ -27,9 +28,9 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
     found, reduced = dict[str, Digested](), _reduced(given) | unsure.rounded
     excluded = {name for name, _, _ in undigested(given, scope, unsure)} | set(queued(given, scope))
     for assignment in assignments([given], scope):
-        name = assignment.root
+        name, path = assignment.root, _path(assignment)
         if reaches_out(name, assignment.around, assignment.scope):
-            found.setdefault(name, Digested(name, assignment.stmt.first, "reduction" if name in reduced else ""))
+            found.setdefault(path, Digested(path, assignment.stmt.first, "reduction" if name in reduced else ""))
     for stmt, around in statements([given]):
         for procedure in reached(called(stmt.node), scope):
             for written, home in procedure.writes:
@@ -40,7 +41,14 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
     for name in also:
         if scope.declared(name, set()):
             found.setdefault(name, Digested(name, given.last, ""))
-    return [each for each in found.values() if each.name not in excluded and each.name]
+    return [each for path, each in found.items() if path and path.split("%")[0] not in excluded
+            and not any(path.startswith(f"{other}%") for other in found)]  # fmt: skip
+
+
+def _path(given: Assignment) -> str:
+    """What is assigned, without subscripts; for a name of ASSOCIATE all of the variable that it stands for."""
+    parts = [part.split("(")[0].strip().lower() for part in split_outside(compressed(given.what.text), "%")]
+    return "%".join(parts) if parts[0] == given.root else given.root
 
 
 def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[str, int, str]]:
@@ -63,24 +71,3 @@ def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[
 
 def _reduced(given: Construct) -> set[str]:
     return {name for construct in constructs([given]) for name in construct.directive.names("reduction")}
-
-
-def pieces_of(given: Digested, scope: Scope) -> Iterator[tuple[Target, str, str]]:
-    """What it is, the condition under which it has a value, and why it cannot be digested."""
-    whole = target(given.name, scope)
-    if whole.why:
-        yield whole, "", whole.why
-        return
-    outer = list[str]()
-    if whole.symbol and whole.symbol.has("optional"):
-        outer.append(f"present({given.name})")
-    if whole.guard:
-        outer.append(f"{whole.guard}({given.name})")
-    for piece in pieces(whole, scope):
-        conditions = list(outer)
-        if piece.guard and piece.text != given.name:
-            conditions.append(f"{piece.guard}({piece.text})")
-        if len(conditions) > 1 and not piece.why:
-            yield piece, "", "it may be absent in two ways"
-            continue
-        yield piece, (conditions or [""])[0], piece.why

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,13 +62,12 @@ def instrument(source: Path, *, settings: Choices | None = None, modules: Mutabl
         forget()
 
 
-def survey(sources: Sequence[Path], *, settings: Choices | None = None,
-           modules: MutableMapping[str, Any]) -> None:  # fmt: skip
+def survey(sources: Iterable[tuple[Path, Choices]], modules: MutableMapping[str, Any]) -> None:
     """Read all sources of a program before the first one is instrumented: then what procedures do is known where they
     are called, in any order. One that cannot be read is left; `instrument` says so."""
-    for source in sources:
+    for source, settings in sources:
         with contextlib.suppress(Unreadable, OSError):
-            _survey(source, settings or Choices(), modules)
+            _survey(source, settings, modules)
     for read, units in modules.get(FILES, {}).values():
         learn(units, read)
     follow(unit for _, units in modules.get(FILES, {}).values() for unit in units)

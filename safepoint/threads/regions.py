@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads.digests import Digested, digested, pieces_of, undigested
+from safepoint.threads.digests import Digested, digested, undigested
 from safepoint.threads.directives import Clause, Directive, split
+from safepoint.threads.elements import INDICES, Piece, pieces_of
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
 from safepoint.threads.lines import Line
-from safepoint.threads.places import Where
+from safepoint.threads.places import State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables
 from safepoint.threads.structure import Construct
 from safepoint.threads.uncertainty import order_names
@@ -29,6 +30,10 @@ class Regions(Statements):
     """Writes parallel regions; what is inside is for the class that knows it."""
 
     watched: tuple[str, ...] = ()
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self.indices: list[str] = []
 
     def loop(self, given: Construct, where: Where, directive: Directive, *, combined: bool) -> None:
         raise NotImplementedError
@@ -152,14 +157,24 @@ class Regions(Statements):
         if self.writer.source.lines[at].line in self.state.levels.untouched:
             return
         for found in wanted:
-            if found.name in self.state.uncertain.names:
+            if found.name.split("%")[0] in self.state.uncertain.names:
                 continue
-            for piece, condition, why in pieces_of(found, where.scope):
-                if why:
-                    self.numbering.leaves(found.line, f"digest of {piece.text}: {why}")
-                    continue
-                site = self.numbering.new(
-                    "array", piece.text.lower(), at, loose=found.loose, procedure=self.state.procedure
-                )
-                text = self.call("digest", f"{site}_4", piece.argument)
-                self.puts([f"if ({condition}) {text}" if condition else text], at)
+            for piece in pieces_of(found.name, where.scope):
+                if piece.why:
+                    self.numbering.leaves(found.line, f"digest of {piece.name}: {piece.why}")
+                else:
+                    self.puts(self.digest_of(piece, found.loose, at), at)
+
+    def digest_of(self, piece: Piece, loose: str, at: int) -> list[str]:
+        site = self.numbering.new("array", piece.name.lower(), at, loose=loose, procedure=self.state.procedure)
+        names = [self.index(number) for number in range(piece.loops)]
+        lines = [*piece.before, self.call("digest", f"{site}_4", piece.argument), *piece.after]
+        for place, name in zip(INDICES, names, strict=False):
+            lines = [line.replace(place, name) for line in lines]
+        return lines
+
+    def index(self, number: int) -> str:
+        """A variable for a loop over elements; one of this unit."""
+        while len(self.indices) <= number:
+            self.indices.append(self.needs.variable("i", INTEGER))
+        return self.indices[number]

@@ -114,4 +114,42 @@ def test_a_text_that_is_no_fortran_is_unreadable_with_its_line(tmp_path: Path) -
 def test_a_directive_that_does_not_fit_leaves_its_procedure_as_it_is(tmp_path: Path) -> None:
     found = made(tmp_path, "  !$omp parallel\n  s = 3\n")
     assert found.warnings == [(LOOP, "one is compiled as it is: `parallel` without its end")]
-    assert "sp_" not in found.text
+    assert "call sp_" not in found.text
+
+
+CALLER = """\
+program one
+  implicit none
+  real(8) :: from, to
+  call stamp(from)
+  call stamp(to)
+  call tell(to - from, to)
+end program one
+"""
+CALLED = """\
+subroutine stamp(t)
+  implicit none
+  real(8), intent(out) :: t
+  call cpu_time(t)
+end subroutine stamp
+subroutine tell(span, t)
+  implicit none
+  real(8), intent(in) :: span, t
+  real(8) :: half
+  half = t / 2
+  print *, span > 1e6, half > 1e9
+end subroutine tell
+"""
+
+
+def test_clocks_are_followed_through_the_calls_of_all_sources(tmp_path: Path) -> None:
+    """The source that calls comes after the one that is called, and the clock goes to and fro."""
+    called, caller = tmp_path / "called.f90", tmp_path / "caller.f90"
+    called.write_text(CALLED)
+    caller.write_text(CALLER)
+    modules: dict[str, object] = {}
+    fortran.survey([(path, choices.Choices()) for path in (called, caller)], modules)
+    for path, lines in ((called, [4, 10]), (caller, [4, 5])):
+        found = fortran.instrument(path, modules=modules)
+        assert found.left_out == [(line, "a time") for line in lines]
+        assert not {site.name for site in found.sites} & {"t", "from", "to", "half"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -91,4 +92,41 @@ def test_rounding_is_no_difference_with_a_tolerance(tmp_path: Path) -> None:
     built(tmp_path, step)
     assert safepoint(tmp_path, "test", "--", "./smooth").returncode == 1
     done = safepoint(tmp_path, "test", "--rtol", "1e-12", "--", "./smooth")
+    assert done.returncode == 0, done.stdout
+
+
+SHOW = """\
+subroutine show(t, x)
+  real(8), intent(in) :: t, x
+  real(8) :: rate
+  rate = x / max(t, 1d-9)
+  if (rate < 0) print *, rate
+end subroutine show
+"""
+TIMED = """\
+program timed
+  implicit none
+  real(8) :: a(100), t0, t1, t
+  integer :: i
+  call cpu_time(t0)
+!$omp parallel do
+  do i = 1, 100
+    a(i) = i
+  end do
+  call cpu_time(t1)
+  t = t1 - t0
+  call show(t, a(3))
+end program timed
+"""
+
+
+def test_a_clock_is_none_of_what_is_compared_in_a_file_that_was_compiled_before_its_caller_too(tmp_path: Path) -> None:
+    (tmp_path / "show.f90").write_text(SHOW)
+    (tmp_path / "timed.f90").write_text(TIMED)
+    done = safepoint(tmp_path, "build", "-o", "timed", "--", "gfortran", "-fopenmp", "show.f90", "timed.f90")
+    assert done.returncode == 0 and "show.f90: 1 statement, 0 regions, 0 parallel loops; 0 recorded" in done.stdout
+    for name in ("timed.serial", "timed"):
+        where = {**os.environ, "SP_LEVEL": "full", "SP_DIR": f"{name}.threads", "OMP_NUM_THREADS": "2"}
+        subprocess.run([f"./{name}"], cwd=tmp_path, env=where, check=True)
+    done = safepoint(tmp_path, "compare", "timed.serial.threads", "timed.threads")
     assert done.returncode == 0, done.stdout
