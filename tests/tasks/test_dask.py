@@ -181,7 +181,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
 
 def test_a_run_leaves_the_scheduler_as_it_was(client: Any, work: Path, notes: Path) -> None:
     """While it runs the scheduler tells this client less often what has ended; afterwards as often as before, also if
-    the run failed."""
+    the run failed, and holds nothing of it."""
     before = client.run_on_scheduler(bodies.interval_s, client.id)
     found: list[float] = []
     g, given = Graph("polite"), {"notes": str(notes)}
@@ -194,6 +194,7 @@ def test_a_run_leaves_the_scheduler_as_it_was(client: Any, work: Path, notes: Pa
             progress=lambda _: found.append(client.run_on_scheduler(bodies.interval_s, client.id)),
         )
     assert before < found[0] < LOOK_S and client.run_on_scheduler(bodies.interval_s, client.id) == before
+    until(lambda: client.run_on_scheduler(bodies.tasks_of) == 0)
 
 
 def three(notes: Path, version: str = "") -> Graph:

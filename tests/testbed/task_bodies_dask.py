@@ -150,3 +150,8 @@ def digest(value: Any) -> str:
 def interval_s(client: str, dask_scheduler: Any) -> float:
     """How often the scheduler has a message for this client, at most."""
     return float(dask_scheduler.client_comms[client].interval)
+
+
+def tasks_of(dask_scheduler: Any) -> int:
+    """How many tasks the scheduler knows, of whichever run."""
+    return len(dask_scheduler.tasks)
