@@ -95,10 +95,18 @@ def all_ways_give_the_bytes_of_the_pool(directory: str) -> None:
         check(COMM, float(found["change-0"].sum()) == 2 * float(found["numbers-0"].sum()), name)
         check(COMM, set(found["named"]) == {"left", "right", "mean"} and found.failed == {}, name)
         same(COMM, repr(found["total"]), name)
-        moved = sum(row["moved"] for row in rows(place).values())
-        check(COMM, (moved > 0) == (COMM.size > 2 and name in ("get", "little")), f"{name}: {moved} bytes moved")
+        check(COMM, moved(place) == 0 or (COMM.size > 2 and name in ("get", "little")), f"{name}: {moved(place)} moved")
         again = bodies.mixed().run(COMM, directory=place, **options)
         check(COMM, again.ran == [] and len(again) == len(found), f"{name}: {again.ran} ran again")
+    if COMM.size > 2:  # which rank runs what is chance: one that is quicker may run all
+        tries = (below(directory, f"get-{n}") for n in range(20))
+        check(COMM, any(bodies.mixed().run(COMM, directory=place, edges="get") and moved(place) for place in tries))
+
+
+def moved(directory: str) -> int:
+    """Bytes that went from rank to rank; the same on each, as all have waited for the end of the run."""
+    COMM.Barrier()
+    return sum(row["moved"] for row in rows(directory).values())
 
 
 @case
