@@ -178,7 +178,7 @@ class Passes:
         """All regions are equal, and what is printed is not: the code after the last one is looked at, too. Where sums
         of threads are, values made of them are allowed the rounding of a sum."""
         texts = [printed.lines(ran.output) for ran in (a, b)]
-        rtol = max(self.rules.rtol, self.rules.reduction_rtol if runs.has_reductions(self.a) else 0.0)
+        rtol = max(self.rules.rtol, self.rules.reduction_rtol if runs.may_round(self.a) else 0.0)
         differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol)
         last = _regions(a, next(iter(a.traces)))
         x, y = (self._side(side, "full", [last + 1], most=MOST_EVENTS if side == "A" else 0) for side in "AB")

@@ -74,6 +74,13 @@ def has_reductions(a: Sequence[str]) -> bool:
     return False
 
 
+def may_round(a: Sequence[str]) -> bool:
+    """The same of what is printed. Of calls by hand, of which there is no file, nobody knows whether there are sums of
+    threads: there may be."""
+    by_hand = not any(Path(f"{word.removesuffix(SERIAL)}{SITES}").exists() for word in a)
+    return by_hand or has_reductions(a)
+
+
 def edges(a: Sequence[str]) -> dict[str, str]:
     """How many iterations from each end of a loop are recorded, if the settings of the build say so."""
     _, note = _note(a)
