@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from safepoint.cli.verbs import Verbs
 
 VERBS = {  # module, and the first sentence of the help
     "run": ("running", "Run what has not finished of a graph in a file of TOML."),
@@ -19,33 +19,7 @@ VERBS = {  # module, and the first sentence of the help
 }
 
 
-class Verbs(click.Group):
-    """Finds its commands in their modules."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(f"safepoint.cli.tasks.{VERBS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            text = f"No such option {error.option_name}; options stand after the command: safepoint tasks show -C DIR"
-            raise click.NoSuchOption(error.option_name, text, ctx=ctx) from error
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
-
-
-@click.group(cls=Verbs)
+@click.group(cls=Verbs, room="tasks", verbs=VERBS, example="safepoint tasks show -C DIR")
 def tasks() -> None:
     """Run a graph of tasks whose finished vertices stay, and look at what is kept of it.
 

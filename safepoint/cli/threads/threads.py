@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from safepoint.cli.verbs import Verbs
 from safepoint.errors import UsageError
 
 VERBS = {  # module, and the first sentence of the help
@@ -21,26 +22,7 @@ VERBS = {  # module, and the first sentence of the help
 }
 
 
-class Verbs(click.Group):
-    """Finds its commands in their modules."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module = importlib.import_module(f"safepoint.cli.threads.{VERBS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
-
-
-@click.group(cls=Verbs)
+@click.group(cls=Verbs, room="threads", verbs=VERBS, example="safepoint threads test --runs 5 -- ./heat")
 def threads() -> None:
     """Compare two runs of a program with OpenMP, in Fortran or C: which region, iteration and line differs first.
 
