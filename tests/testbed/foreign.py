@@ -22,7 +22,8 @@ import pytest
 from safepoint.c.build import Compilers, built, flags
 from testbed.paths import EXAMPLES, TESTBED
 from testbed.program import Violation
-from testbed.sweep import LONG, one_of
+from testbed.shares import SLEEPS
+from testbed.sweep import one_of
 
 SOURCES = TESTBED / "c"
 PATIENCE = 120  # seconds for one job, many times what it takes
@@ -89,17 +90,25 @@ def sleeps() -> str:
     return str(target)
 
 
-@functools.cache
 def program(source: str, mpi: Mpi | None = None, *options: str, cc: str = "cc", fc: str = "gfortran") -> Path:
-    """A source of `testbed/c` or of the examples, compiled and linked, with MPI or without."""
+    """A source of `testbed/c` or of the examples, compiled and linked, with MPI or without.
+
+    What sleeps is in it only where ranks sleep: where they hang, it would be a frame of their stacks.
+    """
+    return linked(source, mpi, options, cc, fc, mpi is MPICH and SLEEPS in os.environ)
+
+
+@functools.cache
+def linked(source: str, mpi: Mpi | None, options: tuple[str, ...], cc: str, fc: str, sleeping: bool) -> Path:
     path = SOURCES / source if (SOURCES / source).exists() else EXAMPLES / source
     fortran = path.suffix == ".f90"
     compile_with, link_with = library(mpi, cc, fc if fortran and not mpi else "")
     compiler = (mpi.fc if fortran else mpi.cc) if mpi else fc if fortran else cc
-    target = place() / "-".join([path.name, mpi.name if mpi else compiler, *options]).replace("/", "_")
+    kind = [mpi.name if mpi else compiler, *options, *(["sleeps"] if sleeping else [])]
+    target = place() / "-".join([path.name, *kind]).replace("/", "_")
     work = Path(tempfile.mkdtemp(dir=place()))  # where a compiler of Fortran puts its modules
     command = [*compiler.split(), "-O1", *options, *(["-DRANKS"] if mpi else []), *compile_with, str(path)]
-    command += [*([sleeps()] if mpi is MPICH and not LONG else []), *link_with, "-lm", "-o", str(target)]
+    command += [*([sleeps()] if sleeping else []), *link_with, "-lm", "-o", str(target)]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return target
