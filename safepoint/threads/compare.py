@@ -225,12 +225,14 @@ class Comparing:
 
 def _chance(difference: Difference) -> str:
     """Why a difference is none for certain: what tasks do is recorded by whichever thread does them, in its order."""
-    region, event = difference.region, difference.a or difference.b
-    if not difference.inside or not region or region.loose != "task" or not event or event.kind == kinds.DIGEST:
+    tasks, region, event = difference.tasks, difference.region, difference.a or difference.b
+    if not tasks or not region or not event or event.kind == kinds.DIGEST:
         return ""
-    return (f"region {difference.visit} ({region.file}:{region.line}) has TASK, and in which order threads do these is "
-            f"chance: it is equal by its digests or not, and not to be compared event by event ({event.site.file}:"
-            f"{event.site.line})")  # fmt: skip
+    where = f"region {difference.visit} ({region.file}:{region.line})"
+    if tasks.type == "procedure":
+        where += f" calls {tasks.name} ({tasks.file}:{tasks.line}), which"
+    return (f"{where} has TASK, and in which order threads do these is chance: it is equal by its digests or not, and "
+            f"not to be compared event by event ({event.site.file}:{event.site.line})")  # fmt: skip
 
 
 def _renamed(pieces: Pieces, renamed: NDArray[np.uint64]) -> Pieces:

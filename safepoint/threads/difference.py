@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,7 @@ class Difference:
     deviates: tuple[int, int] | None
     unset: tuple[Site, ...]
     bag: bool
+    tasks: Site | None = None  # of the region in which it is, or of a procedure called there: it has TASK
 
 
 def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> Difference:
@@ -100,6 +102,7 @@ def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> 
         _time(log, begin, mine[1]), ended, spot.equal, spot.of,
         (event(sides[0], one[0]), event(sides[1], one[1])) if one else None,
         spot.deviates, _unset(sides, batches, outermost), spot.key & 3 == 2,
+        _tasks(sides, batches, outermost) if inside else None,
     )  # fmt: skip
 
 
@@ -177,22 +180,45 @@ def _time(log: Log, begin: int | None, record: int) -> int:
     return max(1, int(np.count_nonzero((part["site"] == part["site"][-1]) & (part["kind"] == part["kind"][-1]))))
 
 
+def _blocks(sides: tuple[Side, Side], batches: tuple[Batch, Batch], spot: Spot) -> Iterator[tuple[Side, Any, int, int]]:
+    """What the threads of both recorded in this region: records, first and end."""
+    visit = spot.key >> (PLACE_BITS + CLASS_BITS)
+    for side, batch in zip(sides, batches, strict=True):
+        for block in np.flatnonzero(batch.blocks.visit == visit).tolist():
+            records = side.logs[int(batch.blocks.file[block])].records
+            yield side, records, int(batch.blocks.first[block]), int(batch.blocks.end[block])
+
+
 def _unset(sides: tuple[Side, Side], batches: tuple[Batch, Batch], spot: Spot) -> tuple[Site, ...]:
     """The private variables that were read before they were written, in this region."""
     found: dict[int, Site] = {}
-    visit = spot.key >> (PLACE_BITS + CLASS_BITS)
     if not (spot.key >> CLASS_BITS) & ((1 << PLACE_BITS) - 1):
         return ()
     only = np.zeros(256, bool)
     only[kinds.PRIVATE_UNSET] = True
-    for side, batch in zip(sides, batches, strict=True):
-        for block in np.flatnonzero(batch.blocks.visit == visit).tolist():
-            records = side.logs[int(batch.blocks.file[block])].records
-            at = marks(records["kind"], int(batch.blocks.first[block]), int(batch.blocks.end[block]), only)
-            for number in np.unique(records["site"][at]).tolist():
-                if number in side.run.sites.by_number:
-                    found[number] = side.run.sites.by_number[number]
+    for side, records, first, end in _blocks(sides, batches, spot):
+        at = marks(records["kind"], first, end, only)
+        for number in np.unique(records["site"][at]).tolist():
+            if number in side.run.sites.by_number:
+                found[number] = side.run.sites.by_number[number]
     return tuple(found.values())
+
+
+def _tasks(sides: tuple[Side, Side], batches: tuple[Batch, Batch], spot: Spot) -> Site | None:
+    """The region, or a procedure of which something was recorded in it, if its text has TASK."""
+    loose = [site for site in sides[0].run.sites.by_number.values() if site.loose == "task"]
+    if not loose:
+        return None
+    blocks = [*_blocks(sides, batches, spot)]
+    blocks += [(side, side.logs[block.file].records, block.first, block.end)
+               for side in sides for some in side.nested.values() for block in some]  # fmt: skip
+    for side, records, first, end in blocks:
+        for number in np.unique(records["site"][first - 1 : end]).tolist():  # from its ENTER on
+            site = side.run.sites.by_number.get(number, _UNKNOWN)
+            for each in loose:
+                if each.file == site.file and each.line <= site.line <= each.line2:
+                    return each
+    return None
 
 
 def _summed(found: re.Match[str]) -> str:

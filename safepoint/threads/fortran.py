@@ -22,7 +22,7 @@ from safepoint.threads.known import FILES, declare, follow, learn, unsure_of
 from safepoint.threads.numbering import Numbering
 from safepoint.threads.places import State, Where
 from safepoint.threads.races import warnings
-from safepoint.threads.sharing import forget
+from safepoint.threads.sharing import constructs, forget, opens_tasks
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Item, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope
@@ -164,24 +164,25 @@ class _Work:
     def statements(self, unit: Unit, scope: Scope, needs: Needs, body: list[Item], end: int) -> None:
         """One body that asks, with calls at entry and exit; two bodies if that is possible for all of them."""
         events, start = unit.kind != "program" and self.settings.procedures, body[0].first
-        number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last)
+        loose = "task" if any(map(opens_tasks, constructs(unit.body))) else ""
+        number = self.numbering.new("procedure", unit.name, unit.first, unit.close.last, loose=loose)
         fresh = Fresh(self.writer.prefix, {given.label.lstrip("0") for given in self.source.statements})
         unsure = unsure_of(unit, scope)
         state = State(self.writer, needs, self.numbering, self.levels, unsure, unit.name, number, events, fresh)
-        constructs = Constructs(state)
+        inserts = Constructs(state)
         if events:
-            self.writer.put(constructs.event(number, 11), start)
+            self.writer.put(inserts.event(number, 11), start)
         own = {name: "reduction" for name, read in first_mentions(unit.body, scope).items()
                if read and unit.kind != "program" and scope.is_threadprivate(name)}  # fmt: skip
         where, last = Where(scope, order=own), body[-1]
         returns = isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label
         inner, stop = (body[:-1], last.first) if returns else (body, end)
-        if events and inner and constructs.is_apart(inner, where) and _simple(inner):
-            constructs.doubled(inner, start, stop, constructs.on(), where)
+        if events and inner and inserts.is_apart(inner, where) and _simple(inner):
+            inserts.doubled(inner, start, stop, inserts.on(), where)
             start, body = stop, body[len(inner) :]
-        constructs.body(body, start, end, where)
+        inserts.body(body, start, end, where)
         if events and not (isinstance(last, Stmt) and last.kind in ("Return_Stmt", "Goto_Stmt", "Stop_Stmt")):
-            self.writer.put(constructs.event(number, 12), end - 1)
+            self.writer.put(inserts.event(number, 12), end - 1)
 
 
 def _declarations_from(unit: Unit, head: int) -> int:

@@ -17,7 +17,7 @@ from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
 from safepoint.threads.lines import Line
 from safepoint.threads.places import State, Where
-from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables
+from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
 from safepoint.threads.structure import Construct
 from safepoint.threads.uncertainty import order_names
 
@@ -60,9 +60,9 @@ class Regions(Statements):
 
     def site(self, type: str, name: str, given: Construct) -> int:
         clauses = " ".join(map(str, given.directive.clauses))
-        tasks = any({"task", "taskloop"} & set(each.directive.construct.split()) for each in constructs([given]))
+        loose = "task" if type == "region" and any(map(opens_tasks, constructs([given]))) else ""
         return self.numbering.new(type, name, given.first, given.last, clauses=clauses, procedure=self.state.procedure,
-                                  loose="task" if tasks and type == "region" else "")  # fmt: skip
+                                  loose=loose)  # fmt: skip
 
     def parallel(self, given: Construct, where: Where) -> None:
         directive, halves = given.directive, split(given.directive)

@@ -188,6 +188,10 @@ def constructs(items: Sequence[Item]) -> Iterator[Construct]:
                 yield from constructs(body)
 
 
+def opens_tasks(construct: Construct) -> bool:
+    return bool({"task", "taskloop"} & set(construct.directive.construct.split()))
+
+
 def protected(around: Sequence[Construct]) -> bool:
     """In a construct that one thread runs at a time, or alone; or where locks are set, which may be for this."""
     if any(set(construct.directive.construct.split()) & ALONE for construct in around):

@@ -13,7 +13,8 @@ FORMAT = 1
 
 class Site(NamedTuple):
     """A place in the source. `line2` is where it ends; `loose`: "reduction", "critical" or "atomic"; their values are
-    not compared where they are written; of a region "task": what tasks do in it is recorded in an order of chance."""
+    not compared where they are written; of a region or a procedure "task": what tasks do in it is recorded in an order
+    of chance."""
 
     number: int
     type: str

@@ -13,6 +13,7 @@ from testbed.threads_corpus import FORTRAN, IN_C, PROGRAMS, InC, Program, alike,
 pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
 pytest.importorskip("fparser")
 COMPILERS = [compiler for compiler in FORTRAN if has(compiler)]
+each_compiler = pytest.mark.parametrize("compiler", one_of(COMPILERS) if COMPILERS else [])
 
 BY_HAND = {program.file: program for program in IN_C}
 
@@ -25,10 +26,17 @@ def rules(program: Program, rtol: float = 0.0) -> dict[str, object]:
     return {"rtol": rtol or program.rtol, "atol": program.atol, "exclude": program.exclude}
 
 
+def fits(program: Program, compiler: str) -> None:
+    if compiler.startswith("flang") and program.flang:
+        pytest.skip(program.flang)
+
+
+@each_compiler
 @pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
-def test_nothing_is_reported_in_two_passes(program: Program, tmp_path: Path) -> None:
+def test_nothing_is_reported_in_two_passes(program: Program, compiler: str, tmp_path: Path) -> None:
     """Neither before the run, nor by it, even if its threads are disturbed."""
-    made = built(program.path, tmp_path)
+    fits(program, compiler)
+    made = built(program.path, tmp_path, compiler=compiler)
     assert made.warnings == []
     for threads, schedule in ways():
         found = two_passes(
@@ -37,14 +45,16 @@ def test_nothing_is_reported_in_two_passes(program: Program, tmp_path: Path) -> 
         assert found.code == 0, (threads, schedule, str(found))
 
 
+@each_compiler
 @pytest.mark.parametrize("program", one_of(PROGRAMS), ids=lambda program: program.name)
-def test_nothing_is_reported_of_everything(program: Program, tmp_path: Path) -> None:
+def test_nothing_is_reported_of_everything(program: Program, compiler: str, tmp_path: Path) -> None:
     """Reads, writes and constructs of the whole run, iteration by iteration."""
+    fits(program, compiler)
     from safepoint.threads.compare import Rules, compare
     from safepoint.threads.telling import lines
     from safepoint.threads.trace import Run
 
-    made = built(program.path, tmp_path)
+    made = built(program.path, tmp_path, compiler=compiler)
     a = Run(traced(tmp_path / made.serial, tmp_path / "a", 1, "static", "full", SP_STATISTICS="1"))
     for threads, schedule in ways():
         b = tmp_path / f"b-{threads}-{schedule}"
@@ -59,8 +69,7 @@ def test_an_instrumented_program_prints_what_the_plain_one_prints(
     program: Program, compiler: str, tmp_path: Path
 ) -> None:
     """Off, and with everything recorded."""
-    if compiler.startswith("flang") and program.flang:
-        pytest.skip(program.flang)
+    fits(program, compiler)
     plain = printed([compiled(program.path, tmp_path, compiler=compiler, parallel=False)])
     (tmp_path / "i").mkdir()
     made = built(program.path, tmp_path / "i", compiler=compiler)
