@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -220,12 +221,16 @@ class Passes:
         for attempt in range(1, attempts + 1):
             b = self._side("B", level, traced, attempt)
             rank, found = self._compared(a, b, traced, of)
-            if found.difference is not None:
+            which, digests = self._compared(a, b, prefer=rank)  # also of regions that were not traced
+            earlier = digests.difference is not None and _visit(digests) < _visit(found)
+            if found.difference is not None and not earlier:
                 break
-            _, elsewhere = self._compared(a, b)  # by digest, in a region that was not traced
-            if elsewhere.difference is not None and attempt < attempts:
-                traced = sorted({*traced, elsewhere.difference.visit})
+            if earlier and attempt < attempts:
+                traced = sorted({*traced, _visit(digests)})
                 level, a = self._level(traced)
+        else:
+            if found.difference is not None:  # and an earlier one each time: what follows from it is no answer
+                rank, found = which, digests
         costs = {"pass": 2, "level": level, "regions": traced, **_costs(a, b), "rank": rank, "run": attempt}
         self.passes.append(costs)
         what = "all reads and writes" if level == "full" else "all writes"
@@ -265,6 +270,10 @@ def _order(found: Found) -> tuple[int, int, int]:
     if found.difference is not None:
         return 0, found.difference.visit, found.difference.inside
     return 1 if found.undecided else 2, 0, 0
+
+
+def _visit(found: Found) -> float:
+    return math.inf if found.difference is None else found.difference.visit
 
 
 def _seconds(a: Ran, b: Ran) -> str:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Stands for both programs of a build: it leaves the trace that a test wants, in two regions with a digest of `u` each.
 
-`FAKE` has words: `b2` B has another digest in region 2; `b2.3` in its third run alone; `traced` B writes another value
-in region 2 if that is traced; `random` each digest of region 1 is new; `none` no trace; `kill`, `fail`, `hang`: B ends
-so; `ranks` two traces, of which the second differs; `much` A stops recording at level full; `prints` B prints other
-words; `sum=1.5,1.6` A and B print these; `clock` each run prints another number.
+`FAKE` has words: `b2` B has another digest in region 2; `b2.3` in its third run alone; `b1`, `b1.2` in region 1, in
+pass 2, in the second run of that; `traced`, `traced.3` B writes another value in region 2 if that is traced; `random`
+each digest of region 1 is new; `none` no trace; `kill`, `fail`, `hang`: B ends so; `ranks` two traces, of which the
+second differs; `much` A stops recording at level full; `prints` B prints other words; `sum=1.5,1.6` A and B print
+these; `clock` each run prints another number.
 """
 
 from __future__ import annotations
@@ -59,16 +60,19 @@ def trace(where: Path, side: str, said: set[str], turn: int, rank: str) -> None:
     regions = os.environ.get("SP_REGIONS") or None
     mine = side == "B" and rank in ("", "-1")
     other = mine and {"b2", f"b2.{turn}"} & said
-    digests = [time.time_ns() if "random" in said else 7, 9 if other else 8]
+    early = mine and regions is not None and {"b1", f"b1.{turn}"} & said
+    digests = [time.time_ns() if "random" in said else 9 if early else 7, 9 if other else 8]
     data = b"SPTHRDS1" + struct.pack("<IIQ", 0, os.getpid(), 0) + bytes(40)
     for visit, digest in enumerate(digests, 1):
         inside = regions is not None and str(visit) in regions.split(",")
         data += record(1, REGION, visit)
         if inside:
-            wrong = mine and "traced" in said and visit == 2
+            wrong = mine and visit == 2 and bool({"traced", f"traced.{turn}"} & said)
             value = struct.unpack("<Q", struct.pack("<d", 2.0 if wrong else 1.0))[0]
             data += record(1, ENTER, visit) + record(3, WRITE, value, REAL8) + record(1, LEAVE, visit)
-            digest = digest if wrong or "b2" not in said else 8  # what is traced is right, unless it is to be wrong
+            digest = (
+                digest if wrong or visit == 1 or "b2" not in said else 8
+            )  # what is traced is right, unless it is to be wrong
         data += record(2, DIGEST, 100, REAL8) + record(2, MORE, digest) + record(2, MORE, 0)
         data += record(1, REGION_END, visit)
     stopped = "limit 160000000" if "much" in said and side == "A" and level == "full" else None

@@ -10,16 +10,17 @@ import pytest
 from testbed.sweep import LONG, one_of, turn
 from testbed.threads_bugs import BUGS, Bug
 from testbed.threads_chain import Verdict, built, two_passes
-from testbed.threads_corpus import IN_C, InC, has
+from testbed.threads_corpus import FORTRAN, IN_C, InC, has
 
 pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
 pytest.importorskip("fparser")
+COMPILERS = [compiler for compiler in FORTRAN if has(compiler)]
 SOME = BUGS if LONG else [BUGS[turn() % len(BUGS)], BUGS[(turn() + 7) % len(BUGS)]]
 
 
-def run(bug: Bug, directory: Path) -> tuple[list[str], Verdict]:
+def run(bug: Bug, directory: Path, compiler: str) -> tuple[list[str], Verdict]:
     """The warnings of `build`, and what five runs with noise have found."""
-    made = built(bug.write(directory), directory)
+    made = built(bug.write(directory), directory, compiler=compiler)
     rules = {"rtol": bug.of.rtol, "atol": bug.of.atol, "exclude": bug.of.exclude}
     found = two_passes(directory / made.parallel, directory, schedule=bug.schedule, rules=rules, runs=5, noise=50)
     return made.warnings, found
@@ -42,9 +43,12 @@ def seen(bug: Bug, warnings: list[str], found: Verdict) -> str:
     return "region" if found.code == 1 and region else ""
 
 
+@pytest.mark.parametrize("compiler", one_of(COMPILERS) if COMPILERS else [])
 @pytest.mark.parametrize("bug", SOME, ids=lambda bug: bug.name.replace(" ", "-"))
-def test_a_planted_bug_is_found_where_it_is(bug: Bug, tmp_path: Path) -> None:
-    warnings, found = run(bug, tmp_path)
+def test_a_planted_bug_is_found_where_it_is(bug: Bug, compiler: str, tmp_path: Path) -> None:
+    if compiler.startswith("flang") and bug.of.flang:
+        pytest.skip(bug.of.flang)
+    warnings, found = run(bug, tmp_path, compiler)
     how = seen(bug, warnings, found)
     assert how == bug.how or (how == "line" and bug.how in ("region", "warning")), (how, warnings, str(found))
     if how == "line" and bug.iteration is not None:
