@@ -16,7 +16,7 @@ from safepoint.trace import record
 from safepoint.trace.known import ranges
 
 LISTED, CYCLE, MISSED = 6, 8, 6  # ranks in a list; ranks of a chain; messages that are missed
-SPECIAL = {record.PROC_NULL: "PROC_NULL", record.ROOT: "ROOT"}
+SPECIAL = {record.PROC_NULL: "PROC_NULL", record.ROOT: "ROOT", record.NONE: "no rank"}  # the last: bad-rank has which
 INSIDE, COMPUTES, STOPPED, ENDED, DIED, LOST = "inside", "computes", "stopped", "ended", "died", "lost"
 
 

@@ -172,6 +172,13 @@ def test_what_was_sent_with_another_tag_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_a_rank_that_is_none_is_told_without_the_number_that_stands_for_it(tmp_path: Path) -> None:
+    trace = Noted(tmp_path / "t", 2)
+    trace[0].call("Send", 3, peer=NONE, tag=7, state=ENTERED)
+    trace[1].call("Recv", 4, peer=0, tag=7, state=ENTERED)
+    assert "Send(dest=no rank, tag=7)" in "\n".join(lines(hang(trace)))
+
+
 @pytest.mark.parametrize("free", [False, True])
 def test_a_receive_from_any_source_waits_for_one_of_the_members(tmp_path: Path, free: bool) -> None:
     trace = Noted(tmp_path / "t", 3)
