@@ -40,6 +40,8 @@ class Found:
     notes: list[str] = field(default_factory=list)
     undecided: str = ""
     stopped_pids: list[int] = field(default_factory=list)
+    carried: int = 0  # writes in regions that differ in their last bits, as sums do, though they are none
+    single: bool = False  # sums of single precision do
 
     @property
     def code(self) -> int:
@@ -83,9 +85,8 @@ class Comparing:
         judge = Judge(self.a.run.sites, self.rules)
         known = getattr(self, "judge", None)
         if known is not None:
-            judge.reductions, judge.carried, judge.tolerated, judge.by_statistics, judge.unknown = (
-                known.reductions, known.carried, known.tolerated, known.by_statistics, known.unknown
-            )  # fmt: skip
+            for count in ("reductions", "carried", "carried_inside", "single", "tolerated", "by_statistics", "unknown"):
+                setattr(judge, count, getattr(known, count))
         self.judge = judge
 
     def step(self) -> bool:
@@ -139,6 +140,7 @@ class Comparing:
     def end(self) -> Found:
         """What was found, with notes."""
         self.found.notes = self._notes()
+        self.found.carried, self.found.single = self.judge.carried_inside, self.judge.single
         return self.found
 
     def batch(self, x: Batch, y: Batch, lack: Lack | None = None) -> None:
@@ -202,11 +204,12 @@ class Comparing:
         judge, notes = self.judge, []
         if judge.reductions:
             many = "reduction that differs" if judge.reductions == 1 else "reductions that differ"
-            notes.append(f"{judge.reductions} {many} in the last bits, within {self.rules.reduction_rtol:g}")
+            single = f" ({self.rules.of_sums(kinds.REAL4):.0e} of single precision)" if judge.single else ""
+            notes.append(f"{judge.reductions} {many} in the last bits, within {self.rules.reduction_rtol:g}{single}")
         if judge.carried:
             differ = "differs" if judge.carried == 1 else "differ"
-            values = words.count(judge.carried, "value")
-            notes.append(f"{values} outside of regions that {differ} in the last bits, as sums do")
+            values = words.count(judge.carried, "other value" if judge.reductions else "value")
+            notes.append(f"{values} that {differ} in the last bits, as sums of threads do")
         for number in sorted(judge.unknown):
             site = self.a.run.sites.by_number[number]
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "

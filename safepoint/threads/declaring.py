@@ -87,6 +87,15 @@ def _type_name(text: str) -> str:
     return ("integer" if found[1] == "byte" else found[1]) if found else ""
 
 
+def _kind_name(text: str) -> str:
+    """The kind of a real in a type specification, as it is written; empty if it is the default one, or of no real."""
+    low = re.sub(r"\s+", "", text.lower())
+    if low.startswith("doubleprecision"):
+        return "8"
+    found = re.match(r"real(?:\*(\d+)|\((?:kind=)?(\w+)\))", low)
+    return (found[1] or found[2]) if found else ""
+
+
 def _entity(text: str) -> tuple[str, str, str]:
     """Name, shape and initial value of `a(n, 2) = 0`."""
     found = re.match(r"\s*(\w+)\s*", text)
@@ -208,7 +217,8 @@ class Declaring:
             marks |= old.attributes if old else frozenset()
             own = own or shape or (old.shape if old else "")
             home = old.home if old and old.home else self.home
-            self.put(Symbol(name, "procedure" if "external" in names else kind, _rank(own), marks, own, home, line))
+            self.put(Symbol(name, "procedure" if "external" in names else kind, _rank(own), marks, own, home, line,
+                            _kind_name(str(spec))))  # fmt: skip
 
     def put(self, symbol: Symbol) -> None:
         if symbol.name:

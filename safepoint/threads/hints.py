@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import struct
+import numpy as np
 
 from safepoint.threads import kinds
 from safepoint.threads.difference import Difference
 from safepoint.threads.sites import Site
+from safepoint.threads.values import Rules, statistics_near
 
 NEAR = 1e-9  # relative difference of statistics that rounding may explain
 
@@ -24,9 +25,21 @@ def by_digest(site: Site, region: Site | None) -> str:
 
 def near(difference: Difference) -> bool:
     """Whether the statistics of two digests are the same but for rounding."""
+    return _near(difference, NEAR)
+
+
+def rounded(difference: Difference, rules: Rules) -> bool:
+    """Whether they are as near as sums of threads are: then rounding may be all, or elements that changed places."""
+    event = difference.a
+    if event is None or not kinds.REAL4 <= event.type <= kinds.COMPLEX16:
+        return False
+    return _near(difference, rules.of_sums(event.type))
+
+
+def _near(difference: Difference, rtol: float) -> bool:
     rows = []
     for event in (difference.a, difference.b):
         if event is None or event.kind != kinds.DIGEST or not event.extra or len(event.words) < 7:
             return False
-        rows.append(struct.unpack("<4d", struct.pack("<4Q", *event.words[3:7])))
-    return all(abs(x - y) <= NEAR * max(abs(x), abs(y)) for x, y in zip(*rows, strict=True))
+        rows.append(np.array(event.words[3:7], np.uint64).view(np.float64))
+    return difference.what == "value" and statistics_near(rows[0], rows[1], rtol)

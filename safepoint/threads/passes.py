@@ -20,6 +20,7 @@ from safepoint.threads import endings, hints, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
 from safepoint.threads.kinds import NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
+from safepoint.threads.spread import reached
 from safepoint.threads.trace import Run
 
 EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
@@ -71,7 +72,8 @@ class Passes:
         self, command: Sequence[str], where: Path, rules: Rules, plan: Plan, say: Callable[[str], None]
     ) -> None:  # fmt: skip
         self.a, self.b = runs.sides(command)
-        self.statistics = bool(rules.rtol or rules.atol or rules.tolerances) or runs.has_reductions(self.a)
+        self.sums = runs.has_reductions(self.a)
+        self.statistics = bool(rules.rtol or rules.atol or rules.tolerances) or self.sums
         self.edges = runs.edges(self.a) if "SP_EDGES" not in os.environ else {}
         self.where, self.rules, self.plan, self.say = where, rules, plan, say
         self.lines = [text] if (text := runs.outdated(self.a)) else []
@@ -94,9 +96,10 @@ class Passes:
             if found.difference or b.status != a.status:
                 break
         self._tell_first(a, b, attempt, rank, found)
-        if found.difference is None:
-            return self._alike(a, b, found)
-        return self._second(rank, found)
+        return self._judged(a, b, rank, found)
+
+    def _judged(self, a: Ran, b: Ran, rank: str, found: Found) -> Outcome:
+        return self._alike(a, b, found) if found.difference is None else self._second(a, b, rank, found)
 
     def _side(self, side: str, level: str, regions: Sequence[int] = (), attempt: int = 1, most: int = 0) -> Ran:
         """A run of A or B; of pass 2 if regions are given. `most`: so many events, and no more."""
@@ -213,20 +216,26 @@ class Passes:
         self.lines += [*telling.lines(found), f"what they print differs, though{how}: {line}"]
         return self._equal(found)
 
-    def _second(self, of: str, first: Found) -> Outcome:
-        """All events of the region that differs. By chance B may differ elsewhere this time: then that one too."""
+    def _second(self, one: Ran, other: Ran, of: str, first: Found) -> Outcome:
+        """All events of the region that differs. By chance B may differ elsewhere this time: then that one too. `one`,
+        `other`: of pass 1."""
         assert first.difference is not None
+        by_rounding = self.sums and not self.rules.rounding and hints.rounded(first.difference, self.rules)
         traced, attempts = [first.difference.visit], max(self.plan.runs, ATTEMPTS)
+        if by_rounding:
+            self.rules = replace(self.rules, rounding=True)
+            upto = _visit(self._compared(one, other)[1])
+            traced = reached(((Run(one.traces[rank]), Run(other.traces[rank])) for rank in one.traces), upto)
         level, a = self._level(traced)
         for attempt in range(1, attempts + 1):
             b = self._side("B", level, traced, attempt)
             rank, found = self._compared(a, b, traced, of)
             which, digests = self._compared(a, b, prefer=rank)  # also of regions that were not traced
             earlier = digests.difference is not None and _visit(digests) < _visit(found)
-            if found.difference is not None and not earlier:
+            if not earlier and (found.difference is not None or (by_rounding and found.carried)):
                 break
-            if earlier and attempt < attempts:
-                traced = sorted({*traced, _visit(digests)})
+            if digests.difference is not None and earlier and attempt < attempts:
+                traced = sorted({*traced, digests.difference.visit})
                 level, a = self._level(traced)
         else:
             if found.difference is not None:  # and an earlier one each time: what follows from it is no answer
@@ -236,6 +245,8 @@ class Passes:
         what = "all reads and writes" if level == "full" else "all writes"
         region = f"region{'s' if len(traced) > 1 else ''} {', '.join(map(str, traced))}"
         self._tell_second(a, b, f"pass 2, {what} of {region}:", attempt)
+        if found.difference is None and by_rounding and found.carried:  # and no element has changed places: so go on
+            return self._judged(one, other, *self._compared(one, other))
         if found.difference is None:
             return self._not_traced(traced, first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from safepoint.threads.flows import flows
 from safepoint.threads.known import guarded, is_constant, reached
 from safepoint.threads.lines import Source
+from safepoint.threads.precision import short_sums
 from safepoint.threads.sharing import (
     PRIVATE,
     Assignment,
@@ -35,7 +36,8 @@ ACCUMULATES = re.compile(r"([-+*])|\b(max|min|iand|ior|ieor)\s*\(|(\.and\.|\.or\
 def warnings(unit: Unit, scope: Scope, source: Source) -> list[tuple[int, str]]:
     """Lines of the file, in order."""
     found = list[tuple[int, str]]()
-    for at, text in [*_shared(unit, scope), *_loop_variables(unit), *_called(unit, scope, source), *flows(unit, scope)]:
+    for at, text in [*_shared(unit, scope), *_loop_variables(unit), *_called(unit, scope, source), *flows(unit, scope),
+                     *short_sums(unit, scope)]:  # fmt: skip
         found.append((source.lines[at].line, text))
     return list(dict.fromkeys(found))
 

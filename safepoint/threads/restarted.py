@@ -44,7 +44,7 @@ def first_wrong(a: str, b: str) -> str:
         runs = Run(Path(a)), Run(Path(b))
         if runs[0].sites != runs[1].sites:
             return ""
-        sides = [_regions(run) for run in runs]
+        sides = [regions(run) for run in runs]
     except (SafepointError, ModuleNotFoundError):  # a trace that was cut, or there is no numpy
         return ""
     alike = 0
@@ -67,7 +67,7 @@ def _told(sites: dict[int, Any], one: Region, other: Region, names: Sequence[int
     return f"the first region that is wrong after the last restart: {where}, {what} ({numbers})"
 
 
-def _regions(run: Any) -> list[Region]:
+def regions(run: Any) -> list[Region]:
     """In the order of their visits, without those inside of others."""
     from safepoint.threads import kinds
 

@@ -18,7 +18,8 @@ INTRINSIC_MODULES = {"omp_lib", "iso_c_binding", "iso_fortran_env", "ieee_arithm
 @dataclass(frozen=True)
 class Symbol:
     """`type`: one of INTRINSIC, `type NAME`, `procedure`, or empty if it is not known. `rank` −1: assumed rank.
-    `home`: the module or /COMMON/ that it belongs to."""
+    `home`: the module or /COMMON/ that it belongs to. `kind`: as it is written, 8 of DOUBLE PRECISION; of real numbers
+    alone."""
 
     name: str
     type: str = ""
@@ -27,6 +28,7 @@ class Symbol:
     shape: str = ""
     home: str = ""
     line: int = -1
+    kind: str = ""
 
     def has(self, *names: str) -> bool:
         return any(name in self.attributes for name in names)

@@ -1,8 +1,8 @@
 """When are two recorded values the same?
 
 NaN is equal to NaN of any payload, -0 to 0, an infinity only to itself; else bit by bit, or within the tolerance of its
-name. The order in ATOMIC or CRITICAL, and the rounding of a reduction, are chance: such sites are loose. What the
-serial code makes of their results is allowed the same rounding, as nobody can follow it through each procedure.
+name. The order in ATOMIC or CRITICAL, and the rounding of a reduction, are chance: such sites are loose. All reals that
+a program with such sums makes are allowed the same rounding, as nobody can follow it through each name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from safepoint.threads.canon import Ints, Words, kinds_of
 from safepoint.threads.sites import Sites
 from safepoint.threads.trace import decoded
 
+Flags = NDArray[np.bool_]
+
 REDUCTION_RTOL = 1e-12
+SINGLE = 2.0**29  # the last bit of single precision, over that of double
 MOST_WORDS = 7  # of an event that has a value: a digest with statistics
 _LOOSE = {"": 0, "reduction": 1, "critical": 2, "atomic": 3, "reduced": 4}
 _STRUCTURAL = (kinds.LOOP, kinds.SECTIONS, kinds.ITER)  # their values are what is to be done
@@ -30,16 +33,22 @@ _OF_STRUCTURE[list(_STRUCTURAL)] = True
 
 @dataclass(frozen=True)
 class Rules:
-    """What counts as the same. `tolerances`: name (a glob), relative and absolute; the last that fits decides."""
+    """What counts as the same. `tolerances`: name (a glob), relative and absolute; the last that fits decides.
+    `rounding`: in a program with sums, also arrays whose statistics are as near as sums are."""
 
     rtol: float = 0.0
     atol: float = 0.0
     tolerances: tuple[tuple[str, float, float], ...] = ()
     exclude: tuple[str, ...] = ()
     reduction_rtol: float = REDUCTION_RTOL
+    rounding: bool = False
 
     def excluded(self, name: str) -> bool:
         return any(fits(name, pattern) for pattern in self.exclude)
+
+    def of_sums(self, type: int) -> float:
+        """How near sums of threads are: as many last bits of single precision as of double."""
+        return self.reduction_rtol * (SINGLE if type in (kinds.REAL4, kinds.COMPLEX4) else 1)
 
     def tolerance(self, name: str) -> tuple[float, float]:
         fitting = [(r, a) for pattern, r, a in self.tolerances if fits(name, pattern)]
@@ -63,8 +72,11 @@ class Judge:
             self.loose[number] = _LOOSE.get(site.loose, 0)
             self.excluded[number] = rules.excluded(site.name)
             self.rtol[number], self.atol[number] = rules.tolerance(site.name)
+        self.of_sums = np.array([rules.of_sums(type) for type in range(256)])
         self.sums = bool(np.isin(self.loose, (1, 4)).any())
-        self.carried = 0  # values outside of regions that differ as a sum of threads may
+        self.carried = 0  # other values that differ as a sum of threads may
+        self.carried_inside = 0  # of these, writes in regions
+        self.single = False  # of these, or of reductions, one of single precision
         names = {site.name for site in sites.by_number.values()}
         patterns = [*((f"--exclude {each}", each) for each in rules.exclude),
                     *((f"--tolerance {each[0]}", each[0]) for each in rules.tolerances)]  # fmt: skip
@@ -90,7 +102,6 @@ class Judge:
         wrong = of[~same]
         end = int(wrong[0]) if len(wrong) else stop
         last = of[tolerated & (of < end)]
-        self.tolerated += len(last)
         tail = int(last[-1]) if len(last) else -1
         if len(wrong):
             kind = int(a[end, 0] >> 56)
@@ -98,48 +109,57 @@ class Judge:
         return (stop, "structure", tail) if stop < limit else (-1, "", tail)
 
     @staticmethod
-    def _structural(a: Words, b: Words) -> NDArray[np.bool_]:
+    def _structural(a: Words, b: Words) -> Flags:
         """Whether site, kind or type differ. `extra` of ENTER is the thread, which is nobody's fault."""
         apart = a ^ b
         kind = a >> 56
         counted = (kind == kinds.LOOP) | (kind == kinds.ITER) | (kind == kinds.DIGEST)
-        found: NDArray[np.bool_] = np.where(counted, apart, apart & 0xFFFF0000FFFFFFFF) != 0
+        found: Flags = np.where(counted, apart, apart & 0xFFFF0000FFFFFFFF) != 0
         return found
 
-    def _same(self, a: Words, b: Words, of: Ints, state: State) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Of events whose bits differ: whether they are the same all the same; and whether within a tolerance."""
+    def _same(self, a: Words, b: Words, of: Ints, state: State) -> tuple[Flags, Flags]:
+        """Of events whose bits differ: whether they are the same all the same, up to the first that is not; and
+        whether within a tolerance."""
         head = a[of, 0]
         site, kind, type = (head & 0xFFFFFFFF).astype(np.int64), head >> 56, (head >> 48 & 0xFF).astype(np.int64)
-        site = np.minimum(site, len(self.loose) - 1)
+        site, valued = np.minimum(site, len(self.loose) - 1), _VALUED[kind]
         loose = self.loose[site]
-        valued = _VALUED[kind]
         inside = state.inside(of) if self.sums else np.ones(len(of), bool)
-        reduced = valued & ((loose == 4) | ((loose == 1) & ~inside))
-        carried = ~reduced & ~inside & (kind != kinds.DIGEST) & (type >= kinds.REAL4)
-        carried &= self.rtol[site] < self.rules.reduction_rtol
+        reduced, sums = valued & ((loose == 4) | ((loose == 1) & ~inside)), self.of_sums[type]
+        real, digest = (type >= kinds.REAL4) & (type <= kinds.COMPLEX16), kind == kinds.DIGEST
+        carried = ~reduced & ~digest & real & (self.rtol[site] < sums) & self.sums
         free = self.excluded[site] | (loose == 2) | (loose == 3) | ((loose == 1) & inside) | state.atomic(of)
         same = np.where(valued, free, ~_OF_STRUCTURE[kind])
-        rtol = np.where(reduced | carried, np.maximum(self.rtol[site], self.rules.reduction_rtol), self.rtol[site])
-        tolerated = np.zeros(len(of), bool)
-        ask = valued & ~same
+        rtol = np.where(reduced | carried, np.maximum(self.rtol[site], sums), self.rtol[site])
+        ask, tolerated = valued & ~same, np.zeros(len(of), bool)
         for of_type in np.flatnonzero(np.bincount(type[ask], minlength=1)).tolist():
-            which = np.flatnonzero(ask & (type == of_type) & (kind != kinds.DIGEST))
+            which = np.flatnonzero(ask & (type == of_type) & ~digest)
             count = _words_of(of_type)
             x, y = event_words(a, of[which], count), event_words(b, of[which], count)
-            same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], self.atol[site[which]])
-        self.reductions += int(np.count_nonzero(reduced & tolerated))
-        carried &= tolerated
-        self.carried += int(np.count_nonzero(carried))
-        for number in np.flatnonzero(ask & (kind == kinds.DIGEST)).tolist():
-            same[number] = tolerated[number] = self._digest(
-                a[of[number] : of[number] + 7],
-                b[of[number] : of[number] + 7],
-                float(rtol[number]),
-                bool(reduced[number]),
-            )
-        return same, tolerated & ~reduced & ~carried
+            atol = self.atol[site[which]]
+            if carried[which].any():
+                atol += np.where(carried[which], rtol[which] * largest(of_type, x, site[which]), 0)
+            same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], atol)
+        known = same | (ask & digest)
+        end = len(of) if known.all() else int(np.argmin(known))
+        for number in np.flatnonzero(ask[:end] & digest[:end]).tolist():
+            x, y = (each[of[number] : of[number] + 7] for each in (a, b))
+            same[number] = self._digest(x, y, float(rtol[number]), bool(reduced[number]), bool(real[number]))
+            if not same[number]:
+                end = number
+                break
+        tolerated[end:] = False
+        self._count(reduced & tolerated, carried & tolerated, tolerated, type)
+        self.carried_inside += int(np.count_nonzero(carried & tolerated & inside & (kind == kinds.WRITE)))
+        return same, tolerated & ~reduced
 
-    def _digest(self, a: Words, b: Words, rtol: float, reduced: bool) -> bool:
+    def _count(self, reduced: Flags, carried: Flags, tolerated: Flags, type: Ints) -> None:
+        self.reductions += int(np.count_nonzero(reduced))
+        self.carried += int(np.count_nonzero(carried))
+        self.tolerated += int(np.count_nonzero(tolerated & ~reduced & ~carried))
+        self.single |= bool(((reduced | carried) & _is_single(type)).any())
+
+    def _digest(self, a: Words, b: Words, rtol: float, reduced: bool, real: bool) -> bool:
         site, type = int(a[0, 0]) & 0xFFFFFFFF, int(a[0, 0]) >> 48 & 0xFF
         if a[0, 1] != b[0, 1]:
             return False
@@ -148,16 +168,21 @@ class Judge:
                 self.unknown.add(site)
             return reduced
         x, y = (np.ascontiguousarray(each[3:7, 1]).view(np.float64) for each in (a, b))
+        sums = self.rules.of_sums(type) if real and self.sums and self.rules.rounding else 0.0
+        if reduced or sums > rtol:
+            near = statistics_near(x, y, max(rtol, sums))
+            self.reductions += near and reduced
+            self.carried += near and not reduced
+            self.single |= near and type in (kinds.REAL4, kinds.COMPLEX4)
+            return near
         atol = float(self.atol[min(site, len(self.atol) - 1)])
         if not (rtol or atol):
             return int(a[0, 1]) == 1 and type in (kinds.REAL4, kinds.REAL8) and bool(_equal(x, y).all())
-        if type not in _NUMBERS or not _close(x, y, np.full(4, rtol), np.full(4, atol)).all():
-            return False
-        if reduced:
-            self.reductions += 1
-        else:
-            self.by_statistics += 1
-        return True
+        wide = np.array([0, 0, rtol * max(abs(x[3]), abs(y[3])), 0])  # what makes a mean may cancel
+        near = type in _NUMBERS and bool(_close(x, y, np.full(4, rtol), atol + wide).all())
+        self.tolerated += near
+        self.by_statistics += near
+        return near
 
 
 class State:
@@ -177,10 +202,10 @@ class State:
         levels -= min(0, int(levels[: len(before)].min(initial=0)))  # it began in one
         self._levels = levels[len(before) :]
 
-    def atomic(self, of: Ints) -> NDArray[np.bool_]:
+    def atomic(self, of: Ints) -> Flags:
         return np.zeros(len(of), bool) if self._levels is None else self._levels[of] > 0
 
-    def inside(self, of: Ints) -> NDArray[np.bool_]:
+    def inside(self, of: Ints) -> Flags:
         return ~self._sequential(of)
 
 
@@ -242,10 +267,22 @@ def parts(type: int, words: Words) -> NDArray[np.float64] | None:
     return None
 
 
-def alike(type: int, a: Words, b: Words, rtol: NDArray[np.float64], atol: NDArray[np.float64]) -> NDArray[np.bool_]:
+def largest(type: int, words: Words, sites: Ints) -> NDArray[np.float64]:
+    """The largest size of a value at the same site, as what is left of a difference is rounded by what it is of."""
+    with np.errstate(invalid="ignore"):
+        numbers = parts(type, words)
+    if numbers is None:
+        return np.zeros(len(words))
+    size = np.abs(numbers).max(axis=1)
+    found = np.zeros(int(sites.max(initial=0)) + 1)
+    np.maximum.at(found, sites, np.where(np.isfinite(size), size, 0))
+    return found[sites]
+
+
+def alike(type: int, a: Words, b: Words, rtol: NDArray[np.float64], atol: NDArray[np.float64]) -> Flags:
     bits: NDArray[np.bool_] = (a == b).all(axis=1)
     if kinds.LOGICAL1 <= type <= kinds.LOGICAL8:  # compilers differ in what is true
-        found: NDArray[np.bool_] = (a[:, 0] != 0) == (b[:, 0] != 0)
+        found: Flags = (a[:, 0] != 0) == (b[:, 0] != 0)
         return found
     with np.errstate(invalid="ignore"):  # a signalling NaN
         x, y = parts(type, a), parts(type, b)
@@ -264,14 +301,27 @@ def alike(type: int, a: Words, b: Words, rtol: NDArray[np.float64], atol: NDArra
     return bits | exact | (tolerant & close)
 
 
-def _equal(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (x == y) | (np.isnan(x) & np.isnan(y))
+def _is_single(type: Ints) -> Flags:
+    found: Flags = (type == kinds.REAL4) | (type == kinds.COMPLEX4)
+    return found
+
+
+def statistics_near(x: NDArray[np.float64], y: NDArray[np.float64], rtol: float) -> bool:
+    """Whether least, greatest, mean and root of squares may be of one array, but for rounding: by the largest of its
+    values, as a difference of two of them is rounded by as much."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = float(np.abs([x[:2], y[:2]]).max())
+    return bool(_close(x, y, np.full(4, rtol), np.full(4, rtol * largest if np.isfinite(largest) else 0.0)).all())
+
+
+def _equal(x: NDArray[np.float64], y: NDArray[np.float64]) -> Flags:
+    found: Flags = (x == y) | (np.isnan(x) & np.isnan(y))
     return found
 
 
 def _close(
     x: NDArray[np.float64], y: NDArray[np.float64], rtol: NDArray[np.float64], atol: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+) -> Flags:
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(x - y) <= atol + rtol * np.maximum(np.abs(x), np.abs(y))
     return _equal(x, y) | (near & np.isfinite(x) & np.isfinite(y))
@@ -279,7 +329,7 @@ def _close(
 
 def _close_complex(
     x: NDArray[np.float64], y: NDArray[np.float64], rtol: NDArray[np.float64], atol: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+) -> Flags:
     with np.errstate(invalid="ignore", over="ignore"):
         size = np.maximum(np.hypot(x[:, 0], x[:, 1]), np.hypot(y[:, 0], y[:, 1]))
         near = np.hypot(x[:, 0] - y[:, 0], x[:, 1] - y[:, 1]) <= atol + rtol * size

@@ -24,7 +24,7 @@ def judged(place: Path, carried: float, wrong: float = 0.0, loose: str = "reduct
 def test_a_sum_that_serial_code_goes_on_with_may_differ_in_its_last_bits(tmp_path: Path) -> None:
     found = judged(tmp_path, 1 + 3e-15)
     assert found.code == 0
-    assert "  1 value outside of regions that differs in the last bits, as sums do" in telling.lines(found)
+    assert "  1 value that differs in the last bits, as sums of threads do" in telling.lines(found)
 
 
 def test_the_difference_in_the_region_is_told_and_not_the_rounding_before_it(tmp_path: Path) -> None:
