@@ -42,7 +42,7 @@ def differ(a: Line, b: Line, two: Two) -> Spot | None:
         for line, bag, number in ((a, x, ours), (b, y, theirs))
     ]
     values = ours is not None and theirs is not None and x.head[ours] == y.head[theirs]
-    order: Order = (key, 0, 0, 0, 0)
+    order: Order = (key, 0, 0, 0, 0, 0)
     return Spot(order, "value" if values else "structure", places[0], places[1], key)
 
 

@@ -18,7 +18,7 @@ from safepoint.threads.values import Judge, State
 
 _TAIL = 16  # records of an event behind its first, and more
 _BEFORE = 64  # records to look back for ATOMIC
-Order = tuple[int, int, int, int, int]
+Order = tuple[int, int, int, int, int, int]
 Place = tuple[int, int]  # file, record
 
 
@@ -200,8 +200,9 @@ class Pair:
         last = (self.a.where(self.last[0]), self.b.where(self.last[1])) if self.last else None
         tie = 1 + self.deviates[0] + self.deviates[1] if self.deviates else 0
         numbers = [*numbers, 0, 0][:3]
+        offset = record - int(of.begin[group])  # in an iteration: a nested region, and what comes before or after it
         return Spot(
-            (order, numbers[0], numbers[1], numbers[2], tie), what, a, b, key, equal, count, last, self.deviates
+            (order, numbers[0], numbers[1], numbers[2], tie, offset), what, a, b, key, equal, count, last, self.deviates
         )
 
 

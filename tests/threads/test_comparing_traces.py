@@ -265,6 +265,17 @@ def test_a_value_in_a_nested_region_is_found_with_the_iterations_around_it(tmp_p
     assert "write c 21.0, B(" in telling.lines(judged(tmp_path / "4", nested(), nested(2, 3)))[0]
 
 
+def test_a_nested_region_in_an_iteration_comes_before_what_stands_behind_it(tmp_path: Path) -> None:
+    def iteration(inner: float, behind: float) -> list[Statement]:
+        return [Region([Loop("j", range(1, 3), lambda j: [Region([Write("c", inner)], team=1), Write("d", behind)])])]
+
+    right = iteration(1.0, 2.0)
+    for wrong in (iteration(3.0, 2.0), iteration(3.0, 4.0)):
+        found = judged(tmp_path / str(id(wrong)), right, wrong)
+        assert "=write c 1.0, B(" in telling.lines(found)[0]
+    assert "=write d 2.0, B(" in telling.lines(judged(tmp_path / "d", right, iteration(1.0, 4.0)))[0]
+
+
 def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path: Path) -> None:
     """What differs in it is later than what a thread did before it."""
     table = Table()
