@@ -139,6 +139,10 @@ class Comparing:
 
     def end(self) -> Found:
         """What was found, with notes."""
+        if self.judge.unknown and self.found.difference is None and not self.found.undecided:
+            sites = [self.a.run.sites.by_number[number] for number in sorted(self.judge.unknown)]
+            names = ", ".join(dict.fromkeys(site.name for site in sites))
+            self.found.undecided = f"by how much {names} differs, a sum of threads: record both with SP_STATISTICS=1"
         self.found.notes = self._notes()
         self.found.carried, self.found.single = self.judge.carried_inside, self.judge.single
         return self.found
@@ -212,8 +216,11 @@ class Comparing:
             notes.append(f"{values} that {differ} in the last bits, as sums of threads do")
         for number in sorted(judge.unknown):
             site = self.a.run.sites.by_number[number]
-            notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits; without statistics "
-                         f"nobody can say by how much (SP_STATISTICS=1)")  # fmt: skip
+            notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits")
+        for side in (self.a, self.b):
+            if side.edges is not None:
+                ends = words.count(side.edges, "iteration")
+                notes.append(f"of each loop of {side.name} only the first and the last {ends} were recorded (SP_EDGES)")
         notes += [f"{option} fits no variable of this program" for option in judge.idle]
         event = self.found.difference and (self.found.difference.a or self.found.difference.b)
         asked = self.rules.rtol or self.rules.atol or self.rules.tolerances

@@ -146,6 +146,12 @@ class Side:
             return f"the trace of {self.name} has no end: its program was killed, or still runs"
         return ""
 
+    @property
+    def edges(self) -> int | None:
+        """So many iterations from each end of a loop were recorded; None: all."""
+        found = self.run.about.get("edges")
+        return None if found is None else int(found)
+
     def look(self) -> bool:
         """Look for new threads and records. The first thread first: all that it waited for is there then."""
         more = [log.look() for log in self.logs[:1]]
