@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -125,8 +126,15 @@ def _quoted(text: str) -> str:
 
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A new directory beside the target, removed if it was not renamed."""
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)).resolve()
+    """A new directory beside the target, removed if it was not renamed. Raises `UsageError` if there is no place for
+    it, and OSError that names the place, not ours, if the system refuses it."""
+    if not target.parent.is_dir():
+        why = "is no directory" if os.path.lexists(target.parent) else "does not exist"
+        raise UsageError(f"{target}: {target.parent} {why}; nothing was built", errno.ENOENT)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)).resolve()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
     try:
         yield work
     finally:
