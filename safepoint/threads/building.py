@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads import apart, library, line, owned, texts
-from safepoint.threads.bodies import Bodies
+from safepoint.threads.bodies import Bodies, name_of
 from safepoint.threads.compilers import called, said
 from safepoint.threads.restarted import SERIAL
 from safepoint.threads.texts import MARK, SITES, TEXTS
@@ -71,7 +71,8 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         note = {
             "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
             "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
-            "left": bodies.left, "warnings": bodies.warnings, "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
+            "left": bodies.left, "warnings": bodies.warnings, "screen": _screen(bodies),
+            "unknown": _unknown(units, bodies), "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
             SERIAL: [owned.checksum(work / f"x{SERIAL}"), *old],
         }  # fmt: skip
         (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")
@@ -96,6 +97,20 @@ def _check(parts: line.Line, units: Sequence[apart.Unit]) -> None:
             f"no flag for OpenMP is on the line, so there would be nothing to compare: add {family.example} "
             f"({family.name})"
         )
+
+
+def _screen(bodies: Bodies) -> list[dict[str, Any]]:
+    """What the sources in Fortran print."""
+    if not bodies.modules:
+        return []
+    from safepoint.threads import screen
+
+    return [each._asdict() for each in screen.survey(bodies.modules)]
+
+
+def _unknown(units: Sequence[apart.Unit], bodies: Bodies) -> list[str]:
+    """Sources of which nobody knows what they print."""
+    return [name for unit in units if (name := name_of(unit)) not in bodies.counts]
 
 
 def _link(parts: line.Line, objects: dict[str, str], more: Sequence[str], target: Path) -> None:
