@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads import apart, library, line, owned, texts
-from safepoint.threads.bodies import Bodies
+from safepoint.threads.bodies import Bodies, name_of
 from safepoint.threads.compilers import called, said
 from safepoint.threads.restarted import SERIAL
 from safepoint.threads.texts import MARK, SITES, TEXTS
@@ -70,7 +71,8 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         note = {
             "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
             "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
-            "left": bodies.left, "warnings": bodies.warnings, "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
+            "left": bodies.left, "warnings": bodies.warnings, "screen": _screen(bodies),
+            "unknown": _unknown(units, bodies), "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
             SERIAL: [owned.checksum(work / f"x{SERIAL}"), *old],
         }  # fmt: skip
         (work / MARK).write_text(json.dumps(note) + "\n", "utf-8")
@@ -95,6 +97,20 @@ def _check(parts: line.Line, units: Sequence[apart.Unit]) -> None:
             f"no flag for OpenMP is on the line, so there would be nothing to compare: add {family.example} "
             f"({family.name})"
         )
+
+
+def _screen(bodies: Bodies) -> list[dict[str, Any]]:
+    """What the sources in Fortran print."""
+    if not bodies.modules:
+        return []
+    from safepoint.threads import screen
+
+    return [each._asdict() for each in screen.survey(bodies.modules)]
+
+
+def _unknown(units: Sequence[apart.Unit], bodies: Bodies) -> list[str]:
+    """Sources of which nobody knows what they print."""
+    return [name for unit in units if (name := name_of(unit)) not in bodies.counts]
 
 
 def _link(parts: line.Line, objects: dict[str, str], more: Sequence[str], target: Path) -> None:
@@ -125,8 +141,15 @@ def _quoted(text: str) -> str:
 
 @contextlib.contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A new directory beside the target, removed if it was not renamed."""
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)).resolve()
+    """A new directory beside the target, removed if it was not renamed. Raises `UsageError` if there is no place for
+    it, and OSError that names the place, not ours, if the system refuses it."""
+    if not target.parent.is_dir():
+        why = "is no directory" if os.path.lexists(target.parent) else "does not exist"
+        raise UsageError(f"{target}: {target.parent} {why}; nothing was built", errno.ENOENT)
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent)).resolve()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from error
     try:
         yield work
     finally:

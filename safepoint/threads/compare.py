@@ -227,9 +227,12 @@ class Comparing:
         if asked and event and event.kind == DIGEST and not event.extra:
             notes.append(f"a tolerance applies to the digest of {event.site.name} only if both have SP_STATISTICS=1")
         if judge.tolerated:
-            notes.append(f"{judge.tolerated} values differ in bits, and are the same within the tolerance")
+            differ, are = ("differs", "is") if judge.tolerated == 1 else ("differ", "are")
+            values = words.count(judge.tolerated, "value")
+            notes.append(f"{values} {differ} in bits, and {are} the same within the tolerance")
         if judge.by_statistics:
-            notes.append(f"{judge.by_statistics} of these are arrays, compared by their statistics alone")
+            what = "is an array" if judge.by_statistics == 1 else "are arrays"
+            notes.append(f"{judge.by_statistics} of these {what}, compared by statistics alone")
         return notes
 
 

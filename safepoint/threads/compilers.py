@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from safepoint import words
 from safepoint.errors import UsageError
 
 FREE = (".f90", ".f95", ".f03", ".f08", ".f18")  # in lower case: .F90 is the same with the preprocessor
@@ -105,4 +106,4 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     """The beginning of what it says."""
     lines = (done.stderr + done.stdout).strip().splitlines()
     more = len(lines) - MOST_LINES
-    return "\n".join([*lines[:MOST_LINES], *([f"… and {more} lines more"] if more > 0 else [])])
+    return "\n".join([*lines[:MOST_LINES], *([f"… and {words.count(more, 'line')} more"] if more > 0 else [])])

@@ -10,6 +10,7 @@ from safepoint.threads.known import reached
 from safepoint.threads.lines import split_outside
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import (
+    alone,
     assignments,
     blocks,
     bounds,
@@ -19,6 +20,7 @@ from safepoint.threads.sharing import (
     root_of,
     statements,
     status,
+    text_of,
 )
 from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
@@ -34,6 +36,8 @@ def flows(unit: Unit, scope: Scope) -> Iterator[tuple[int, str]]:
     for construct in found:
         yield from _unset(unit, construct, scope)
         yield from _lost(unit, construct, scope)
+        if alone([construct], text_of(unit)):
+            continue  # it waits for nobody, and is the first thread itself
         if "parallel" in construct.directive.construct.split():
             yield from _copied(unit, construct, scope)
         if construct.directive.construct == "parallel":

@@ -22,15 +22,10 @@ from safepoint.threads.kinds import NESTED, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.spread import reached
 from safepoint.threads.trace import Run
+from safepoint.threads.verdicts import CHANCE, DIFFERENT, EQUAL, UNDECIDED, Screen
 
-EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 MOST_EVENTS = 10_000_000  # of a region of which reads are recorded too
 ATTEMPTS = 3  # of B in pass 2, even if it is to run once
-UNKNOWN = (
-    "nothing that is recorded differs, so the place is not known. Look at what `build` says is not recorded; name "
-    "arrays under digest in threads.toml; for a race --runs 5 --noise 50; for rounding --rtol"
-)
-CHANCE = "--runs 5 --noise 50"
 HEAD = 43  # columns: figures of both passes stand below each other
 
 
@@ -181,9 +176,9 @@ class Passes:
     def _printed(self, a: Ran, b: Ran, found: Found) -> Outcome | None:
         """All regions are equal, and what is printed is not: the code after the last one is looked at, too. Where sums
         of threads are, values made of them are allowed the rounding of a sum."""
-        texts = [printed.lines(ran.output) for ran in (a, b)]
         rtol = max(self.rules.rtol, self.rules.reduction_rtol if runs.may_round(self.a) else 0.0)
-        differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol)
+        screen = Screen(self.a, rtol, self.rules.atol, self._again, ranks=len(a.traces) > 1)
+        differs = screen.first(*(printed.lines(ran.output) for ran in (a, b)))
         last = _regions(a, next(iter(a.traces)))
         x, y = (self._side(side, "full", [last + 1], most=MOST_EVENTS if side == "A" else 0) for side in "AB")
         given = self.rules
@@ -191,30 +186,26 @@ class Passes:
         rank, later = self._compared(x, y, [last + 1])
         self.rules = given
         if later.difference is None:
-            return self._printed_alone(texts, rtol, differs, found)
-        self.lines.append(f"what they print differs: {differs.line if differs else 'the ends of lines'}")
+            code, verdict, said = screen.verdict()
+            if code == EQUAL:
+                self.lines += [*telling.lines(found), *said]
+                return self._equal(found)
+            self.lines += [*said[:1], *(f"  {note}" for note in found.notes), *said[1:]]
+            return Outcome(code, verdict, self.lines, self.passes, found)
+        self.lines.append(f"what they print differs: {differs or 'the ends of lines'}")
         self._tell_second(x, y, f"pass 2, all reads and writes after region {last}:", 1)
         self.passes.append({"pass": 2, "level": "full", "regions": [last + 1], **_costs(x, y), "rank": rank, "run": 1})
         self.lines += telling.lines(later)
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, later, rank)
 
-    def _printed_alone(
-        self, texts: list[list[str]], rtol: float, differs: printed.Printed | None, found: Found
-    ) -> Outcome:  # fmt: skip
-        """Nothing that is recorded differs, and what is printed does: A once more, as times are always others."""
-        if differs and differs.beyond:
-            again = printed.lines(self._side("A", "minimal").output)
-            differs = printed.compared(texts[0], texts[1], rtol, self.rules.atol, again)
-            if differs is None:
-                self.lines += [*telling.lines(found), "what they print differs only where two runs of A do, too"]
-                return self._equal(found)
-        if differs and differs.beyond:
-            self.lines += [f"what they print differs: {differs.line}", *(f"  {note}" for note in found.notes), UNKNOWN]
-            return Outcome(DIFFERENT, "differs", self.lines, self.passes, found)
-        how = "" if differs is None or differs.words else ", by rounding alone"
-        line = differs.line if differs else "the ends of lines"
-        self.lines += [*telling.lines(found), f"what they print differs, though{how}: {line}"]
-        return self._equal(found)
+    def _again(self, side: str, threads: int = 0) -> list[str]:
+        """What another run of this side prints; of B with so many threads, if any are given."""
+        more = {"SP_NOISE": str(self.plan.noise), "SP_SEED": "2"} if side == "B" and self.plan.noise else {}
+        more |= {"OMP_NUM_THREADS": str(threads)} if threads else {}
+        command, place = self.a if side == "A" else self.b, self.where / f"{side}-again{threads or ''}"
+        self.say(f"once more: {' '.join(command)}")
+        ran = runs.run(side, command, runs.environment(side, "minimal") | more, place, self.plan.limit)
+        return printed.lines(ran.output)
 
     def _second(self, one: Ran, other: Ran, of: str, first: Found) -> Outcome:
         """All events of the region that differs. By chance B may differ elsewhere this time: then that one too. `one`,

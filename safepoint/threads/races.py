@@ -16,6 +16,7 @@ from safepoint.threads.precision import short_sums
 from safepoint.threads.sharing import (
     PRIVATE,
     Assignment,
+    alone,
     assignments,
     blocks,
     constructs,
@@ -24,6 +25,7 @@ from safepoint.threads.sharing import (
     protected,
     statements,
     status,
+    text_of,
 )
 from safepoint.threads.structure import Block, Construct, Stmt, Unit
 from safepoint.threads.symbols import Scope
@@ -46,9 +48,12 @@ def _shared(unit: Unit, scope: Scope) -> Iterator[tuple[int, str]]:
     """Shared variables that are assigned in a parallel loop without protection."""
     told = set[tuple[int, str]]()
     cache: dict[int, frozenset[str]] = {}
+    constants = text_of(unit)
     for given in assignments(unit.body, scope):
         loop = _loop(given.around)
         if loop is None or protected(given.around) or given.what.way not in ("assignment", "call", "pointer"):
+            continue
+        if alone(given.around, constants):
             continue
         if status(given.root, given.around, given.scope) not in ("shared", "outside"):
             continue
@@ -157,11 +162,19 @@ def _loop_variables(unit: Unit) -> Iterator[tuple[int, str]]:
             continue
         for block, around in _loops(construct):
             name = do_variable(block)
-            if name not in shared or protected(around):
+            if name not in shared or protected(around) or alone(_teams(unit, construct, around), text_of(unit)):
                 continue
             own = any(name in (*inner.directive.names(*PRIVATE), *loop_variables(inner)) for inner in around)
             if not own:
                 yield block.first, f"{name} is shared, and the variable of a loop that each thread runs: a race"
+
+
+def _teams(unit: Unit, construct: Construct, around: Sequence[Construct]) -> list[Construct]:
+    """With those around the construct itself."""
+    outside = [
+        given for given in constructs(unit.body) if given.first < construct.first and given.last >= construct.last
+    ]
+    return [*outside, *around]
 
 
 def _loops(construct: Construct) -> Iterator[tuple[Block, tuple[Construct, ...]]]:
@@ -182,10 +195,10 @@ def _loops(construct: Construct) -> Iterator[tuple[Block, tuple[Construct, ...]]
 
 def _called(unit: Unit, scope: Scope, source: Source) -> Iterator[tuple[int, str]]:
     """Procedures that a region calls, with variables that all its threads share."""
-    told = set[tuple[str, str]]()
+    told, constants = set[tuple[str, str]](), text_of(unit)
     for stmt, around in statements(unit.body):
         words = {word for construct in around for word in construct.directive.construct.split()}
-        if "parallel" not in words or protected(around):
+        if "parallel" not in words or protected(around) or alone(around, constants):
             continue
         for procedure in reached(called(stmt.node), scope):
             for race in procedure.races:

@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from safepoint.errors import UsageError
 from safepoint.threads.restarted import SERIAL
+from safepoint.threads.shown import Shown
 from safepoint.threads.texts import AS_IT_IS, MARK, SITES, TEXTS
 
 THREADS = "4"  # of B, if the environment does not say
@@ -111,6 +112,18 @@ def undigested(a: Sequence[str]) -> list[str]:
     return [f"{file}:{line}: {why}" for file, line, _, why in note.get("left", []) if " is in no digest" in why]
 
 
+def shown(a: Sequence[str]) -> list[Shown]:
+    """The statements that print on the screen, as far as `build` has read them."""
+    _, note = _note(a)
+    return [Shown(**row) for row in note.get("screen", [])]
+
+
+def unknown(a: Sequence[str]) -> list[str]:
+    """Sources of which nobody knows what they print."""
+    _, note = _note(a)
+    return [*note.get("unknown", []), *(text.split(":")[0] for text in warnings(a) if "compiled as it is" in text)]
+
+
 def outdated(a: Sequence[str]) -> str:
     """What to say if a source is newer than the program; empty: none is."""
     path, note = _note(a)
@@ -155,6 +168,12 @@ def run(
                 os.killpg(child.pid, signal.SIGKILL)  # all that it has started
             child.wait()
     return Ran(name, time.monotonic() - begin, status, _traces(trace), output)
+
+
+def threads() -> int:
+    """Of B, in the outermost regions."""
+    first = os.environ.get("OMP_NUM_THREADS", THREADS).split(",")[0].strip()
+    return int(first) if first.isdecimal() else int(THREADS)
 
 
 def environment(side: str, level: str, **more: str) -> dict[str, str]:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from safepoint.threads.directives import Directive
 from safepoint.threads.lines import split_outside
-from safepoint.threads.structure import Block, Construct, Item, Stmt
+from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import Assigned, assigned, inner_scope
 
@@ -190,6 +191,36 @@ def constructs(items: Sequence[Item]) -> Iterator[Construct]:
 
 def opens_tasks(construct: Construct) -> bool:
     return bool({"task", "taskloop"} & set(construct.directive.construct.split()))
+
+
+def alone(around: Sequence[Construct], specification: str = "") -> bool:
+    """Whether the text says that all teams around are of one thread. `specification`: declarations of the unit."""
+    teams = [given.directive for given in around if "parallel" in given.directive.construct.split()]
+    return bool(teams) and all(_of_one(given, specification) for given in teams)
+
+
+def text_of(unit: Unit) -> str:
+    """Its declarations, a line for each."""
+    return "\n".join(stmt.at.text for stmt in unit.declarations)
+
+
+def _of_one(given: Directive, specification: str) -> bool:
+    clauses = [(each.name, each.argument.lower()) for each in given.clauses]
+    many = [text.strip() for name, text in clauses if name == "num_threads"]
+    when = [re.sub(r"^\s*parallel\s*:", "", text).strip() for name, text in clauses if name == "if"]
+    many, when = ([_constant(text, specification) for text in found] for found in (many, when))
+    return any(re.fullmatch(r"0*1(_\w+)?", text) for text in many) or any(
+        re.fullmatch(r"\.false\.(_\w+)?", text) for text in when
+    )
+
+
+def _constant(text: str, specification: str) -> str:
+    """What a name stands for, if it is a constant of this specification; else the text."""
+    text = text.strip("() ")
+    if not re.fullmatch(r"[a-z]\w*", text):
+        return text
+    found = re.search(rf"^.*?\bparameter\b[^\n]*?\b{text}\s*=\s*(\.?\w+\.?)\s*(?=[,)]|$)", specification, re.I | re.M)
+    return found[1].lower() if found else text
 
 
 def protected(around: Sequence[Construct]) -> bool:

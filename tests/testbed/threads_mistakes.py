@@ -70,6 +70,28 @@ end do
         3,
         ("REDUCTION(max:s)",),
     ),
+    "one thread in each of many": Warned(
+        """\
+!$omp parallel
+!$omp parallel do num_threads(1)
+do i = 1, n
+  s = s + a(i)
+end do
+!$omp end parallel
+""",
+        4,
+        ("REDUCTION(+:s)",),
+    ),
+    "as many threads as a condition says": Warned(
+        """\
+!$omp parallel do num_threads(10) if(n > 1)
+do i = 1, n
+  s = s + a(i)
+end do
+""",
+        3,
+        ("REDUCTION(+:s)",),
+    ),
     "private is unset": Warned(
         """\
 t = 2
@@ -195,6 +217,37 @@ do i = 1, n
   s = s + a(i)
   !$omp end critical
 end do
+""",
+    "one thread": """\
+!$omp parallel do num_threads(1)
+do i = 1, n
+  s = s + a(i)
+end do
+!$omp parallel do if(.false.)
+do i = 1, n
+  s = s + a(i)
+end do
+!$omp parallel if(parallel: .FALSE.)
+!$omp do
+do i = 1, n
+  s = s + a(i)
+end do
+!$omp end parallel
+""",
+    "one thread, inner loop and nowait": """\
+!$omp parallel shared(j) num_threads(1)
+!$omp do schedule(dynamic)
+do i = 1, n
+  do j = 1, n
+    a(i) = j
+  end do
+end do
+!$omp end do nowait
+!$omp do
+do i = 1, n
+  b(1, i) = a(n + 1 - i)
+end do
+!$omp end parallel
 """,
     "set on each way": """\
 !$omp parallel do private(t)

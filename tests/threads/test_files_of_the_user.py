@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +147,21 @@ def test_the_text_of_a_source_replaces_such_a_text_alone(here: Path, name: str) 
     assert (here / "mine").read_text() == (here / "out.f90.sites.jsonl").read_text() == MINE
     for _ in range(2):
         texts.instrument(Path("a.f90"), Path("new.f90"), Choices())
+
+
+@pytest.mark.parametrize("name", ["nodir/heat", "a.f90/heat"])
+def test_a_place_that_is_none_is_named_and_not_what_would_be_made_there(here: Path, name: str) -> None:
+    stays(here, LINE, name, rf"^{name}: {name.partition('/')[0]} (does not exist|is no directory); nothing was built$")
+
+
+def test_a_name_that_the_system_refuses_is_named_too(here: Path) -> None:
+    with pytest.raises(OSError, match="too long") as error:
+        build(LINE, Path("x" * 250))
+    assert error.value.filename == "x" * 250
+
+
+def test_a_place_for_traces_that_is_none_is_refused(here: Path) -> None:
+    build(LINE, Path("heat"))
+    line = [sys.executable, "-m", "safepoint", "threads", "test", "--keep", "nodir/kept", "--", "./heat"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 10 and "--keep nodir/kept: No such file or directory; nothing was run" in done.stderr

@@ -99,3 +99,10 @@ def test_a_region_that_calls_them_in_critical_is_right(tmp_path: Path) -> None:
     text = SAVED.replace("    a(i) =", "    !$omp critical\n    a(i) =")
     text = text.replace("note()\n  end do", "note()\n    !$omp end critical\n  end do")
     assert warnings(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(("value", "lines"), [("1", []), ("4", [9, 10, 14])])
+def test_one_thread_may_be_a_constant_with_a_name(value: str, lines: list[int], tmp_path: Path) -> None:
+    text = SAVED.replace("integer :: i\n", f"integer, parameter :: few = {value}\n  integer :: i\n")
+    found = warnings(text.replace("parallel do", "parallel do num_threads(few)"), tmp_path)
+    assert [line for line, _ in found] == lines, found

@@ -76,6 +76,8 @@ def _make(keep: str) -> None:
         Path(keep).mkdir()
     except FileExistsError:
         raise UsageError(f"{keep} is there already: remove it, or name another with --keep") from None
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"--keep {keep}: {error.strerror}; nothing was run", error.errno) from None
 
 
 def _json(outcome: Any, keep: str) -> dict[str, Any]:
