@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads import written
+from safepoint.threads import locks, written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
@@ -297,6 +297,8 @@ class Statements:
     def unstable(self, text: str, where: Where) -> str:
         """Why a condition or the bounds of a loop may differ in two right runs; empty if they may not."""
         functions = set(functions_in(text, where.scope))
+        if locks.TRIES.search(text):
+            return "depends on whether a lock is free"
         for name in names_in(text):
             if name in self.state.uncertain.threads or name in functions & written.THREADS:
                 return "depends on the number of a thread"
@@ -324,7 +326,7 @@ class Statements:
         """It can be doubled, opens no parallel region, shares no work, and does not leave the procedure."""
         if not can_double(items, where.ends):
             return False
-        if any(given.directive.construct not in ("simd", "critical", "atomic", "sp") for given in constructs(items)):
+        if any(given.directive.construct not in ("simd", "critical", "atomic", "lock", "sp") for given in constructs(items)):
             return False
         own = set(labels_in(items))
         for stmt, _ in statements(items):

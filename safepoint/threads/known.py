@@ -8,6 +8,7 @@ from typing import Any
 
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.lines import Source, split_outside
+from safepoint.threads.locks import grouped, way, way_in
 from safepoint.threads.sharing import (
     LOCKS,
     Assignment,
@@ -40,11 +41,17 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
             modules[unit.name] = scope
         elif unit.kind in ("subroutine", "function") and unit.open:
             outer.procedures[unit.name] = procedure_of(unit.open.at.text, scope)
+        for inner in (unit, *_inside(unit)):
+            ways = {way(stmt) for stmt, _ in statements(inner.body)} - {""}
+            if len(ways) == 1 and (own := _own(inner, scope_of(inner, None, scope.modules))):
+                own.locks = ways.pop()
 
 
 def learn(units: Sequence[Unit], source: Source) -> None:
     """What its procedures do; those that they call are to be declared before."""
     for unit in units:
+        for inner in (unit, *_inside(unit)):
+            inner.body[:] = grouped(inner.body, way_in(inner.scope))
         _learn(unit, unit.scope, source)
 
 

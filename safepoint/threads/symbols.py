@@ -47,7 +47,7 @@ class Procedure:
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
     `takes`: arguments that a caller gives a clock. `guards`: those that it assigns in critical or atomic
-    alone."""
+    alone. `locks`: "set" or "free", if it does one of them to locks, and not the other."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -61,6 +61,7 @@ class Procedure:
     gives: dict[str, str] = field(default_factory=dict)
     takes: set[str] = field(default_factory=set)
     guards: set[str] = field(default_factory=set)
+    locks: str = ""
 
 
 @dataclass(frozen=True)
