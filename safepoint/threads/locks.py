@@ -119,9 +119,9 @@ def loose_lines(items: Sequence[Item], of: Way) -> list[tuple[int, int]]:
     first that sets one to the last that frees one; all lines of that block if these are in another order."""
     having = [item for item in items if any(of(stmt) for stmt in loose_in([item]))]
     inner = [_one_body(item, of) for item in having]
-    if len(having) == 1 or all(isinstance(item, Construct) for item in having):
-        if all(body is not None for body in inner):
-            return [found for body in inner if body is not None for found in loose_lines(body, of)]
+    apart = len(having) == 1 or all(isinstance(item, Construct) for item in having)
+    if apart and all(body is not None for body in inner):
+        return [found for body in inner if body is not None for found in loose_lines(body, of)]
     does = [(stmt, done) for item in having for stmt in loose_in([item]) if (done := of(stmt))]
     if does[0][1] == "set" and does[-1][1] == "free":
         return [(does[0][0].first, does[-1][0].last)]

@@ -14,6 +14,7 @@ from safepoint.threads.locks import loose_lines, way_in
 from safepoint.threads.sharing import Assignment, assignments, constructs, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
+from safepoint.threads.teams import COUNTS, is_made_of, numbers_in, scratch_in
 from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
 ALONE = {"critical": "critical", "atomic": "atomic", "lock": "critical"}  # whose order is chance, and what that makes
@@ -22,12 +23,15 @@ Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]
 
 
 class Uncertain(NamedTuple):
-    """Names of a unit. `threads`: also what only the program with OpenMP assigns. `rounded`: scalars that depend on a
-    sum or product of reals by several threads."""
+    """Names of a unit. `numbers`: those of threads themselves, of `threads`, which has also what is made of them, and
+    what only the program with OpenMP assigns. `rounded`: scalars that depend on a sum or product of reals by several
+    threads. `scratch`: arrays with a place for each thread, and components of types (`teams.marks`)."""
 
     times: frozenset[str]
+    numbers: frozenset[str]
     threads: frozenset[str]
     rounded: frozenset[str]
+    scratch: frozenset[str]
 
     @property
     def names(self) -> frozenset[str]:
@@ -40,16 +44,24 @@ Names = dict[str, set[str]]
 
 def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Names) -> Uncertain:
     """What is assigned from clocks, numbers of threads, and sums, and from what is assigned from that. `known`: names
-    that are a "time", "thread" or "sum" by a call; `functions`: those that return one."""
+    of each kind by a call; `functions`: those that return one."""
     given = [(found, _source(found)) for found in assignments(items, scope)]
     both = {found.root for found, _ in given if not found.stmt.at.conditional}
     only = {found.root for found, _ in given if found.stmt.at.conditional and _kind(found) in ("integer", "logical")}
     mixed = {name for name in only & both if all(_constant(found) for found, _ in given if found.root == name)}
-    threads = known["thread"] | (only - both) | mixed
+    every, counts = [found for found, _ in given], COUNTS | functions["number"]
+    numbers = numbers_in(every, known["number"], counts)
+    threads = known["thread"] | numbers | (only - both) | mixed
+    threads |= {found.root for found in every if is_made_of(found, numbers, counts)}
+    made = _tainted(given, threads, counts | functions["thread"], ("integer", "logical"))
+    scratch = scratch_in(items, scope, every, numbers, made, known["scratch"])
+    sums = known["sum"] | {name for name in scratch if _is_real(name, scope)}
     return Uncertain(
         _tainted(given, known["time"], TIMES | functions["time"]),
-        _tainted(given, threads, THREADS | functions["thread"], ("integer", "logical")),
-        _tainted(given, known["sum"], functions["sum"], ("real", "complex")),
+        frozenset(numbers),
+        made,
+        _tainted(given, sums, functions["sum"], ("real", "complex")),
+        scratch,
     )
 
 
@@ -132,7 +144,8 @@ def under_loose_locks(items: Sequence[Item], scope: Scope) -> list[Assignment]:
     loose = loose_lines(items, way_in(scope))
     given = assignments(items, scope) if loose else ()
     return [each for each in given
-            if _between(each, loose) and status(each.root, each.around, each.scope) in ("shared", "outside")]  # fmt: skip
+            if _between(each, loose)
+            and status(each.root, each.around, each.scope) in ("shared", "outside")]  # fmt: skip
 
 
 def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...] = ()) -> dict[str, str]:
