@@ -44,6 +44,8 @@ class Constructs(Regions):
             self.pair(given, where, given.directive)
         elif name == "atomic":
             self.atomic(given, where)
+        elif name == "lock":
+            self.lock(given, where)
         elif name == "barrier":
             site = self.site("barrier", "", given)
             self.puts([self.event(site, 21)], given.first)
@@ -179,6 +181,20 @@ class Constructs(Regions):
         self.body(given.body, given.directive.last + 1, given.end.first, inner)
         self.puts([self.event(site, last)], given.last)
         self.end_of(given, directive, combined)
+
+    def lock(self, given: Construct, where: Where) -> None:
+        """As CRITICAL, from after what sets it to before what frees it, if that is a statement."""
+        inner = replace(where, around=(*where.around, given), protected="critical",
+                        order={**where.order, **order_names(given, where.scope, where.around)})  # fmt: skip
+        first, last = given.body[0], given.body[-1]
+        site, stops = self.site("critical", "lock", given), isinstance(last, Stmt)
+        self.item(first, inner)
+        self.puts([self.event(site, 17)], first.last)
+        self.body(given.body[1:-1] if stops else given.body[1:], first.last + 1, last.first if stops else last.last + 1,
+                  inner)  # fmt: skip
+        self.puts([self.event(site, 18)], last.first if stops else last.last)
+        if stops:
+            self.item(last, inner)
 
     def atomic(self, given: Construct, where: Where) -> None:
         """Nothing may be put inside: the events and what was written stand around it."""

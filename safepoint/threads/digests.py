@@ -10,6 +10,7 @@ from safepoint.threads.lines import split_outside
 from safepoint.threads.sharing import Assignment, assignments, constructs, reaches_out, statements
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
+from safepoint.threads.teams import marks
 from safepoint.threads.uncertainty import Uncertain, made_of, queued
 from safepoint.threads.written import THREADS, called, compressed, names_in
 
@@ -58,6 +59,8 @@ def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[
     for each in assignments([given], scope):
         if not reaches_out(each.root, each.around, each.scope):
             continue
+        if any(mark.startswith("%") and mark in unsure.scratch for mark, _ in marks(each.what.text, each.scope)):
+            continue  # the component alone is in none
         inside = [name for name in names_in(each.what.text)[1:] if name in bad]
         if inside:
             why = f"its subscript {inside[0]} may be the number of a thread, or a time"

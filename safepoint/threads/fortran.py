@@ -26,10 +26,13 @@ from safepoint.threads.sharing import constructs, forget, opens_tasks
 from safepoint.threads.sites import Site
 from safepoint.threads.structure import Block, Item, Stmt, Unit, Unreadable
 from safepoint.threads.symbols import Scope
-from safepoint.threads.uncertainty import first_mentions
+from safepoint.threads.uncertainty import first_mentions, under_loose_locks
 from safepoint.threads.written import is_action, target
 
 __all__ = ["Instrumented", "Unreadable", "instrument", "survey"]
+
+
+LOOSE = "set and unset of a lock are not in one block"
 
 
 class Instrumented(NamedTuple):
@@ -174,6 +177,9 @@ class _Work:
             self.writer.put(inserts.event(number, 11), start)
         own = {name: "reduction" for name, read in first_mentions(unit.body, scope).items()
                if read and unit.kind != "program" and scope.is_threadprivate(name)}  # fmt: skip
+        for given in under_loose_locks(unit.body, scope):
+            self.numbering.leaves(given.stmt.first, f"{given.root} is not compared here: {LOOSE}")
+            own |= {} if given.around else {given.root: "critical"}
         where, last = Where(scope, order=own), body[-1]
         returns = isinstance(last, Stmt) and last.kind == "Return_Stmt" and not last.at.label
         inner, stop = (body[:-1], last.first) if returns else (body, end)

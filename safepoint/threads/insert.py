@@ -10,19 +10,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from safepoint.threads import written
+from safepoint.threads import locks, written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
 from safepoint.threads.known import opens_region
-from safepoint.threads.lines import split_outside
 from safepoint.threads.places import State, Where
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
+from safepoint.threads.teams import exits, is_scratch, names_scratch
 from safepoint.threads.uncertainty import functions_in
 from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
 
+DOUBLES = ("simd", "critical", "atomic", "lock", "sp")
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
 
 
@@ -136,7 +137,10 @@ class Statements:
         for text in reads_of(node, where.scope, where.loops):
             root = root_of(text, where.scope)
             given = status(root, where.around, where.scope)
-            if root in where.order or root in self.state.uncertain.names or given == "reduction":
+            unsure, inside = self.state.uncertain, set(names_in(text)[1:])
+            if root in where.order or root in unsure.names or given == "reduction":
+                continue
+            if inside & (unsure.threads | set(where.order)) or is_scratch(text, unsure.scratch, where.scope):
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
@@ -156,7 +160,7 @@ class Statements:
         root, scope = root_of(what.text, where.scope), where.scope
         flag = [f"{where.flags[root]} = .true."] if root in where.flags else []
         known = target(what.text, scope)
-        if why := self.why_not(what, root, known, stmt):
+        if why := self.why_not(what, root, known, stmt, where):
             self.numbering.leaves(stmt.first, why)
             return flag
         given = status(root, where.around, scope)
@@ -172,18 +176,20 @@ class Statements:
         loose = self.loose(root, given, stmt, where)
         found = list[str]()
         for piece in pieces(known, scope):
-            if piece.why:
-                self.numbering.leaves(stmt.first, piece.why)
+            if why := piece.why or self.why_not(what._replace(text=piece.text), root, piece, stmt, where):
+                self.numbering.leaves(stmt.first, why)
             else:
                 asks = what.way in ("call", "input") or piece is not known
                 found.append(self.written(piece, stmt, loose, given, asks, where))
         return [*found, *flag]
 
-    def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt) -> str:
+    def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt, where: Where) -> str:
         if root in self.state.uncertain.times:
             return "a time"
         if root in self.state.uncertain.threads:
             return "a number of a thread"
+        if is_scratch(what.text, self.state.uncertain.scratch, where.scope):
+            return "a place for each thread"
         if what.way == "pointer":
             return "assignment of a pointer"
         if known.why:
@@ -191,7 +197,9 @@ class Statements:
         inside = set(names_in(what.text)[1:])
         if inside & self.state.uncertain.threads:
             return "its subscript is a number of a thread"
-        if root in inside and what.way != "call" and _on_itself(what.text):
+        if not where.protected and {"critical", "atomic"} & {where.order.get(name) for name in inside}:
+            return "its subscript depends on the order of threads"
+        if root in inside and what.way != "call" and written.on_itself(what.text):
             return "its subscript depends on itself"
         if what.way == "masked" and "forall" in stmt.at.text.lower() and inside:
             return "assigned in FORALL"
@@ -237,6 +245,8 @@ class Statements:
         why = self.unstable(head.at.text, where) if not head.at.conditional else "only with OpenMP"
         if block.is_do and re.search(r"\bconcurrent\b", head.at.text, re.I):
             why = "in DO CONCURRENT"
+        if block.is_do and where.around and not why:
+            why = next((why for text in exits(block) if (why := self.unstable(text, where))), "")
         if why and head.kind not in ("Associate_Stmt", "Block_Stmt"):
             self.untouched([block], block.first, block.last + 1, where, why)
         elif head.kind in MASKED:
@@ -297,6 +307,8 @@ class Statements:
     def unstable(self, text: str, where: Where) -> str:
         """Why a condition or the bounds of a loop may differ in two right runs; empty if they may not."""
         functions = set(functions_in(text, where.scope))
+        if locks.TRIES.search(text):
+            return "depends on whether a lock is free"
         for name in names_in(text):
             if name in self.state.uncertain.threads or name in functions & written.THREADS:
                 return "depends on the number of a thread"
@@ -304,7 +316,7 @@ class Statements:
                 return "depends on a time"
             if name in where.order:
                 return f"depends on the order of threads ({where.order[name]})"
-        return ""
+        return "depends on the number of threads" if names_scratch(text, self.state.uncertain.scratch) else ""
 
     # Two bodies
 
@@ -324,7 +336,7 @@ class Statements:
         """It can be doubled, opens no parallel region, shares no work, and does not leave the procedure."""
         if not can_double(items, where.ends):
             return False
-        if any(given.directive.construct not in ("simd", "critical", "atomic", "sp") for given in constructs(items)):
+        if any(given.directive.construct not in DOUBLES for given in constructs(items)):
             return False
         own = set(labels_in(items))
         for stmt, _ in statements(items):
@@ -334,10 +346,3 @@ class Statements:
             if opens_region(text, where.scope) or not own >= set(targets(text)):
                 return False
         return True
-
-
-def _on_itself(text: str) -> bool:
-    """Whether what is assigned may be a part of its own subscripts; components tell variables of one root apart."""
-    last = split_outside(text, "%")[-1].split("(")[0].strip().lower()
-    subscripts = "".join(part.partition("(")[2] for part in split_outside(text, "%")).lower()
-    return re.search(rf"\b{last}\b", subscripts) is not None

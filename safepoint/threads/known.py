@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from safepoint.threads.declaring import procedure_of, scope_of
+from safepoint.threads.directives import closing
 from safepoint.threads.lines import Source, split_outside
+from safepoint.threads.locks import grouped, way, way_in
 from safepoint.threads.sharing import (
     LOCKS,
     Assignment,
@@ -21,13 +23,14 @@ from safepoint.threads.sharing import (
 )
 from safepoint.threads.structure import Stmt, Unit
 from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
+from safepoint.threads.teams import is_number, made_directly, marks
 from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, uncertain
-from safepoint.threads.written import DESIGNATOR, OUTPUTS, PURE, called, names_in
+from safepoint.threads.written import DESIGNATOR, OUTPUTS, PURE, THREADS, called, is_variable, names_in
 
 FILES = "/files"  # the key of what was read
-KINDS = "time", "thread", "sum"  # as in `Uncertain`
+KINDS = "time", "number", "thread", "sum", "scratch"  # as in `Uncertain`
 CLOCK = re.compile(r"timer|wtime|clock|(wall|cpu|get|elapsed)_?time|timeofday")  # names of functions that nobody knows
-ROUNDS = 3  # what a procedure gives is known to those that call those that call it
+ROUNDS = 8  # so deep are calls followed, by which a procedure gives or takes something
 STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocate_Stmt", "Read_Stmt", "Write_Stmt")
 
 
@@ -40,11 +43,17 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
             modules[unit.name] = scope
         elif unit.kind in ("subroutine", "function") and unit.open:
             outer.procedures[unit.name] = procedure_of(unit.open.at.text, scope)
+        for inner in (unit, *_inside(unit)):
+            ways = {way(stmt) for stmt, _ in statements(inner.body)} - {""}
+            if len(ways) == 1 and (own := _own(inner, scope_of(inner, None, scope.modules))):
+                own.locks = ways.pop()
 
 
 def learn(units: Sequence[Unit], source: Source) -> None:
     """What its procedures do; those that they call are to be declared before."""
     for unit in units:
+        for inner in (unit, *_inside(unit)):
+            inner.body[:] = grouped(inner.body, way_in(inner.scope))
         _learn(unit, unit.scope, source)
 
 
@@ -52,8 +61,8 @@ def follow(units: Iterable[Unit]) -> None:
     """Clocks and sums of threads through calls, from what is known by now."""
     every = [inner for unit in units for inner in (unit, *_inside(unit))]
     for _ in range(ROUNDS):
-        for unit in every:
-            _follow(unit, unit.scope)
+        if not sum(_follow(unit, unit.scope) for unit in every):
+            return
 
 
 def _inside(unit: Unit) -> Iterator[Unit]:
@@ -118,20 +127,41 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
             own.intents[name] = "in"
 
 
-def _follow(unit: Unit, scope: Scope) -> None:
-    unsure, own = unsure_of(unit, scope), _own(unit, scope)
+def _follow(unit: Unit, scope: Scope) -> bool:
+    """Whether something came to be known."""
+    unsure, own, outer = unsure_of(unit, scope), _own(unit, scope), scope.modules[OUTER].unsure
+    before, new = (len(outer), len(own.gives) if own else 0), False
     for kind, names in zip(KINDS, unsure, strict=True):
-        scope.modules[OUTER].unsure |= {(kind, name, home) for name, home in _outside(names, scope)}
+        outer |= {(kind, name, home) for name, home in _outside(names, scope)}
+    outer |= {("scratch", mark, "") for mark in unsure.scratch if mark.startswith("%")}
     if own is not None:
         result = result_of(unit)
         for name in (*own.arguments, result):
             kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
-            if kind and name not in own.takes:
+            if kind and not any((name, of) in own.takes for of in KINDS):
                 own.gives[own.name if name == result else name] = kind
     for stmt, _ in statements(unit.body):
-        for callee, pairs in _calls(stmt, scope):
-            given = [(dummy, actual) for dummy, actual in pairs if DESIGNATOR.match(actual)]
-            callee.takes |= {dummy for dummy, actual in given if root_of(actual, scope) in unsure.times}
+        for callee, pairs in (*_calls(stmt, scope), *_references(stmt, scope)):
+            taken = {(dummy, kind) for dummy, actual in pairs if callee.intents.get(dummy) != "out"
+                     and (kind := _kind_of(actual, unsure, scope))}  # fmt: skip
+            new = new or not taken <= callee.takes
+            callee.takes |= taken
+    return new or before != (len(outer), len(own.gives) if own else 0)
+
+
+def _kind_of(actual: str, unsure: Uncertain, scope: Scope) -> str:
+    """What an argument gives to the procedure that is called."""
+    if DESIGNATOR.match(actual) and root_of(actual, scope) in unsure.times:
+        return "time"
+    if is_number(actual, unsure.numbers | THREADS, scope):
+        return "number"
+    if made_directly(actual, scope) & (unsure.threads | THREADS):
+        return "thread"
+    if DESIGNATOR.match(actual) and is_variable(actual, scope):
+        places = [mark in unsure.scratch or set(names_in(inside)) & (unsure.threads | THREADS)
+                  for mark, inside in marks(actual, scope)]  # fmt: skip
+        return "scratch" if any(places) else ""
+    return ""
 
 
 def result_of(unit: Unit) -> str:
@@ -146,15 +176,26 @@ def _calls(stmt: Stmt, scope: Scope) -> Iterator[tuple[Procedure, list[tuple[str
     if type(action).__name__ != "Call_Stmt":
         return
     callee = scope.procedure(str(action.children[0]))
-    if callee is None:
-        return
-    text = str(action.children[1]) if action.children[1] is not None else ""
+    if callee is not None:
+        yield callee, _pairs(callee, str(action.children[1]) if action.children[1] is not None else "")
+
+
+def _references(stmt: Stmt, scope: Scope) -> Iterator[tuple[Procedure, list[tuple[str, str]]]]:
+    """The same of functions that are known."""
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "''", str(stmt.node))
+    for found in re.finditer(r"(?<![\w%])([a-z]\w*)\s*\(", text, re.I):
+        symbol, callee = scope.find(found[1]), scope.procedure(found[1])
+        if callee is not None and not (symbol and symbol.rank):
+            yield callee, _pairs(callee, text[found.end() : closing(text, found.end() - 1)])
+
+
+def _pairs(callee: Procedure, text: str) -> list[tuple[str, str]]:
     pairs = list[tuple[str, str]]()
     for number, part in enumerate(split_outside(text, ",")):
         keyword = re.match(r"\s*(\w+)\s*=(?!=)", part)
         dummy = keyword[1].lower() if keyword else (callee.arguments[number : number + 1] or [""])[0]
         pairs.append((dummy, part[keyword.end() :].strip() if keyword else part.strip()))
-    yield callee, pairs
+    return pairs
 
 
 def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
@@ -164,16 +205,19 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
         names |= set(called(stmt.node))
         for callee, pairs in _calls(stmt, scope):
             for dummy, actual in pairs:
-                given[callee.gives.get(dummy, "")].add(root_of(actual, scope))
+                kind = callee.gives.get(dummy, "")
+                mark = list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope)
+                given[kind].add(mark)
     for kind, name, home in scope.modules[OUTER].unsure:
-        if (symbol := scope.declared(name, set())) and symbol.home == home:
+        if name.startswith("%") or ((symbol := scope.declared(name, set())) and symbol.home == home):
             given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
     functions["time"] |= {name for name in names if CLOCK.search(name) and scope.procedure(name) is None}
     given["sum"] |= sums_in(unit.body, scope)
     if (own := _own(unit, scope)) is not None:
-        given["time"] |= own.takes
+        for name, kind in own.takes:
+            given[kind].add(name)
     return uncertain(unit.body, scope, given, functions)
 
 

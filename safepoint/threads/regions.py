@@ -19,11 +19,15 @@ from safepoint.threads.lines import Line
 from safepoint.threads.places import State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
 from safepoint.threads.structure import Construct
+from safepoint.threads.teams import is_scratch
 from safepoint.threads.uncertainty import order_names
 
 PAIRS = {"single": (13, 14), "master": (15, 16), "masked": (15, 16), "critical": (17, 18), "ordered": (19, 20)}
 SPLIT = {"parallel do", "parallel do simd", "parallel sections", "parallel workshare", "parallel master",
          "parallel masked", "parallel"}  # fmt: skip
+
+
+MAY_HAVE = "the number of a thread may be in it, or of threads in its extent"
 
 
 class Regions(Statements):
@@ -157,10 +161,15 @@ class Regions(Statements):
         if self.writer.source.lines[at].line in self.state.levels.untouched:
             return
         for found in wanted:
-            if found.name.split("%")[0] in self.state.uncertain.names:
+            symbol, unsure = where.scope.find(found.name.split("%")[0]), self.state.uncertain
+            if found.name.split("%")[0] in unsure.names:
+                if symbol and symbol.rank:
+                    self.numbering.leaves(found.line, f"{found.name} is in no digest, as {MAY_HAVE}")
                 continue
             for piece in pieces_of(found.name, where.scope):
-                if piece.why:
+                if is_scratch(piece.name, unsure.scratch, where.scope):
+                    self.numbering.leaves(found.line, f"{piece.name} is in no digest, as {MAY_HAVE}")
+                elif piece.why:
                     self.numbering.leaves(found.line, f"digest of {piece.name}: {piece.why}")
                 else:
                     self.puts(self.digest_of(piece, found.loose, at), at)

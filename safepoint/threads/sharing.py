@@ -15,8 +15,8 @@ from safepoint.threads.written import Assigned, assigned, inner_scope
 PRIVATE = ("private", "firstprivate", "lastprivate", "linear")
 TEAM = ("parallel", "task", "teams", "target")
 PROTECTED = ("critical", "atomic", "ordered")
-ALONE = {"critical", "atomic", "ordered", "single", "master", "masked", "task", "taskloop", "workshare", "target",
-         "teams"}  # fmt: skip
+ALONE = {"critical", "atomic", "lock", "ordered", "single", "master", "masked", "task", "taskloop", "workshare",
+         "target", "teams"}  # fmt: skip
 LOCKS = re.compile(r"call\s+omp_set\w*lock", re.I)
 
 

@@ -47,9 +47,9 @@ class Procedure:
     """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
     or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
-    `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
-    `takes`: arguments that a caller gives a clock. `guards`: those that it assigns in critical or atomic
-    alone."""
+    `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
+    arguments that a caller gives one, with the kind. `guards`: those that it assigns in critical or atomic
+    alone. `locks`: "set" or "free", if it does one of them to locks, and not the other."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -61,8 +61,9 @@ class Procedure:
     calls: list[str] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
-    takes: set[str] = field(default_factory=set)
+    takes: set[tuple[str, str]] = field(default_factory=set)
     guards: set[str] = field(default_factory=set)
+    locks: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,28 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from safepoint.threads.locks import loose_lines, way_in
 from safepoint.threads.sharing import Assignment, assignments, constructs, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
+from safepoint.threads.teams import COUNTS, is_made_of, numbers_in, scratch_in
 from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
+ALONE = {"critical": "critical", "atomic": "atomic", "lock": "critical"}  # whose order is chance, and what that makes
 WORKSHARING = {"do", "sections", "single", "parallel"}
 Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]
 
 
 class Uncertain(NamedTuple):
-    """Names of a unit. `threads`: also what only the program with OpenMP assigns. `rounded`: scalars that depend on a
-    sum or product of reals by several threads."""
+    """Names of a unit. `numbers`: those of threads themselves, of `threads`, which has also what is made of them, and
+    what only the program with OpenMP assigns. `rounded`: scalars that depend on a sum or product of reals by several
+    threads. `scratch`: arrays with a place for each thread, and components of types (`teams.marks`)."""
 
     times: frozenset[str]
+    numbers: frozenset[str]
     threads: frozenset[str]
     rounded: frozenset[str]
+    scratch: frozenset[str]
 
     @property
     def names(self) -> frozenset[str]:
@@ -38,16 +44,24 @@ Names = dict[str, set[str]]
 
 def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Names) -> Uncertain:
     """What is assigned from clocks, numbers of threads, and sums, and from what is assigned from that. `known`: names
-    that are a "time", "thread" or "sum" by a call; `functions`: those that return one."""
+    of each kind by a call; `functions`: those that return one."""
     given = [(found, _source(found)) for found in assignments(items, scope)]
     both = {found.root for found, _ in given if not found.stmt.at.conditional}
     only = {found.root for found, _ in given if found.stmt.at.conditional and _kind(found) in ("integer", "logical")}
     mixed = {name for name in only & both if all(_constant(found) for found, _ in given if found.root == name)}
-    threads = known["thread"] | (only - both) | mixed
+    every, counts = [found for found, _ in given], COUNTS | functions["number"]
+    numbers = numbers_in(every, known["number"], counts)
+    threads = known["thread"] | numbers | (only - both) | mixed
+    threads |= {found.root for found in every if is_made_of(found, numbers, counts)}
+    made = _tainted(given, threads, counts | functions["thread"], ("integer", "logical"))
+    scratch = scratch_in(items, scope, every, numbers, made, known["scratch"])
+    sums = known["sum"] | {name for name in scratch if _is_real(name, scope)}
     return Uncertain(
         _tainted(given, known["time"], TIMES | functions["time"]),
-        _tainted(given, threads, THREADS | functions["thread"], ("integer", "logical")),
-        _tainted(given, known["sum"], functions["sum"], ("real", "complex")),
+        frozenset(numbers),
+        made,
+        _tainted(given, sums, functions["sum"], ("real", "complex")),
+        scratch,
     )
 
 
@@ -105,11 +119,13 @@ def sums_in(items: Sequence[Item], scope: Scope) -> set[str]:
         for clause in construct.directive.clauses:
             if clause.name == "reduction" and re.match(r"\s*(\w+\s*,\s*)?[-+*]\s*:", clause.argument):
                 found |= {name for name in clause.names if _is_real(name, scope)}
+    loose = loose_lines(items, way_in(scope))
     for given in assignments(items, scope):
         kinds = {around.directive.construct for around in given.around}
         names = _source(given)[0]
         exact = re.search(r"\b(max|min)\s*\(", given.stmt.at.text, re.I)
-        if kinds & {"critical", "atomic"} and given.root in names and _is_real(given.root, scope) and not exact:
+        alone = kinds & set(ALONE) or _between(given, loose)
+        if alone and given.root in names and _is_real(given.root, scope) and not exact:
             found.add(given.root)
     return found
 
@@ -119,23 +135,36 @@ def _is_real(name: str, scope: Scope) -> bool:
     return symbol is None or symbol.type in ("real", "complex", "")
 
 
+def _between(given: Assignment, lines: Sequence[tuple[int, int]]) -> bool:
+    return any(first <= given.stmt.first <= last for first, last in lines)
+
+
+def under_loose_locks(items: Sequence[Item], scope: Scope) -> list[Assignment]:
+    """What threads share and assign where a lock may be held whose set and unset are not in one block."""
+    loose = loose_lines(items, way_in(scope))
+    given = assignments(items, scope) if loose else ()
+    return [each for each in given
+            if _between(each, loose)
+            and status(each.root, each.around, each.scope) in ("shared", "outside")]  # fmt: skip
+
+
 def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...] = ()) -> dict[str, str]:
     """What the order of threads makes inside of a construct: its reduction variables, what is shared and assigned in
     critical or atomic, and what each thread accumulates for itself. What work-sharing constructs in a region have
     inside is theirs: after them it is settled."""
     found = dict.fromkeys(construct.directive.names("reduction"), "reduction")
-    alone = construct.directive.construct == "parallel"
+    alone, loose = construct.directive.construct == "parallel", loose_lines([construct], way_in(scope))
     for assignment in assignments([construct], scope, around):
         kinds = [given.directive.construct for given in assignment.around[len(around) :]]
         if alone and any(set(kind.split()) & WORKSHARING for kind in kinds[1:]):
             continue
-        way = next((kind for kind in kinds if kind in ("critical", "atomic")), "")
+        way = next((ALONE[kind] for kind in kinds if kind in ALONE), "critical" if _between(assignment, loose) else "")
         given = status(assignment.root, assignment.around, assignment.scope)
         if way and given in ("shared", "outside"):
             found.setdefault(assignment.root, way)
     for name, way in queued(construct, scope, around).items():
         found.setdefault(name, way)
-    if construct.directive.construct in ("critical", "atomic"):
+    if construct.directive.construct in ALONE:
         _close(found, construct, scope)
     for inner in constructs([construct]):
         if "do" in inner.directive.construct.split():
@@ -149,8 +178,7 @@ def queued(construct: Construct, scope: Scope, around: tuple[Construct, ...] = (
     the end, and the private number that each thread is given."""
     found = dict[str, str]()
     for inner in constructs([construct]):
-        way = inner.directive.construct
-        if way not in ("critical", "atomic"):
+        if (way := ALONE.get(inner.directive.construct, "")) == "":
             continue
         given = [each for each in assignments([construct], scope, around)
                  if any(one is inner for one in each.around) and _is_counter(each)]  # fmt: skip
@@ -175,7 +203,7 @@ def _close(found: dict[str, str], construct: Construct, scope: Scope) -> None:
         before = len(found)
         for assignment in given:
             if set(_source(assignment)[0]) & set(found):
-                found.setdefault(assignment.root, construct.directive.construct)
+                found.setdefault(assignment.root, ALONE[construct.directive.construct])
 
 
 def carried(loop: Construct, around: tuple[Construct, ...], scope: Scope) -> list[str]:

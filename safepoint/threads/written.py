@@ -326,3 +326,10 @@ def _below(node: Any, kind: str) -> Iterator[Any]:
     for found in walk(node):
         if type(found).__name__ == kind:
             yield found
+
+
+def on_itself(text: str) -> bool:
+    """Whether what is assigned may be a part of its own subscripts; components tell variables of one root apart."""
+    last = split_outside(text, "%")[-1].split("(")[0].strip().lower()
+    subscripts = "".join(part.partition("(")[2] for part in split_outside(text, "%")).lower()
+    return re.search(rf"\b{last}\b", subscripts) is not None
