@@ -36,6 +36,7 @@ WORDS = {"if", "while", "case", "select", "type", "class", "is", "rank", "where"
          "real", "integer", "logical", "complex", "character", "format", "critical", "local"}  # fmt: skip
 OPERATORS = re.compile(r"\*\*|//|==|/=|<=|>=|[-+*/<>]|\.[a-z]+\.", re.I)
 DOTTED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "/="}
+GIVING = ("Procedure_Declaration_Stmt", "Proc_Component_Def_Stmt", "Type_Declaration_Stmt")
 STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
@@ -292,8 +293,9 @@ def _finalizers(symbols: Iterable[Symbol], scope: Scope) -> Iterator[Callee]:
 
 def take(stmt: Stmt, scope: Scope) -> None:
     """Note the procedures that a statement gives away: as an argument, or as the target of a pointer."""
-    text = _plain(stmt.node) if is_action(stmt) else STRINGS.sub("0", stmt.at.text)
-    begin = re.search(r"\(|=>" if is_action(stmt) else r"=>|=\s*\w+\s*\(", text)
+    declares = stmt.kind in GIVING
+    text = STRINGS.sub("0", stmt.at.text) if declares else _plain(stmt.node)
+    begin = re.search(r"=>|=\s*\w+\s*\(" if declares else r"\(|=>", text)
     for found in NAME.finditer(text, begin.start() if begin else len(text)):
         after = text[found.end() :].lstrip()
         if after.startswith(("(", "%")) or re.match(r"=(?!=)", after) or text[: found.start()].rstrip().endswith("%"):

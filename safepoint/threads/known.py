@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from safepoint.threads.callees import stated, take
+from safepoint.threads.callees import GIVING, stated, take
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.lines import Source, split_outside
 from safepoint.threads.sharing import (
@@ -89,8 +89,7 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         if not unit.trouble:
             _read_only(unit, scope, own)
     _other_names(unit, scope, own)
-    gives = ("Procedure_Declaration_Stmt", "Proc_Component_Def_Stmt", "Type_Declaration_Stmt")
-    for stmt, where, _ in stated([*(stmt for stmt in unit.declarations if stmt.kind in gives), *unit.body], scope):
+    for stmt, where, _ in stated([*(stmt for stmt in unit.declarations if stmt.kind in GIVING), *unit.body], scope):
         take(stmt, where)
     for inner in unit.inside:
         _learn(inner, scope_of(inner, scope, scope.modules), source)
