@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from safepoint.threads.bindings import bind, generic_of, program_of, relate
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Stmt, Unit
@@ -34,7 +35,8 @@ def scope_of(unit: Unit, parent: Scope | None, modules: dict[str, Scope]) -> Sco
         declare_procedure(scope, unit.open)
     for inner in unit.inside:
         if inner.open:
-            scope.procedures[inner.name] = procedure_of(inner.open.at.text, scope_of(inner, scope, modules))
+            scope.procedures[inner.name] = found = procedure_of(inner.open.at.text, scope_of(inner, scope, modules))
+            found.unit = inner
     return scope
 
 
@@ -49,6 +51,7 @@ def declare_procedure(scope: Scope, opener: Stmt) -> None:
         prefix = re.split(r"\bfunction\b", opener.at.text, flags=re.I)[0]
         if (kind := _type_name(prefix)) and name not in scope.names:
             scope.names[name] = Symbol(name, kind)
+    scope.dummies |= set(found.arguments)
     for name in names:
         if name not in scope.names and scope.implicit is not None and name not in scope.procedures:
             letter = scope.implicit.get(name[0]) or ("integer" if name[0] in "ijklmn" else "real")
@@ -69,7 +72,11 @@ def procedure_of(text: str, scope: Scope) -> Procedure:
         given = symbol.attributes & {"in", "out", "inout"} if symbol else frozenset()
         intents[name] = next(iter(given), "in" if symbol and symbol.has("value") else "")
     prefix = text[: found.start()].lower()
-    return Procedure(found[1].lower(), arguments, intents, bool(re.search(r"\b(pure|elemental)\b", prefix)))
+    return Procedure(found[1].lower(), arguments, intents, _is_pure(prefix))
+
+
+def _is_pure(prefix: str) -> bool:
+    return bool(re.search(r"\b(pure|elemental)\b", prefix)) and "impure" not in prefix
 
 
 def _type_name(text: str) -> str:
@@ -138,20 +145,23 @@ class Declaring:
         extends = re.search(r"extends\s*\(\s*(\w+)", text, re.I)
         inner = Scope("", self.scope, self.scope.modules)
         parts, at = list[Stmt](), at + 1
+        known = name[1].lower() if name else ""
         while at < len(given) and given[at].kind != "End_Type_Stmt":
             parts.append(given[at])
             at += 1
         Declaring(inner, "").all(part for part in parts if "Component" in part.kind)
+        bind(self.scope, known, parts)
+        types = [symbol.type for symbol in inner.names.values()]
+        relate(self.scope, known, extends[1].lower() if extends else "", types)
         components = {found: symbol for found, symbol in inner.names.items() if symbol.type != "procedure"}
         if extends:
             components = {**(self.scope.type_of(extends[1]) or {}), **components}
         if name:
-            self.scope.types[name[1].lower()] = components
+            self.scope.types[known] = components
         return at
 
     def interface(self, given: list[Stmt], at: int) -> int:
-        name = re.match(r"(?:abstract\s+)?interface\s*(\w*)", given[at].at.text, re.I)
-        generic = name[1].lower() if name else ""
+        generic = generic_of(given[at].at.text)
         members, at, body = list[str](), at + 1, list[Stmt]()
         while at < len(given) and given[at].kind != "End_Interface_Stmt":
             stmt = given[at]
@@ -168,7 +178,9 @@ class Declaring:
                 text = re.sub(r"(?i)^\s*(module\s+)?procedure\s*(::)?", "", stmt.at.text)
                 members += [part.strip().lower() for part in text.split(",")]
             at += 1
-        if generic and generic not in ("operator", "assignment"):
+        if "(" in generic:
+            program_of(self.scope).bound.setdefault(generic, []).extend((self.scope, name) for name in members)
+        elif generic:
             self.scope.generics.setdefault(generic, []).extend(members)
         return at
 
@@ -180,6 +192,9 @@ class Declaring:
             self.use(text)
         elif kind == "Implicit_Stmt":
             self.implicit(text)
+        elif kind == "Access_Stmt":
+            way, _, names = re.sub(r"(?i)^(private|public)\s*(?:::)?", r"\1 ", text).partition(" ")
+            self.access(way.lower(), split_outside(names, ","))
         elif kind == "Common_Stmt":
             self.common(text)
         elif kind == "Parameter_Stmt":
@@ -201,7 +216,8 @@ class Declaring:
                 self.mark(found[2].split(","), re.sub(r"\s", "", found[1]).lower())
         elif kind in ("Procedure_Declaration_Stmt", "Proc_Component_Def_Stmt"):
             for part in split_outside(text.split("::", 1)[-1], ","):
-                self.put(Symbol(_entity(part)[0], "procedure"))
+                marks = frozenset(re.findall(r"\bpointer\b", text.split("::", 1)[0].lower()))
+                self.put(Symbol(_entity(part)[0], "procedure", attributes=marks))
 
     def declaration(self, stmt: Stmt) -> None:
         spec, attributes, entities = stmt.node.children
@@ -217,8 +233,15 @@ class Declaring:
             marks |= old.attributes if old else frozenset()
             own = own or shape or (old.shape if old else "")
             home = old.home if old and old.home else self.home
+            if ways := names & {"private", "public"}:
+                self.scope.access[name] = ways.pop()
             self.put(Symbol(name, "procedure" if "external" in names else kind, _rank(own), marks, own, home, line,
                             _kind_name(str(spec))))  # fmt: skip
+
+    def access(self, way: str, names: Iterable[str]) -> None:
+        """PRIVATE or PUBLIC; without names that of all the others."""
+        given = [name.strip().lower() for name in names]
+        self.scope.access |= dict.fromkeys(given, way)
 
     def put(self, symbol: Symbol) -> None:
         if symbol.name:

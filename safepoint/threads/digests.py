@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from safepoint.threads.known import reached
 from safepoint.threads.lines import split_outside
-from safepoint.threads.sharing import Assignment, assignments, constructs, reaches_out, statements
+from safepoint.threads.sharing import Assignment, assignments, constructs, reaches_out
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
 from safepoint.threads.teams import marks
+from safepoint.threads.through import through
 from safepoint.threads.uncertainty import Uncertain, made_of, queued
-from safepoint.threads.written import THREADS, called, compressed, names_in
+from safepoint.threads.written import THREADS, compressed, names_in
 
 
 class Digested(NamedTuple):
@@ -32,13 +32,10 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
         name, path = assignment.root, _path(assignment)
         if reaches_out(name, assignment.around, assignment.scope):
             found.setdefault(path, Digested(path, assignment.stmt.first, "reduction" if name in reduced else ""))
-    for stmt, around in statements([given]):
-        for procedure in reached(called(stmt.node), scope):
-            for written, home in procedure.writes:
-                symbol = scope.find(written)
-                if symbol and symbol.home == home and reaches_out(written, around, scope):
-                    loose = "reduction" if written in reduced else ""
-                    found.setdefault(written, Digested(written, stmt.first, loose))
+    for each in through(given, scope):
+        if each.name:
+            loose = "reduction" if each.name in reduced else ""
+            found.setdefault(each.name, Digested(each.name, each.line, loose))
     for name in also:
         if scope.declared(name, set()):
             found.setdefault(name, Digested(name, given.last, ""))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safepoint import words
 from safepoint.threads import hints, kinds
 from safepoint.threads.difference import Difference, Event
+from safepoint.threads.sites import Site
 from safepoint.threads.trace import Run, Thread
 from safepoint.threads.values import event_words, parts
 
@@ -34,11 +35,13 @@ class Ending(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """`whole`: the array was assigned as a whole; `values`: as doubles, of those that are numbers."""
+    """`whole`: the array was assigned as a whole; `values`: as doubles, of those that are numbers. `sites`: of all that
+    was recorded in the visit, whatever it names."""
 
     events: int
     whole: bool
     values: NDArray[np.float64]
+    sites: frozenset[int]
 
 
 def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:
@@ -51,7 +54,7 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     if a.site.loose == "reduction":
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     found = _written(run, difference.visit, name)
-    if lines := _left(name, difference, left):
+    if lines := _left(name, [*_called(found.sites, run, difference.region)], left):
         which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
         more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
         return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
@@ -69,15 +72,16 @@ def _written(run: Run, visit: int, name: str) -> _Written:
     """All writes of a variable in one visit of a region."""
     mine = {number: site.name for number, site in run.sites.by_number.items()
             if site.name == name or re.match(rf"{re.escape(name)}\s*[(%\[]", site.name)}  # fmt: skip
-    events, whole, values = 0, False, [np.empty(0)]
+    events, whole, values, sites = 0, False, [np.empty(0)], set[int]()
     for thread in run.threads:
         for records in _blocks(thread, visit):
             of = np.isin(records["site"], list(mine)) & np.isin(records["kind"], [kinds.WRITE, kinds.DIGEST])
             whole |= any(mine[int(number)] == name and int(kind) == kinds.DIGEST
                          for number, kind in np.unique(records[["site", "kind"]][of]).tolist())  # fmt: skip
             events += int(of.sum())
+            sites |= set(np.unique(records["site"]).tolist())
             values += _values(records, np.flatnonzero(of & (records["kind"] == kinds.WRITE)))
-    return _Written(events, whole, np.concatenate(values))
+    return _Written(events, whole, np.concatenate(values), frozenset(sites))
 
 
 def _blocks(thread: Thread, visit: int) -> Iterator[NDArray[Any]]:
@@ -112,12 +116,25 @@ def _lost(a: Event, b: Event, values: NDArray[np.float64]) -> bool:
     )
 
 
-def _left(name: str, difference: Difference, left: Iterable[Sequence[Any]]) -> list[int]:
-    """Lines of the region that are not recorded and name the variable."""
-    region = difference.region
+def _called(sites: frozenset[int], run: Run, region: Site | None) -> Iterator[Site]:
+    """The region, and the procedures of which something was recorded in this visit of it: those that it calls."""
     if region is None:
-        return []
+        return
+    yield region
+    known = run.sites.by_number
+    seen = [known[number] for number in sites if number in known]
+    entered = {(site.file, site.name) for site in seen if site.type == "procedure"}
+    entered |= {(site.file, site.procedure) for site in seen} - {(region.file, region.procedure)}
+    yield from (site for site in known.values() if site.type == "procedure" and (site.file, site.name) in entered)
+
+
+def _left(name: str, places: Sequence[Site], left: Iterable[Sequence[Any]]) -> list[int | str]:
+    """Lines in these places that are not recorded and name the variable; with the file if it is not the region's."""
     word = re.compile(rf"(?<![\w%]){re.escape(re.split(r'[%(]', name)[0])}\b", re.I)
-    return sorted({int(line) for file, line, text in left
-                   if Path(file).name == Path(region.file).name and region.line <= int(line) <= region.line2
-                   and word.search(text)})  # fmt: skip
+    found = {(Path(file).name, int(line)) for file, line, text in left for place in places
+             if Path(file).name == Path(place.file).name and place.line <= int(line) <= place.line2
+             and word.search(text)}  # fmt: skip
+    own = Path(places[0].file).name if places else ""
+    return [
+        line if file == own else f"{file}:{line}" for file, line in sorted(found, key=lambda at: (at[0] != own, at))
+    ]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from safepoint.threads.directives import closing
-from safepoint.threads.known import reached
 from safepoint.threads.lines import split_outside
+from safepoint.threads.reaching import reached
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import (
     alone,

@@ -14,8 +14,8 @@ from safepoint.threads import locks, written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
-from safepoint.threads.known import opens_region
 from safepoint.threads.places import State, Where
+from safepoint.threads.reaching import opens_region
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from itertools import takewhile
 from typing import Any
 
+from safepoint.threads.callees import GIVING, stated, take
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import Source, split_outside
@@ -25,7 +27,7 @@ from safepoint.threads.structure import Stmt, Unit
 from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
 from safepoint.threads.teams import is_number, made_directly, marks
 from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, uncertain
-from safepoint.threads.written import DESIGNATOR, OUTPUTS, PURE, THREADS, called, is_variable, names_in
+from safepoint.threads.written import DESIGNATOR, PURE, THREADS, called, is_variable, names_in, target
 
 FILES = "/files"  # the key of what was read
 KINDS = "time", "number", "thread", "sum", "scratch"  # as in `Uncertain`
@@ -37,16 +39,21 @@ STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocat
 def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
     """Add the modules and procedures of a source to those that are known."""
     outer = modules.setdefault(OUTER, Scope("", None, modules))  # type: ignore[arg-type]
+    bodies = outer.program.bodies
     for unit in units:
-        scope = scope_of(unit, None, modules)  # type: ignore[arg-type]
+        host = re.match(r"\s*submodule\s*\(.*?(\w+)\s*\)", unit.open.at.text if unit.open else "", re.I)
+        scope = scope_of(unit, modules.get(host[1].lower()) if host else None, modules)  # type: ignore[arg-type]
         if unit.kind == "module":
             modules[unit.name] = scope
         elif unit.kind in ("subroutine", "function") and unit.open:
-            outer.procedures[unit.name] = procedure_of(unit.open.at.text, scope)
+            outer.procedures[unit.name] = bodies[unit.name] = procedure_of(unit.open.at.text, scope)
+            bodies[unit.name].unit = unit
         for inner in (unit, *_inside(unit)):
             ways = {way(stmt) for stmt, _ in statements(inner.body)} - {""}
             if len(ways) == 1 and (own := _own(inner, scope_of(inner, None, scope.modules))):
                 own.locks = ways.pop()
+        if host:
+            bodies.update((name, found) for name, found in scope.procedures.items() if found.unit is not None)
 
 
 def learn(units: Sequence[Unit], source: Source) -> None:
@@ -84,13 +91,29 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         own.regions = parallel or unit.trouble is not None
         own.calls = sorted({name for stmt, _ in statements(unit.body) for name in called(stmt.node)})
         own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
+        own.hosted = _hosted({found.root for found in assignments(unit.body, scope)}, scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
         own.guards = _guards(unit, scope, own)
         if not unit.trouble:
             _read_only(unit, scope, own)
+    _other_names(unit, scope, own)
+    for stmt, where, _ in stated([*(stmt for stmt in unit.declarations if stmt.kind in GIVING), *unit.body], scope):
+        take(stmt, where)
     for inner in unit.inside:
         _learn(inner, scope_of(inner, scope, scope.modules), source)
+
+
+def _other_names(unit: Unit, scope: Scope, own: Procedure | None) -> None:
+    """Entries, which do what the procedure does, and statement functions, which assign nothing."""
+    plain = [item for item in unit.body if isinstance(item, Stmt)]
+    for stmt in (*unit.declarations, *plain):
+        if stmt.kind == "Entry_Stmt" and own and (found := re.match(r"entry\s+(\w+)", stmt.at.text, re.I)):
+            scope.modules[OUTER].program.bodies.setdefault(found[1].lower(), own)
+    for stmt in takewhile(lambda stmt: stmt.kind == "Assignment_Stmt", plain):
+        left = target(str(stmt.node.children[0]), scope)
+        if left.why.endswith("is a function"):
+            scope.formulas.add(left.root)
 
 
 def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
@@ -133,6 +156,7 @@ def _follow(unit: Unit, scope: Scope) -> bool:
     before, new = (len(outer), len(own.gives) if own else 0), False
     for kind, names in zip(KINDS, unsure, strict=True):
         outer |= {(kind, name, home) for name, home in _outside(names, scope)}
+        outer |= {(kind, name, inside_of(scope.parent)) for name in _hosted(names, scope)}
     outer |= {("scratch", mark, "") for mark in unsure.scratch if mark.startswith("%")}
     if own is not None:
         result = result_of(unit)
@@ -209,7 +233,8 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
                 mark = list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope)
                 given[kind].add(mark)
     for kind, name, home in scope.modules[OUTER].unsure:
-        if name.startswith("%") or ((symbol := scope.declared(name, set())) and symbol.home == home):
+        here = (symbol := scope.declared(name, set())) and symbol.home == home
+        if name.startswith("%") or here or _is_inside(home, name, scope):
             given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
@@ -229,6 +254,25 @@ def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:
         if symbol and symbol.home and symbol.home != "block":
             found[name, symbol.home] = None
     return list(found)
+
+
+def _hosted(names: Iterable[str], scope: Scope) -> set[str]:
+    """Those that the program or procedure around this one declares."""
+    around = scope.parent
+    found = {name: around.names.get(name) for name in names if name not in scope.names} if around else {}
+    return {name for name, symbol in found.items() if symbol and not symbol.home}
+
+
+def inside_of(host: Scope | None) -> str:
+    """The home of what a procedure assigns of the unit around it."""
+    return f"{host.unit if host else ''}()"
+
+
+def _is_inside(home: str, name: str, scope: Scope) -> bool:
+    """Whether this is a variable of that unit, seen from it or from a procedure in it."""
+    if home == inside_of(scope):
+        return True
+    return name not in scope.names and scope.parent is not None and home == inside_of(scope.parent)
 
 
 def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:
@@ -270,40 +314,3 @@ def is_constant(given: Assignment, varying: frozenset[str] | set[str] = frozense
         )
         for name, symbol in symbols
     )
-
-
-def reached(names: Iterable[str], scope: Scope) -> Iterator[Procedure]:
-    """The procedures that are called by these names, and by them, as far as they are known."""
-    seen, waiting = set[str](), list(names)
-    while waiting:
-        name = waiting.pop()
-        procedure = scope.procedure(name)
-        if procedure is not None and procedure.name not in seen:
-            seen.add(procedure.name)
-            yield procedure
-            waiting += procedure.calls
-
-
-def opens_region(text: str, scope: Scope) -> bool:
-    """Whether a statement may call a procedure that opens a parallel region: one that is not known may."""
-    call = re.search(r"\bcall\s+([\w%]+)", text, re.I)
-    plain = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
-    names = [name.lower() for name in re.findall(r"(?<![\w%])([a-z]\w*)\s*\(", plain, re.I)]
-    if call and "%" in call[1]:
-        return True
-    certain = {call[1].lower()} if call else set[str]()
-    seen, waiting = set[str](), [*certain, *names]
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        procedure = scope.procedure(name)
-        if procedure is None:
-            if name in certain and name not in OUTPUTS and not name.startswith(("omp_", "mpi_")):
-                return True
-            continue
-        if procedure.regions:
-            return True
-        waiting += procedure.calls
-    return False

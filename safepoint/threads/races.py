@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from safepoint.threads.flows import flows
-from safepoint.threads.known import guarded, is_constant, reached
+from safepoint.threads.known import guarded, is_constant
 from safepoint.threads.lines import Source
 from safepoint.threads.precision import short_sums
+from safepoint.threads.reaching import reached
 from safepoint.threads.sharing import (
     PRIVATE,
     Assignment,

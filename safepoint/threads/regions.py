@@ -20,6 +20,7 @@ from safepoint.threads.places import State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
 from safepoint.threads.structure import Construct
 from safepoint.threads.teams import is_scratch
+from safepoint.threads.through import through
 from safepoint.threads.uncertainty import order_names
 
 PAIRS = {"single": (13, 14), "master": (15, 16), "masked": (15, 16), "critical": (17, 18), "ordered": (19, 20)}
@@ -100,6 +101,9 @@ class Regions(Statements):
         if outermost:
             for _, line, why in undigested(given, where.scope, self.state.uncertain):
                 self.numbering.leaves(line, why)
+            for each in through(given, where.scope):
+                if each.why:
+                    self.numbering.leaves(each.line, each.why)
             self.digest(digested(given, where.scope, self.state.uncertain, self.also()), given.last, where)
         self.puts([self.call("region_end", f"{site}_4", visit)], given.last)
 

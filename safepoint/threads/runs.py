@@ -101,9 +101,10 @@ def unread(a: Sequence[str]) -> str:
 
 
 def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
-    """File, line and text of each statement that is not recorded."""
+    """File, line and text of each statement that is not recorded; what is in no digest is no statement."""
     _, note = _note(a)
-    return [(str(file), int(line), str(text)) for file, line, text, *_ in note.get("left", [])]
+    return [(str(file), int(line), str(text)) for file, line, text, *why in note.get("left", [])
+            if " is in no digest" not in "".join(why)]  # fmt: skip
 
 
 def undigested(a: Sequence[str]) -> list[str]:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from safepoint.threads.directives import closing
-from safepoint.threads.known import CLOCK, FILES, reached, unsure_of
+from safepoint.threads.known import CLOCK, FILES, unsure_of
 from safepoint.threads.lines import split_outside
+from safepoint.threads.reaching import reached
 from safepoint.threads.sharing import alone, assignments
 from safepoint.threads.shown import Shown
 from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit

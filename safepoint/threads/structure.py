@@ -170,9 +170,9 @@ class _Reading:
         parts = {type(child).__name__: child for child in node.children}
         first, last = node.children[0], node.children[-1]
         opener = self.stmt(first) if getattr(first, "item", None) is not None else None
-        name = re.search(
-            r"\b(?:program|module|subroutine|function|procedure)\s+(\w+)", opener.at.text if opener else "", re.I
-        )
+        text = opener.at.text if opener else ""
+        name = re.search(r"\b(?:subroutine|function|procedure)\s+(\w+)", text, re.I)
+        name = name or re.search(r"\b(?:program|module|submodule\s*\([\w\s:]*\))\s+(\w+)", text, re.I)
         unit = Unit(UNITS[type(node).__name__], name[1].lower() if name else "", node, opener, self.stmt(last),
                     parts.get("Specification_Part"))  # fmt: skip
         if unit.specification is not None:

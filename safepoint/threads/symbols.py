@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 OUTER = ""  # the key of the scope that has procedures outside of modules
 INTRINSIC = ("integer", "real", "complex", "logical", "character")
@@ -48,8 +49,9 @@ class Procedure:
     or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
-    arguments that a caller gives one, with the kind. `guards`: those that it assigns in critical or atomic
-    alone. `locks`: "set" or "free", if it does one of them to locks, and not the other."""
+    arguments that a caller gives one, with the kind. `guards`: those that it assigns in critical or atomic alone.
+    `locks`: "set" or "free", if it does one of them to locks, and not the other. `unit`: its text, None if that is not
+    known; `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -64,6 +66,9 @@ class Procedure:
     takes: set[tuple[str, str]] = field(default_factory=set)
     guards: set[str] = field(default_factory=set)
     locks: str = ""
+    hosted: set[str] = field(default_factory=set)
+    unit: Any = field(default=None, repr=False)
+    direct: list[Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,25 @@ class Race:
 
 
 @dataclass
+class Program:
+    """What is called otherwise than by its name, of all sources and by names alone; procedures with the scope that
+    knows them. `bound`: to types, by the name of the binding or an operator. `finals`: of a type. `related`: the types
+    that a type extends, that extend it, and that it has as components. `taken`: what is an argument or the target of a
+    pointer anywhere. `pointers`: components that are procedures. `bodies`: procedures outside of modules, and those of
+    submodules."""
+
+    bound: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
+    finals: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
+    related: dict[str, set[str]] = field(default_factory=dict)
+    taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
+    pointers: set[str] = field(default_factory=set)
+    bodies: dict[str, Procedure] = field(default_factory=dict)
+
+
+@dataclass
 class Scope:
-    """`uses`: module, the names it is limited to (None: all), local name → name there. `implicit` None: it is NONE."""
+    """`uses`: module, the names it is limited to (None: all), local name → name there. `implicit` None: it is NONE.
+    `access`: private or public, by name; of all others by the empty one."""
 
     unit: str
     parent: Scope | None = None
@@ -92,7 +114,11 @@ class Scope:
     implicit: dict[str, str] | None = field(default_factory=dict)
     threadprivate: set[str] = field(default_factory=set)
     saved: bool = False
+    dummies: set[str] = field(default_factory=set)
+    formulas: set[str] = field(default_factory=set)  # statement functions
+    access: dict[str, str] = field(default_factory=dict)
     unsure: set[tuple[str, str, str]] = field(default_factory=set)  # of OUTER: kind, name, home
+    program: Program = field(default_factory=Program)  # of OUTER
 
     def find(self, name: str) -> Symbol | None:
         """None: not known, which is not the same as not declared."""
@@ -107,7 +133,9 @@ class Scope:
     def declared(self, name: str, seen: set[str]) -> Symbol | None:
         if name in self.names:
             return self.names[name]
-        for scope, there in self._used(name, seen):
+        for scope, there in self.used(name, seen):
+            if scope.access.get(there, scope.access.get("")) == "private":
+                continue
             if found := scope.declared(there, seen | {scope.unit}):
                 return replace(found, name=name)
         return self.parent.declared(name, seen) if self.parent else None
@@ -119,7 +147,7 @@ class Scope:
     def _type(self, name: str, seen: set[str]) -> dict[str, Symbol] | None:
         if name in self.types:
             return self.types[name]
-        for scope, there in self._used(name, seen):
+        for scope, there in self.used(name, seen):
             if (found := scope._type(there, seen | {scope.unit})) is not None:
                 return found
         return self.parent._type(name, seen) if self.parent else None
@@ -132,7 +160,7 @@ class Scope:
             return None
         if name in self.generics and self.generics[name][0] != name:
             return self.procedure(self.generics[name][0], seen)
-        for scope, there in self._used(name, set(seen)):
+        for scope, there in self.used(name, set(seen)):
             if found := scope.procedure(there, seen | {scope.unit}):
                 return found
         if self.parent:
@@ -157,7 +185,8 @@ class Scope:
         mine = any(module not in self.modules and module not in INTRINSIC_MODULES for module, _, _ in self.uses)
         return mine or bool(self.parent and self.parent.unknown_modules())
 
-    def _used(self, name: str, seen: set[str]) -> Iterator[tuple[Scope, str]]:
+    def used(self, name: str, seen: set[str]) -> Iterator[tuple[Scope, str]]:
+        """The modules that may give it this name, and its name there."""
         for module, only, renames in self.uses:
             if module in self.modules and module not in seen and (only is None or name in only):
                 yield self.modules[module], renames.get(name, name)
