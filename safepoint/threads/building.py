@@ -72,6 +72,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
             "line": list(words), "build": build_id, "edges": getattr(settings, "edges", None),
             "sources": [os.path.abspath(unit.line.directory / unit.source) for unit in units],
             "left": bodies.left, "warnings": bodies.warnings, "screen": _screen(bodies),
+            "linked": told,
             "unknown": _unknown(units, bodies), "files": sorted(owned.names(work) - {"x", f"x{SERIAL}"}),
             SERIAL: [owned.checksum(work / f"x{SERIAL}"), *old],
         }  # fmt: skip

@@ -36,12 +36,13 @@ class Ending(NamedTuple):
 
 class _Written(NamedTuple):
     """`whole`: the array was assigned as a whole; `values`: as doubles, of those that are numbers. `sites`: of all that
-    was recorded in the visit, whatever it names."""
+    was recorded in the visit, whatever it names; `loose`: lines at which writes of it are not compared."""
 
     events: int
     whole: bool
     values: NDArray[np.float64]
     sites: frozenset[int]
+    loose: list[int]
 
 
 def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:
@@ -59,6 +60,13 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
         more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
         return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
                             "is not recorded")  # fmt: skip
+    if found.loose:
+        at = f"line{'s' if len(found.loose) > 1 else ''} {', '.join(map(str, found.loose[:MOST]))}"
+        return Ending(True, f"what threads assign to {name} at {at} is their own, or in an order of chance, and is not "
+                            "compared: is it by the number of threads, or is something lost?")  # fmt: skip
+    if (edges := run.about.get("edges")) is not None:
+        text = f"of each loop only the first and the last {words.count(edges, 'iteration')} are recorded"
+        return Ending(False, f"Cannot tell where: {text} (SP_EDGES; edges in threads.toml), and these are equal")
     if found.whole or (found.events and a.words[0] == 1) or _lost(a, b, found.values):
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     if not found.events:
@@ -81,7 +89,9 @@ def _written(run: Run, visit: int, name: str) -> _Written:
             events += int(of.sum())
             sites |= set(np.unique(records["site"]).tolist())
             values += _values(records, np.flatnonzero(of & (records["kind"] == kinds.WRITE)))
-    return _Written(events, whole, np.concatenate(values), frozenset(sites))
+    known = [run.sites.by_number[number] for number in sorted(sites & set(mine))]
+    loose = sorted({site.line for site in known if site.loose and site.type != "variable-read"})
+    return _Written(events, whole, np.concatenate(values), frozenset(sites), loose)
 
 
 def _blocks(thread: Thread, visit: int) -> Iterator[NDArray[Any]]:

@@ -18,7 +18,7 @@ from safepoint import words
 from safepoint.errors import FormatError
 from safepoint.threads import endings, hints, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
-from safepoint.threads.kinds import NESTED, RECORD, REGION
+from safepoint.threads.kinds import NESTED, REAL4, REAL8, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.spread import reached
 from safepoint.threads.trace import Run
@@ -163,6 +163,12 @@ class Passes:
         if not a.good:
             text = "both runs end in the same way, which is not a good one: what comes later was not compared"
             return Outcome(UNDECIDED, "no run", [*self.lines, text], self.passes, found)
+        if not any(_regions(a, rank) for rank in a.traces):
+            text = "no region was recorded, so nothing of what threads do was compared"
+            said = [f"  {each}" for each in runs.undigested(self.a)]
+            return Outcome(
+                UNDECIDED, "no region", [*self.lines[:-1], f"Cannot tell: {text}", *said], self.passes, found
+            )
         return self._equal(found)
 
     def _equal(self, found: Found) -> Outcome:
@@ -176,7 +182,8 @@ class Passes:
     def _printed(self, a: Ran, b: Ran, found: Found) -> Outcome | None:
         """All regions are equal, and what is printed is not: the code after the last one is looked at, too. Where sums
         of threads are, values made of them are allowed the rounding of a sum."""
-        rtol = max(self.rules.rtol, self.rules.reduction_rtol if runs.may_round(self.a) else 0.0)
+        sums = self.rules.of_sums(REAL4 if found.single else REAL8)
+        rtol = max(self.rules.rtol, sums if runs.may_round(self.a) else 0.0)
         screen = Screen(self.a, rtol, self.rules.atol, self._again, ranks=len(a.traces) > 1)
         differs = screen.first(*(printed.lines(ran.output) for ran in (a, b)))
         last = _regions(a, next(iter(a.traces)))

@@ -174,7 +174,7 @@ class Regions(Statements):
                 if is_scratch(piece.name, unsure.scratch, where.scope):
                     self.numbering.leaves(found.line, f"{piece.name} is in no digest, as {MAY_HAVE}")
                 elif piece.why:
-                    self.numbering.leaves(found.line, f"digest of {piece.name}: {piece.why}")
+                    self.numbering.leaves(found.line, f"{piece.name} is in no digest: {piece.why}")
                 else:
                     self.puts(self.digest_of(piece, found.loose, at), at)
 

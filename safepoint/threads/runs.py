@@ -108,9 +108,10 @@ def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
 
 
 def undigested(a: Sequence[str]) -> list[str]:
-    """What is in no digest, so that pass 1 knows nothing of it."""
+    """What is in no digest, so that pass 1 knows nothing of it, and objects that were linked as they are."""
     _, note = _note(a)
-    return [f"{file}:{line}: {why}" for file, line, _, why in note.get("left", []) if " is in no digest" in why]
+    lines = [f"{file}:{line}: {why}" for file, line, _, why in note.get("left", []) if " is in no digest" in why]
+    return lines + [str(text) for text in note.get("linked", [])]
 
 
 def shown(a: Sequence[str]) -> list[Shown]:

@@ -99,3 +99,59 @@ def test_a_write_that_is_not_recorded_is_named(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, LEFT)
     assert code == 1 and "what line 8 may assign to w is not recorded" in said, said
     assert "PRIVATE" not in said
+
+
+COUNTED = """\
+program c
+  implicit none
+  integer :: s
+  s = 0
+  !$omp parallel
+  !$omp atomic
+  s = s + 1
+  !$omp end parallel
+  print *, s
+end program c
+"""
+AT_THE_ENDS = """\
+program e
+  implicit none
+  integer :: i
+  real(8) :: a(100), t
+  a = 1
+!$omp parallel do private(t)
+  do i = 1, 100
+    t = i
+!$  if (i == 50) t = 0
+    a(i) = t
+  end do
+  print *, 'done'
+end program e
+"""
+
+
+def test_of_what_is_in_an_order_of_chance_it_is_not_said_that_its_writes_are_equal(tmp_path: Path) -> None:
+    code, said = outcome(tmp_path, COUNTED)
+    assert code == 1, said
+    assert "what threads assign to s at line 7 is their own, or in an order of chance" in said, said
+    assert "all writes in it are equal" not in said and "PRIVATE" not in said
+
+
+def test_where_only_the_ends_of_loops_are_recorded_nothing_is_said_of_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "threads.toml").write_text("edges = 2\n")
+    code, said = outcome(tmp_path, AT_THE_ENDS)
+    assert code == 2, said
+    assert "Cannot tell where: of each loop only the first and the last 2 iterations are recorded" in said
+    assert "--exclude" not in said
+
+
+def test_without_any_region_nothing_was_compared(tmp_path: Path) -> None:
+    (tmp_path / "l.f90").write_text("subroutine l(a)\n  real :: a(9)\n  integer :: i\n!$omp parallel do\n"
+                                    "  do i = 1, 9\n    a(i) = i\n  end do\nend subroutine\n")  # fmt: skip
+    subprocess.run(["gfortran", "-fopenmp", "-c", "l.f90"], cwd=tmp_path, check=True)
+    (tmp_path / "m.f90").write_text("program m\n  real :: a(9)\n  call l(a)\n  print *, a\nend program\n")
+    line = [sys.executable, "-m", "safepoint", "threads"]
+    subprocess.run([*line, "build", "-o", "m", "--", "gfortran", "-fopenmp", "m.f90", "l.o"], cwd=tmp_path, check=True)
+    done = subprocess.run([*line, "test", "--", "./m"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2, done.stdout
+    assert "no region was recorded" in done.stdout and "l.o: linked as it is" in done.stdout, done.stdout
