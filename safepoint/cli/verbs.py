@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -11,11 +12,14 @@ import click
 
 class Verbs(click.Group):
     """Finds its commands in their modules. `verbs`: by name the module in `room`, and the first sentence of the help:
-    the list of them needs none of the modules. `example`: a command with an option where options belong."""
+    the list of them needs none of the modules. `example`: a command with an option where options belong. `wrong`: the
+    exit code of a command that was called wrongly, where click's own, 2, is an answer."""
 
-    def __init__(self, *given: Any, room: str, verbs: Mapping[str, tuple[str, str]], example: str, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, room: str, verbs: Mapping[str, tuple[str, str]], example: str, wrong: int = 2, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
-        self._room, self._verbs, self._example = room, verbs, example
+        self._room, self._verbs, self._example, self._wrong = room, verbs, example, wrong
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._verbs)
@@ -29,11 +33,24 @@ class Verbs(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with self._coded():
+            try:
+                return super().parse_args(ctx, args)
+            except click.NoSuchOption as error:
+                text = f"No such option {error.option_name}; options stand after the command: {self._example}"
+                raise click.NoSuchOption(error.option_name, text, ctx=ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with self._coded():
+            return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def _coded(self) -> Iterator[None]:
         try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            text = f"No such option {error.option_name}; options stand after the command: {self._example}"
-            raise click.NoSuchOption(error.option_name, text, ctx=ctx) from error
+            yield
+        except click.UsageError as error:
+            error.exit_code = self._wrong
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -109,7 +109,7 @@ class Passes:
         place = self.where / f"{side}-{2 if regions else 1}"
         ran = runs.run(side, command, runs.environment(side, level, **more), place, self.plan.limit)
         if not ran.traces:
-            how = runs.unread(self.a) if ran.good else f"; {ran.ending()}"
+            how = ran.told() + (runs.unread(self.a) if ran.good else f"; {ran.ending()}")
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran
 
@@ -117,7 +117,8 @@ class Passes:
         """The rank that differs first, and what was found; `prefer`: this one, if it differs. What others do after a
         message of it may differ for that reason alone."""
         if a.traces.keys() != b.traces.keys():
-            raise Undecided("no trace", f"A has traces of {len(a.traces)} ranks, and B of {len(b.traces)}")
+            ranks = f"A has traces of {len(a.traces)} ranks, and B of {len(b.traces)}"
+            raise Undecided("no trace", f"{ranks}{a.told() or b.told()}")
         found: dict[str, Found] = {}
         for rank in sorted(a.traces, key=lambda each: each != prefer):
             try:

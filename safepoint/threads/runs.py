@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -22,6 +23,8 @@ from safepoint.threads.texts import AS_IT_IS, MARK, SITES, TEXTS
 
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said
+ALONE = "SP_REGIONS", "SP_AHEAD"  # of a program by itself: which visits are traced, and that a reader is there
+NOISE = "SP_NOISE", "SP_SEED"  # a serial program has no schedule
 
 
 class Ran(NamedTuple):
@@ -47,6 +50,12 @@ class Ran(NamedTuple):
         else:
             how = f"ended with status {self.status}"
         return f"{self.name} {how}{self._last_words()}"
+
+    def told(self) -> str:
+        """What the runtime in the program has said, as of a directory that it cannot make; empty: nothing."""
+        lines = self.output.with_suffix(".err").read_text("utf-8", errors="replace").splitlines()
+        told = dict.fromkeys(line[found.start() :] for line in lines if (found := re.search(r"\bsafepoint: ", line)))
+        return "".join(["; it said", *(f"\n    {line}" for line in list(told)[:TAIL])]) if told else ""
 
     def _last_words(self) -> str:
         lines = self.output.with_suffix(".err").read_text("utf-8", errors="replace").splitlines()[-TAIL:]
@@ -179,9 +188,11 @@ def threads() -> int:
 
 
 def environment(side: str, level: str, **more: str) -> dict[str, str]:
-    """What a run of A or B has in its environment. A is serial even where it calls what was compiled with OpenMP."""
+    """What a run of A or B has in its environment. A is serial even where it calls what was compiled with OpenMP.
+    What the user's environment says of recording holds only as far as it can be meant for both."""
+    own = {name: "" for name in (*ALONE, *(NOISE if side == "A" else ())) if name in os.environ}
     threads = "1" if side == "A" else os.environ.get("OMP_NUM_THREADS", THREADS)
-    return {"OMP_NUM_THREADS": threads, "SP_LEVEL": level, **more}
+    return {"OMP_NUM_THREADS": threads, **own, "SP_LEVEL": level, **more}
 
 
 def _traces(trace: Path) -> dict[str, Path]:

@@ -114,3 +114,15 @@ def test_each_command_has_its_help(here: Path, verb: str) -> None:
 def test_without_a_line_or_a_program_it_is_said_what_to_write(here: Path) -> None:
     assert "safepoint threads build -o heat -- gfortran" in threads(here, "build").stderr
     assert "safepoint threads build -o heat -- gfortran" in threads(here, "test", "--", "./heat").stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("test", "--runs", "0", "--", "./heat"), ("test", "--noise", "-1", "--", "./heat"), ("test",), ("compare", "a"),
+     ("compare", "a", "nowhere"), ("compare", "--rtol", "-1", "a", "same"), ("follow", "--nothing", "a", "b"),
+     ("export", "nowhere"), ("export",), ("build", "--settings", "nowhere"), ("instrument", "x.f90"), ("nosuch",),
+     ("--runs", "3")],
+)  # fmt: skip
+def test_a_command_that_is_called_wrongly_is_not_one_that_cannot_tell(here: Path, words: tuple[str, ...]) -> None:
+    done = threads(here, *words)
+    assert done.returncode == 10 and done.stdout == ""

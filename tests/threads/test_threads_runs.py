@@ -94,6 +94,22 @@ def test_two_at_once_do_not_share_a_directory(tmp_path: Path) -> None:
     assert run.sites.by_number[1][:6] == (1, "variable-write", 'a "name" \\ here', "waits.c", 7, 8)
 
 
+@pytest.mark.parametrize("name", ["run.json.new", "run.json", "sites.jsonl", "00000.ev"])
+def test_a_file_of_the_user_with_a_name_of_ours_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / "chain.threads").mkdir()
+    (tmp_path / "chain.threads" / name).write_text("what I have measured")
+    done = ran(compiled("chain.c"), tmp_path, "20", "1", SP_LEVEL="full")
+    assert "there is something else than a trace in chain.threads" in done.stderr
+    assert (tmp_path / "chain.threads" / name).read_text() == "what I have measured"
+
+
+@pytest.mark.parametrize("left", ["", '{"form', '{"format":1,"build":"","argv":['])
+def test_what_a_kill_at_the_very_start_leaves_is_replaced(tmp_path: Path, left: str) -> None:
+    (tmp_path / "chain.threads").mkdir()
+    (tmp_path / "chain.threads" / "run.json.new").write_text(left)
+    assert run_of(compiled("chain.c"), tmp_path, "20", "1").about["ended"] == "exit"
+
+
 def test_a_directory_with_something_else_in_it_is_left_as_it_is(tmp_path: Path) -> None:
     program = compiled("chain.c")
     run_of(program, tmp_path, "10", "1")

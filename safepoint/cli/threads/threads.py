@@ -22,7 +22,8 @@ VERBS = {  # module, and the first sentence of the help
 }
 
 
-@click.group(cls=Verbs, room="threads", verbs=VERBS, example="safepoint threads test --runs 5 -- ./heat")
+@click.group(cls=Verbs, room="threads", verbs=VERBS, example="safepoint threads test --runs 5 -- ./heat",
+             wrong=UsageError.code)  # fmt: skip
 def threads() -> None:
     """Compare two runs of a program with OpenMP, in Fortran or C: which region, iteration and line differs first.
 
@@ -31,7 +32,7 @@ def threads() -> None:
     safepoint threads test -- ./heat in.nml
 
     The program without OpenMP is right by definition. Exit codes of `test` and `compare`: 0: equal; 1: not; 2: it
-    cannot be told. For a pure data race ThreadSanitizer is the sharper tool: docs/threads.md says when.
+    cannot be told; 10: called wrongly. For a pure data race ThreadSanitizer is the sharper tool: docs/threads.md says when.
     """
 
 

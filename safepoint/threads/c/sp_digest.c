@@ -1,7 +1,11 @@
 /* Checksums of arrays: xxh3-128 of the bytes in array element order, whatever lies between the elements.
 
    Compiled with the header of the program's own Fortran compiler, as each has its own descriptor; without
-   SP_DESCRIPTORS for C alone. */
+   SP_DESCRIPTORS for C alone.
+
+   Statistics are the only floating arithmetic of the runtime. It stands between feholdexcept and fesetenv, so that a
+   program that traps exceptions is not killed for ours, and finds its flags as it left them. */
+#include <fenv.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -22,6 +26,8 @@ typedef long double quad;
 #endif
 
 enum { X87 = SP_TYPE_X87 };
+
+#define SP_APART __attribute__((noinline)) /* a compiler moves no arithmetic over a call */
 
 struct sums {
     double least, most, sum, squares, count;
@@ -77,7 +83,7 @@ static double number(const char *at, int type) {
     }
 }
 
-static void sum_up(struct sums *of, const char *from, size_t bytes, int type) {
+static SP_APART void sum_up(struct sums *of, const char *from, size_t bytes, int type) {
     for (size_t at = 0, size = sizes[type & ~X87]; at + size <= bytes; at += size) {
         double x = number(from + at, type);
         if (isnan(x))
@@ -86,6 +92,13 @@ static void sum_up(struct sums *of, const char *from, size_t bytes, int type) {
         of->most = x > of->most ? x : of->most;
         of->sum += x, of->squares += x * x, of->count++;
     }
+}
+
+static void add(struct sums *of, const char *from, size_t bytes, int type) {
+    fenv_t held;
+    feholdexcept(&held);
+    sum_up(of, from, bytes, type);
+    fesetenv(&held);
 }
 
 static uint64_t word(double x) {
@@ -98,6 +111,13 @@ static void more(int32_t site, uint64_t value) {
     sp_put(DIGESTS, site, SP_KIND_MORE, 0, 0, value);
 }
 
+static SP_APART void conclude(uint64_t *words, const struct sums *of) {
+    words[0] = word(of->count > 0 ? of->least : NAN);
+    words[1] = word(of->count > 0 ? of->most : NAN);
+    words[2] = word(of->count > 0 ? of->sum / of->count : NAN);
+    words[3] = word(of->count > 0 ? sqrt(of->squares / of->count) : NAN);
+}
+
 /* `of`: NULL without statistics. */
 static void note(int32_t site, int type, int64_t elements, XXH128_hash_t hash, const struct sums *of) {
     sp_put(DIGESTS, site, SP_KIND_DIGEST, (unsigned)(type & ~X87), of != NULL, (uint64_t)elements);
@@ -105,10 +125,13 @@ static void note(int32_t site, int type, int64_t elements, XXH128_hash_t hash, c
     more(site, hash.high64);
     if (!of)
         return;
-    more(site, word(of->count > 0 ? of->least : NAN));
-    more(site, word(of->count > 0 ? of->most : NAN));
-    more(site, word(of->count > 0 ? of->sum / of->count : NAN));
-    more(site, word(of->count > 0 ? sqrt(of->squares / of->count) : NAN));
+    uint64_t words[4];
+    fenv_t held;
+    feholdexcept(&held);
+    conclude(words, of);
+    fesetenv(&held);
+    for (int each = 0; each < 4; each++)
+        more(site, words[each]);
 }
 
 static int awake(void) {
@@ -136,7 +159,7 @@ static void begin(struct gathered *to, int type) {
 
 static void feed(struct gathered *to, const char *from, size_t bytes) {
     if (counted(to->type))
-        sum_up(&to->sums, from, bytes, to->type);
+        add(&to->sums, from, bytes, to->type);
     XXH3_128bits_update(&to->state, from, bytes);
 }
 
@@ -180,7 +203,7 @@ void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements
     }
     struct sums of = EMPTY;
     if (counted(type))
-        sum_up(&of, first, bytes, type);
+        add(&of, first, bytes, type);
     note(site, type, elements, XXH3_128bits(first, bytes), counted(type) ? &of : NULL);
 }
 

@@ -33,19 +33,13 @@ int sp_run_stopped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of run.json and sites.jsonl */
 static char place[4096];
 static char stopped_text[96];
-static double began, ended;
+static struct timespec began, ended;
 static size_t room; /* bytes of run.json as it was made at the start */
 static int32_t last_site;
 static pid_t owner;
 
 void sp_say(const char *text, const char *name, int error) {
     fprintf(stderr, "safepoint: %s %s%s%s\n", text, name, error ? ": " : "", error ? strerror(error) : "");
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* A text that grows; one that could not is empty. */
@@ -83,6 +77,11 @@ static void quote(struct grown *to, const char *from) {
         else
             add(to, from, 1);
     add(to, "\"", 1);
+}
+
+/* Without floating arithmetic: a program may trap it, and its flags are its own. */
+static void add_seconds(struct grown *to, const struct timespec *when) {
+    addf(to, when->tv_sec ? "%lld.%06ld" : "null", (long long)when->tv_sec, when->tv_nsec / 1000);
 }
 
 static void quote_or_null(struct grown *to, const char *name, const char *from) {
@@ -137,8 +136,11 @@ static void describe(struct grown *to) {
     quote_or_null(to, "regions", set->range_text);
     addf(to, set->edges ? ",\"edges\":%llu" : ",\"edges\":null", (unsigned long long)set->edges);
     addf(to, ",\"statistics\":%s,\"noise\":%llu", set->statistics ? "true" : "false", (unsigned long long)set->noise);
-    addf(to, ",\"threads\":%u,\"begin\":%.6f", __atomic_load_n(&sp_threads, __ATOMIC_RELAXED), began);
-    addf(to, ended ? ",\"end\":%.6f,\"ended\":\"exit\"" : ",\"end\":null,\"ended\":null", ended);
+    addf(to, ",\"threads\":%u,\"begin\":", __atomic_load_n(&sp_threads, __ATOMIC_RELAXED));
+    add_seconds(to, &began);
+    add(to, ",\"end\":", 7);
+    add_seconds(to, &ended);
+    addf(to, ended.tv_sec ? ",\"ended\":\"exit\"" : ",\"ended\":null");
     quote_or_null(to, "stopped", stopped_text);
     add(to, "}", 1);
 }
@@ -188,28 +190,30 @@ static int ours(const char *name) {
            (digits >= 5 && !strcmp(name + digits, ".ev"));
 }
 
-static int has_our_json(void) {
+/* It begins as a run.json of ours. `cut`: or as much of it is there as a kill has left. */
+static int begins_as_ours(const char *name, int cut) {
     char text[sizeof STARTS] = "";
-    int fd = openat(sp_directory, "run.json", O_RDONLY | O_CLOEXEC);
+    int fd = openat(sp_directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return 0;
     ssize_t count = read(fd, text, sizeof STARTS - 1);
     close(fd);
-    return count == sizeof STARTS - 1 && !memcmp(text, STARTS, sizeof STARTS - 1);
+    return count >= 0 && (cut || count == sizeof STARTS - 1) && !memcmp(text, STARTS, (size_t)count);
 }
 
 /* Remove what an earlier run has left. 0: something is not ours. */
 static int emptied(void) {
-    int copy = dup(sp_directory), strange = 0, found = 0, removing = 0;
+    int copy = dup(sp_directory), strange = 0, found = 0, begun = 0, removing = 0;
     DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
     if (!entries)
         return 0;
     for (struct dirent *entry; (entry = readdir(entries));)
         if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..")) {
+            int new = !strcmp(entry->d_name, "run.json.new"); /* all that a kill at the very start leaves */
             strange |= !ours(entry->d_name);
-            found |= strcmp(entry->d_name, "run.json.new") != 0; /* all that a kill at the very start leaves */
+            begun |= new, found |= !new;
         }
-    removing = !strange && (!found || has_our_json());
+    removing = !strange && (!found || begins_as_ours("run.json", 0)) && (!begun || begins_as_ours("run.json.new", 1));
     rewinddir(entries);
     for (struct dirent *entry; removing && (entry = readdir(entries));)
         if (ours(entry->d_name) && strcmp(entry->d_name, "run.json") && unlinkat(sp_directory, entry->d_name, 0))
@@ -260,7 +264,7 @@ static int copy_sites(void) {
 int sp_run_open(void) {
     name_place();
     owner = getpid();
-    began = seconds();
+    clock_gettime(CLOCK_REALTIME, &began);
     if (mkdir(place, 0777) && errno != EEXIST) {
         sp_say("no trace is written: cannot make", place, errno);
         return 0;
@@ -336,7 +340,7 @@ static __attribute__((destructor)) void at_end(void) {
     if (sp_directory < 0 || owner != getpid())
         return;
     pthread_mutex_lock(&lock);
-    ended = seconds();
+    clock_gettime(CLOCK_REALTIME, &ended);
     if (!write_about())
         sp_say("cannot complete run.json in", place, errno);
     pthread_mutex_unlock(&lock);
