@@ -17,10 +17,15 @@ from typing import NamedTuple
 
 from safepoint.threads.shown import Shown, printers
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|nan|inf(?:inity)?)(?![\w])", re.I)
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:(?:\d*\.\d+|\d+\.)[-+]\d{3}(?!\d)|(?:\d+\.?\d*|\.\d+)(?:[eEdD][-+]?\d+)?|(?:nan|inf(?:inity)?)(?!\w))"
+    r"|(?<!\S)[TF](?!\S)",
+    re.I,
+)  # also with a unit behind it, as 1.5eV; and as Fortran writes 1e-101, and .true.
 _ENOUGH = 6  # digits of a number of which the last one may be rounded either way
 
 
+LONG = 100  # characters of a line that are shown, of one that is more than twice as long
 MOST = 1000  # lines of a bag that are tried for one that has no twin
 WORDS, ROUNDING, BEYOND = 0, 1, 2  # how two lines differ
 
@@ -51,8 +56,18 @@ class Pair(NamedTuple):
     perhaps: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        texts = [f"{name}: {row.text if row else 'nothing'}" for name, row in (("A", self.a), ("B", self.b))]
+        one, other = (row.text if row else "" for row in (self.a, self.b))
+        first = next((k for k, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+        at = max(0, first - LONG // 2)
+        texts = [f"{name}: {_part(row.text, at) if row else 'nothing'}" for name, row in (("A", self.a), ("B", self.b))]
         return f"line {(self.a or self.b or Row(0, '')).number}, {', '.join(texts)}"
+
+
+def _part(text: str, at: int) -> str:
+    """Of a long line where it differs."""
+    if len(text) <= 2 * LONG:
+        return text
+    return f"{'…' if at else ''}{text[at : at + LONG]}{'…' if at + LONG < len(text) else ''}"
 
 
 class Compared(NamedTuple):
@@ -217,7 +232,9 @@ def _apart(x: str | None, y: str | None, rtol: float, atol: float) -> int:
 
 
 def _close(one: str, other: str, rtol: float, atol: float) -> bool:
-    x, y = (float(text.lower().replace("d", "e")) for text in (one, other))
+    if not (_is_number(one) and _is_number(other)):
+        return one == other
+    x, y = (float(_plain(text)) for text in (one, other))
     if x == y or (math.isnan(x) and math.isnan(y)):
         return True
     if not (math.isfinite(x) and math.isfinite(y)):
@@ -226,9 +243,18 @@ def _close(one: str, other: str, rtol: float, atol: float) -> bool:
     return abs(x - y) <= atol + rtol * max(abs(x), abs(y)) + last * 1.001
 
 
+def _is_number(text: str) -> bool:
+    return text.lower() not in ("t", "f")
+
+
+def _plain(text: str) -> str:
+    """As Python reads it: Fortran leaves out the letter before an exponent of three digits."""
+    return re.sub(r"(?<=[\d.])([-+]\d{3})$", r"e\1", text.lower().replace("d", "e"))
+
+
 def _last(text: str) -> float:
     """The size of its last digit; 0 if the number is short, or whole."""
-    digits, _, power = text.lower().replace("d", "e").lstrip("+-").partition("e")
+    digits, _, power = _plain(text).lstrip("+-").partition("e")
     whole, point, fraction = digits.partition(".")
     if not point or len((whole + fraction).lstrip("0")) < _ENOUGH:
         return 0.0

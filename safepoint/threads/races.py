@@ -27,6 +27,7 @@ from safepoint.threads.sharing import (
     statements,
     status,
     text_of,
+    without_single,
 )
 from safepoint.threads.structure import Block, Construct, Stmt, Unit
 from safepoint.threads.symbols import Scope
@@ -51,13 +52,15 @@ def _shared(unit: Unit, scope: Scope) -> Iterator[tuple[int, str]]:
     cache: dict[int, frozenset[str]] = {}
     constants = text_of(unit)
     for given in assignments(unit.body, scope):
-        loop = _loop(given.around)
+        outer = without_single(given.around, constants)
+        loop = _loop(outer) or _loop(given.around)
         if loop is None or protected(given.around) or given.what.way not in ("assignment", "call", "pointer"):
             continue
         if alone(given.around, constants):
             continue
-        if status(given.root, given.around, given.scope) not in ("shared", "outside"):
+        if any(status(given.root, each, given.scope) not in ("shared", "outside") for each in (given.around, outer)):
             continue
+        given = given._replace(around=outer)
         if given.what.way == "call" and (
             given.what.intent not in ("out", "inout")
             or "(" in given.what.text

@@ -199,6 +199,17 @@ def alone(around: Sequence[Construct], specification: str = "") -> bool:
     return bool(teams) and all(_of_one(given, specification) for given in teams)
 
 
+def without_single(around: Sequence[Construct], specification: str = "") -> tuple[Construct, ...]:
+    """Without the innermost teams of one thread, and what is in them: each belongs to a thread of the team around."""
+    left = tuple(around)
+    for at in reversed(range(len(left))):
+        if "parallel" in left[at].directive.construct.split():
+            if not _of_one(left[at].directive, specification):
+                break
+            left = left[:at]
+    return left
+
+
 def text_of(unit: Unit) -> str:
     """Its declarations, a line for each."""
     return "\n".join(stmt.at.text for stmt in unit.declarations)

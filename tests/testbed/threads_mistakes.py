@@ -249,6 +249,20 @@ do i = 1, n
 end do
 !$omp end parallel
 """,
+    "one thread inside of a loop": """\
+!$omp parallel do private(m, t)
+do i = 1, n
+  t = i
+  !$omp parallel do num_threads(1)
+  do j = 1, 2
+    m = j
+    a(i) = m * t
+    if (i == 5) s = j
+  end do
+end do
+m = 1
+t = 1
+""",
     "set on each way": """\
 !$omp parallel do private(t)
 do i = 1, n

@@ -130,7 +130,9 @@ def test_other_words_on_the_screen_are_told_and_are_no_difference(here: Path, mo
 @pytest.mark.parametrize(
     ("numbers", "rtol", "code"),
     [("1.5,1.5001", 0.0, 1), ("1.5,1.5001", 1e-3, 0), ("0.123456,0.123457", 0.0, 1), ("0.123456,0.123457", 1e-12, 0),
-     ("1.00,1.01", 1e-12, 1), ("1d0,1.0", 0.0, 0), ("NaN,NaN", 0.0, 0), ("1,NaN", 1e-3, 1)],
+     ("1.00,1.01", 1e-12, 1), ("1d0,1.0", 0.0, 0), ("NaN,NaN", 0.0, 0), ("1,NaN", 1e-3, 1),
+     ("1.50eV,1.99eV", 0.0, 1), ("100m,200m", 0.0, 1), ("2.5kJ,2.500kJ", 0.0, 0), ("0.1000-101,0.1000-102", 0.0, 1),
+     ("0.1000-101,0.1E-101", 0.0, 0), ("T,F", 1e-3, 1), ("x1,x2", 0.0, 0)],
 )  # fmt: skip
 def test_numbers_on_the_screen_count_beyond_the_tolerance(
     here: Path, monkeypatch: pytest.MonkeyPatch, numbers: str, rtol: float, code: int

@@ -163,6 +163,12 @@ def test_lines_of_ranks_are_in_an_order_of_chance(monkeypatch: pytest.MonkeyPatc
     assert judge.first(["rank 0", "rank 1"], ["rank 1", "rank 0"]) is None
 
 
+def test_of_a_long_line_it_is_shown_where_it_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Case("", "1.0 " * 900, "1.0 " * 500 + "7.5 " + "1.0 " * 399, 1)
+    said = verdict(monkeypatch, [], given, [])[2][0]
+    assert "7.5" in said and len(said) < 300
+
+
 WHOLE = """\
 program p
   !$ use omp_lib
