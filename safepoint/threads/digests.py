@@ -35,8 +35,7 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
     for stmt, around in statements([given]):
         for procedure in reached(called(stmt.node), scope):
             for written, home in procedure.writes:
-                symbol = scope.find(written)
-                if symbol and symbol.home == home and reaches_out(written, around, scope):
+                if scope.home(written) == home and reaches_out(written, around, scope):
                     loose = "reduction" if written in reduced else ""
                     found.setdefault(written, Digested(written, stmt.first, loose))
     for name in also:

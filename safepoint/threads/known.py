@@ -28,7 +28,7 @@ from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, unce
 from safepoint.threads.written import DESIGNATOR, OUTPUTS, PURE, THREADS, called, is_variable, names_in
 
 FILES = "/files"  # the key of what was read
-KINDS = "time", "number", "thread", "sum", "scratch"  # as in `Uncertain`
+KINDS = "time", "number", "thread", "scratch", "sum"  # as in `Uncertain`
 CLOCK = re.compile(r"timer|wtime|clock|(wall|cpu|get|elapsed)_?time|timeofday")  # names of functions that nobody knows
 ROUNDS = 8  # so deep are calls followed, by which a procedure gives or takes something
 STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocate_Stmt", "Read_Stmt", "Write_Stmt")
@@ -83,7 +83,8 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         parallel = any("parallel" in construct.directive.construct.split() for construct in constructs(unit.body))
         own.regions = parallel or unit.trouble is not None
         own.calls = sorted({name for stmt, _ in statements(unit.body) for name in called(stmt.node)})
-        own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
+        given = [found.root for found in assignments(unit.body, scope)]
+        own.writes = [each for each in _outside(given, scope) if each[1] != f"in {scope.unit}"]
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
         own.guards = _guards(unit, scope, own)
@@ -209,7 +210,7 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
                 mark = list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope)
                 given[kind].add(mark)
     for kind, name, home in scope.modules[OUTER].unsure:
-        if name.startswith("%") or ((symbol := scope.declared(name, set())) and symbol.home == home):
+        if name.startswith("%") or scope.home(name) == home:
             given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
@@ -222,13 +223,8 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
 
 
 def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:
-    """Those of a module or COMMON, with that."""
-    found = dict[tuple[str, str], None]()
-    for name in names:
-        symbol = scope.declared(name, set())
-        if symbol and symbol.home and symbol.home != "block":
-            found[name, symbol.home] = None
-    return list(found)
+    """Those that other procedures may have too, with their home."""
+    return list(dict.fromkeys((name, home) for name in names if (home := scope.home(name))))
 
 
 def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:

@@ -147,6 +147,15 @@ class Scope:
         known = {found for scope in scopes if scope for found in scope.threadprivate}
         return name in known or bool(symbol and symbol.home in known)
 
+    def home(self, name: str) -> str:
+        """Where a variable is that several procedures may have: a module, COMMON, or a unit with procedures in it."""
+        symbol, scope = self.declared(name, set()), self
+        if symbol is None or symbol.home:
+            return symbol.home if symbol and symbol.home != "block" else ""
+        while name not in scope.names and scope.parent:
+            scope = scope.parent
+        return f"in {scope.unit}" if scope is not self or scope.procedures else ""
+
     def parent_has(self, name: str) -> bool:
         """It is declared by a host, not here."""
         return name not in self.names and bool(self.parent and self.parent.declared(name, set()))
