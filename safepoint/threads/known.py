@@ -131,23 +131,29 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
 def _follow(unit: Unit, scope: Scope) -> bool:
     """Whether something came to be known."""
     unsure, own, outer = unsure_of(unit, scope), _own(unit, scope), scope.modules[OUTER].unsure
-    before, new = (len(outer), len(own.gives) if own else 0), False
+    before, new = (len(outer), own and (len(own.gives), len(own.passes))), False
     for kind, names in zip(KINDS, unsure, strict=True):
         outer |= {(kind, name, home) for name, home in _outside(names, scope)}
     outer |= {("scratch", mark, "") for mark in unsure.scratch if mark.startswith("%")}
     if own is not None:
-        result = result_of(unit)
-        for name in (*own.arguments, result):
-            kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
-            if kind and not any((name, of) in own.takes for of in KINDS):
-                own.gives[own.name if name == result else name] = kind
+        alone = unsure_of(unit, scope, taken=False) if own.takes else unsure
+        for name in (*own.arguments, result := result_of(unit)):
+            there = own.name if name == result else name
+            if (name, kind := _kind(name, alone)) not in own.takes and kind:
+                own.gives[there] = kind
+            elif not any((name, of) in own.takes for of in KINDS) and (kind := _kind(name, unsure)):
+                own.passes[there] = kind
     for stmt, _ in statements(unit.body):
         for callee, pairs in (*_calls(stmt, scope), *_references(stmt, scope)):
             taken = {(dummy, kind) for dummy, actual in pairs if callee.intents.get(dummy) != "out"
                      and (kind := _kind_of(actual, unsure, scope))}  # fmt: skip
             new = new or not taken <= callee.takes
             callee.takes |= taken
-    return new or before != (len(outer), len(own.gives) if own else 0)
+    return new or before != (len(outer), own and (len(own.gives), len(own.passes)))
+
+
+def _kind(name: str, unsure: Uncertain) -> str:
+    return next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
 
 
 def _kind_of(actual: str, unsure: Uncertain, scope: Scope) -> str:
@@ -199,16 +205,15 @@ def _pairs(callee: Procedure, text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
-    """What may differ in two right runs, by this unit and by the procedures that it calls."""
-    given, names = {kind: set[str]() for kind in ("", *KINDS)}, set[str]()
+def unsure_of(unit: Unit, scope: Scope, *, taken: bool = True) -> Uncertain:
+    """What may differ in two right runs, by this unit, by the procedures that it calls, and by those that call it if
+    `taken`."""
+    given, names, passing = {kind: set[str]() for kind in ("", *KINDS)}, set[str](), []
     for stmt, _ in statements(unit.body):
         names |= set(called(stmt.node))
         for callee, pairs in _calls(stmt, scope):
-            for dummy, actual in pairs:
-                kind = callee.gives.get(dummy, "")
-                mark = list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope)
-                given[kind].add(mark)
+            _receive(given, callee.gives, pairs, scope)
+        passing += [each for each in (*_calls(stmt, scope), *_references(stmt, scope)) if each[0].passes]
     for kind, name, home in scope.modules[OUTER].unsure:
         if name.startswith("%") or scope.home(name) == home:
             given[kind].add(name)
@@ -217,9 +222,22 @@ def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
     functions["time"] |= {name for name in names if CLOCK.search(name) and scope.procedure(name) is None}
     given["sum"] |= sums_in(unit.body, scope)
     if (own := _own(unit, scope)) is not None:
-        for name, kind in own.takes:
+        for name, kind in own.takes if taken else ():
             given[kind].add(name)
-    return uncertain(unit.body, scope, given, functions)
+    found, before = uncertain(unit.body, scope, given, functions), -1
+    while passing and before != (before := sum(map(len, (*given.values(), *functions.values())))):
+        for callee, pairs in passing:
+            if any(_kind_of(actual, found, scope) for dummy, actual in pairs if callee.intents.get(dummy) != "out"):
+                _receive(given, callee.passes, pairs, scope)
+                functions[callee.passes.get(callee.name, "time")] |= {callee.name} & set(callee.passes)
+        found = uncertain(unit.body, scope, given, functions)
+    return found
+
+
+def _receive(given: dict[str, set[str]], gives: dict[str, str], pairs: list[tuple[str, str]], scope: Scope) -> None:
+    for dummy, actual in pairs:
+        kind = gives.get(dummy, "")
+        given[kind].add(list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope))
 
 
 def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:

@@ -46,8 +46,9 @@ class Procedure:
     or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
-    arguments that a caller gives one, with the kind. `guards`: those that it assigns in critical or atomic
-    alone. `locks`: "set" or "free", if it does one of them to locks, and not the other."""
+    arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
+    a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
+    does one of them to locks, and not the other."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -60,6 +61,7 @@ class Procedure:
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
     takes: set[tuple[str, str]] = field(default_factory=set)
+    passes: dict[str, str] = field(default_factory=dict)
     guards: set[str] = field(default_factory=set)
     locks: str = ""
 

@@ -52,7 +52,7 @@ def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Name
     every, counts = [found for found, _ in given], COUNTS | functions["number"]
     numbers = numbers_in(every, known["number"], counts)
     threads = known["thread"] | numbers | (only - both) | mixed
-    threads |= {found.root for found in every if is_made_of(found, numbers, counts)}
+    threads |= {found.root for found in every if is_made_of(found, numbers, counts | functions["thread"])}
     made = _tainted(given, threads, counts | functions["thread"], ("integer", "logical"))
     scratch = scratch_in(items, scope, every, numbers, made, known["scratch"])
     sums = known["sum"] | {name for name in scratch if _is_real(name, scope)}

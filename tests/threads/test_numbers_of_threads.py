@@ -66,6 +66,28 @@ contains
       a(i) = a(i) * 2
     end do
   end subroutine more
+  subroutine wrap(i, n, k)
+    integer, intent(in) :: i, n
+    integer, intent(out) :: k
+    k = mod(i - 1, n) + 1
+  end subroutine wrap
+  integer function wrapped(i, n)
+    integer, intent(in) :: i, n
+    wrapped = mod(i - 1, n) + 1
+  end function wrapped
+  real(8) function share(t, n)
+    integer, intent(in) :: t, n
+    share = dble(t) / n
+  end function share
+  subroutine around(z)
+    real(8), intent(inout) :: z(100)
+    integer :: i, k
+    !$omp parallel do private(k)
+    do i = 1, 100
+      call wrap(i + 1, 100, k)
+      z(k) = z(k) + wrapped(i, 100)
+    end do
+  end subroutine around
   real(8) function weigh(t, x)
     integer, intent(in) :: t
     real(8), intent(in) :: x
@@ -149,6 +171,10 @@ BODIES = {
         "!$omp do\ndo i = 1, 100\nx(i) = weigh(t, x(i))\nw%u(i) = weigh(me(), w%u(i))\nend do",
         "",
     ),
+    "procedures that are called with it and without": (
+        "call wrap(t + 1, 100, lo)\nhi = wrapped(t + 2, 100)\nr = share(t, 4)\nhits(lo) = 1\nif (r < 0) x(1) = hi",
+        "call around(y)",
+    ),
     "an element that a thread reads": ("r = x(t + 1)\nhi = t + 1\ny(hi) = x(hi) + r", ""),
     "an extent in a procedure": ("lo = t", "call slices(a, 100, many)"),
 }
@@ -190,7 +216,8 @@ def digests(name: str, tmp_path: Path) -> tuple[set[str], str]:
     [("a place for each thread", "x", "mine"), ("a section of it in a procedure", "w%u", "w%buf"),
      ("all of it in a procedure", "", "b"), ("a component for each thread", "", "w%calls"),
      ("the number of the owner", "x", "own"), ("the number as an argument", "x", ""),
-     ("the number in a list", "x", "hits"), ("an extent in a procedure", "", "part")],
+     ("the number in a list", "x", "hits"), ("an extent in a procedure", "", "part"),
+     ("procedures that are called with it and without", "z", "")],
 )  # fmt: skip
 def test_only_what_depends_on_it_is_in_no_digest(name: str, kept: str, left: str, tmp_path: Path) -> None:
     found, said = digests(name, tmp_path)
