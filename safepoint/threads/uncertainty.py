@@ -115,8 +115,9 @@ def is_uncertain(text: str, stmt: Stmt, unsure: Uncertain, scope: Scope) -> bool
 
 def gathers(stmt: Stmt, name: str, unsure: Uncertain) -> bool:
     """`s = s + part(k)`: what threads have by themselves is added up, and is the same at the end alone."""
-    left, _, right = stmt.at.text.partition("=")
-    return name in names_in(left) and name in names_in(right) and names_scratch(right, unsure.scratch)
+    left, *right = re.split(r"(?<![=<>/])=(?![=>])", stmt.at.text, maxsplit=1)
+    accumulates = bool(right) and name in names_in(left) and name in names_in(right[0])
+    return accumulates and names_scratch(right[0], unsure.scratch)
 
 
 def functions_in(text: str, scope: Scope) -> list[str]:
