@@ -20,7 +20,7 @@ from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.teams import exits, is_scratch, names_scratch
-from safepoint.threads.uncertainty import functions_in
+from safepoint.threads.uncertainty import functions_in, gathers, is_uncertain
 from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
 
 DOUBLES = ("simd", "critical", "atomic", "lock", "sp")
@@ -137,10 +137,10 @@ class Statements:
         for text in reads_of(node, where.scope, where.loops):
             root = root_of(text, where.scope)
             given = status(root, where.around, where.scope)
-            unsure, inside = self.state.uncertain, set(names_in(text)[1:])
-            if root in where.order or root in unsure.names or given == "reduction":
+            inside = set(names_in(text)[1:])
+            if root in where.order or given == "reduction" or inside & set(where.order):
                 continue
-            if inside & (unsure.threads | set(where.order)) or is_scratch(text, unsure.scratch, where.scope):
+            if is_uncertain(text, stmt, self.state.uncertain, where.scope):
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
@@ -190,6 +190,8 @@ class Statements:
             return "a number of a thread"
         if is_scratch(what.text, self.state.uncertain.scratch, where.scope):
             return "a place for each thread"
+        if what.way == "assignment" and gathers(stmt, root, self.state.uncertain):
+            return "a sum of what each thread has"
         if what.way == "pointer":
             return "assignment of a pointer"
         if known.why:

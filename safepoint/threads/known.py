@@ -30,7 +30,7 @@ from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, unce
 from safepoint.threads.written import DESIGNATOR, PURE, THREADS, called, is_variable, names_in, target
 
 FILES = "/files"  # the key of what was read
-KINDS = "time", "number", "thread", "sum", "scratch"  # as in `Uncertain`
+KINDS = "time", "number", "thread", "scratch", "sum"  # as in `Uncertain`
 CLOCK = re.compile(r"timer|wtime|clock|(wall|cpu|get|elapsed)_?time|timeofday")  # names of functions that nobody knows
 ROUNDS = 8  # so deep are calls followed, by which a procedure gives or takes something
 STATUS = ("Open_Stmt", "Inquire_Stmt", "Close_Stmt", "Allocate_Stmt", "Deallocate_Stmt", "Read_Stmt", "Write_Stmt")
@@ -90,8 +90,9 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         parallel = any("parallel" in construct.directive.construct.split() for construct in constructs(unit.body))
         own.regions = parallel or unit.trouble is not None
         own.calls = sorted({name for stmt, _ in statements(unit.body) for name in called(stmt.node)})
-        own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
-        own.hosted = _hosted({found.root for found in assignments(unit.body, scope)}, scope)
+        given = [found.root for found in assignments(unit.body, scope)]
+        own.writes = [each for each in _outside(given, scope) if each[1] != f"in {scope.unit}"]
+        own.hosted = _hosted(set(given), scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
         own.guards = _guards(unit, scope, own)
@@ -153,24 +154,30 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
 def _follow(unit: Unit, scope: Scope) -> bool:
     """Whether something came to be known."""
     unsure, own, outer = unsure_of(unit, scope), _own(unit, scope), scope.modules[OUTER].unsure
-    before, new = (len(outer), len(own.gives) if own else 0), False
+    before, new = (len(outer), own and (len(own.gives), len(own.passes))), False
     for kind, names in zip(KINDS, unsure, strict=True):
         outer |= {(kind, name, home) for name, home in _outside(names, scope)}
         outer |= {(kind, name, inside_of(scope.parent)) for name in _hosted(names, scope)}
     outer |= {("scratch", mark, "") for mark in unsure.scratch if mark.startswith("%")}
     if own is not None:
-        result = result_of(unit)
-        for name in (*own.arguments, result):
-            kind = next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
-            if kind and not any((name, of) in own.takes for of in KINDS):
-                own.gives[own.name if name == result else name] = kind
+        alone = unsure_of(unit, scope, taken=False) if own.takes else unsure
+        for name in (*own.arguments, result := result_of(unit)):
+            there = own.name if name == result else name
+            if (name, kind := _kind(name, alone)) not in own.takes and kind:
+                own.gives[there] = kind
+            elif not any((name, of) in own.takes for of in KINDS) and (kind := _kind(name, unsure)):
+                own.passes[there] = kind
     for stmt, _ in statements(unit.body):
         for callee, pairs in (*_calls(stmt, scope), *_references(stmt, scope)):
             taken = {(dummy, kind) for dummy, actual in pairs if callee.intents.get(dummy) != "out"
                      and (kind := _kind_of(actual, unsure, scope))}  # fmt: skip
             new = new or not taken <= callee.takes
             callee.takes |= taken
-    return new or before != (len(outer), len(own.gives) if own else 0)
+    return new or before != (len(outer), own and (len(own.gives), len(own.passes)))
+
+
+def _kind(name: str, unsure: Uncertain) -> str:
+    return next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
 
 
 def _kind_of(actual: str, unsure: Uncertain, scope: Scope) -> str:
@@ -222,38 +229,44 @@ def _pairs(callee: Procedure, text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def unsure_of(unit: Unit, scope: Scope) -> Uncertain:
-    """What may differ in two right runs, by this unit and by the procedures that it calls."""
-    given, names = {kind: set[str]() for kind in ("", *KINDS)}, set[str]()
+def unsure_of(unit: Unit, scope: Scope, *, taken: bool = True) -> Uncertain:
+    """What may differ in two right runs, by this unit, by the procedures that it calls, and by those that call it if
+    `taken`."""
+    given, names, passing = {kind: set[str]() for kind in ("", *KINDS)}, set[str](), []
     for stmt, _ in statements(unit.body):
         names |= set(called(stmt.node))
         for callee, pairs in _calls(stmt, scope):
-            for dummy, actual in pairs:
-                kind = callee.gives.get(dummy, "")
-                mark = list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope)
-                given[kind].add(mark)
+            _receive(given, callee.gives, pairs, scope)
+        passing += [each for each in (*_calls(stmt, scope), *_references(stmt, scope)) if each[0].passes]
     for kind, name, home in scope.modules[OUTER].unsure:
-        here = (symbol := scope.declared(name, set())) and symbol.home == home
-        if name.startswith("%") or here or _is_inside(home, name, scope):
+        if name.startswith("%") or scope.home(name) == home or _is_inside(home, name, scope):
             given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
     functions["time"] |= {name for name in names if CLOCK.search(name) and scope.procedure(name) is None}
     given["sum"] |= sums_in(unit.body, scope)
     if (own := _own(unit, scope)) is not None:
-        for name, kind in own.takes:
+        for name, kind in own.takes if taken else ():
             given[kind].add(name)
-    return uncertain(unit.body, scope, given, functions)
+    found, before = uncertain(unit.body, scope, given, functions), -1
+    while passing and before != (before := sum(map(len, (*given.values(), *functions.values())))):
+        for callee, pairs in passing:
+            if any(_kind_of(actual, found, scope) for dummy, actual in pairs if callee.intents.get(dummy) != "out"):
+                _receive(given, callee.passes, pairs, scope)
+                functions[callee.passes.get(callee.name, "time")] |= {callee.name} & set(callee.passes)
+        found = uncertain(unit.body, scope, given, functions)
+    return found
+
+
+def _receive(given: dict[str, set[str]], gives: dict[str, str], pairs: list[tuple[str, str]], scope: Scope) -> None:
+    for dummy, actual in pairs:
+        kind = gives.get(dummy, "")
+        given[kind].add(list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope))
 
 
 def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:
-    """Those of a module or COMMON, with that."""
-    found = dict[tuple[str, str], None]()
-    for name in names:
-        symbol = scope.declared(name, set())
-        if symbol and symbol.home and symbol.home != "block":
-            found[name, symbol.home] = None
-    return list(found)
+    """Those that other procedures may have too, with their home."""
+    return list(dict.fromkeys((name, home) for name in names if (home := scope.home(name))))
 
 
 def _hosted(names: Iterable[str], scope: Scope) -> set[str]:

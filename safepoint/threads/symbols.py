@@ -49,9 +49,10 @@ class Procedure:
     or reads, with their home. `calls`: by name. `races`: names, with their
     lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
     `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
-    arguments that a caller gives one, with the kind. `guards`: those that it assigns in critical or atomic alone.
-    `locks`: "set" or "free", if it does one of them to locks, and not the other. `unit`: its text, None if that is not
-    known; `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns."""
+    arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
+    a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
+    does one of them to locks, and not the other. `unit`: its text, None if that is not known; `direct`: what it calls,
+    once that was asked. `hosted`: variables of the unit around it that it assigns."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Procedure:
     races: list[Race] = field(default_factory=list)
     gives: dict[str, str] = field(default_factory=dict)
     takes: set[tuple[str, str]] = field(default_factory=set)
+    passes: dict[str, str] = field(default_factory=dict)
     guards: set[str] = field(default_factory=set)
     locks: str = ""
     hosted: set[str] = field(default_factory=set)
@@ -176,6 +178,15 @@ class Scope:
         scopes += [self.modules.get(symbol.home)] if symbol else []
         known = {found for scope in scopes if scope for found in scope.threadprivate}
         return name in known or bool(symbol and symbol.home in known)
+
+    def home(self, name: str) -> str:
+        """Where a variable is that several procedures may have: a module, COMMON, or a unit with procedures in it."""
+        symbol, scope = self.declared(name, set()), self
+        if symbol is None or symbol.home:
+            return symbol.home if symbol and symbol.home != "block" else ""
+        while name not in scope.names and scope.parent:
+            scope = scope.parent
+        return f"in {scope.unit}" if scope is not self or scope.procedures else ""
 
     def parent_has(self, name: str) -> bool:
         """It is declared by a host, not here."""

@@ -116,9 +116,7 @@ def is_scratch(text: str, scratch: frozenset[str], scope: Scope) -> bool:
 
 def exits(loop: Block) -> list[str]:
     """The conditions under which a loop is left before its end, if it shares no work."""
-    if any(
-        given.directive.construct not in ("critical", "atomic", "lock", "simd", "sp") for given in constructs([loop])
-    ):
+    if any(given.directive.construct not in INSIDE for given in constructs([loop])):
         return []
     return _exits(loop.body)
 

@@ -44,7 +44,7 @@ def _assigned(given: Procedure, scope: Scope) -> Iterator[tuple[str, str]]:
     unsure = {(name, home) for kind, name, home in scope.modules[OUTER].unsure if kind != "sum"}
     for name, home in given.writes:
         module = scope.modules.get(home)
-        if (name, home) in unsure or (module and module.is_threadprivate(name)):
+        if home.startswith("in ") or (name, home) in unsure or (module and module.is_threadprivate(name)):
             continue
         here = _name_of(name, home, scope)
         yield here, "" if here else _nameless(f"{name} of {home}", given)

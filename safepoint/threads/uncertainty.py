@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from safepoint.threads.locks import loose_lines, way_in
-from safepoint.threads.sharing import Assignment, assignments, constructs, statements, status
+from safepoint.threads.sharing import Assignment, assignments, constructs, root_of, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
-from safepoint.threads.teams import COUNTS, is_made_of, numbers_in, scratch_in
+from safepoint.threads.teams import COUNTS, is_made_of, is_scratch, names_scratch, numbers_in, scratch_in
 from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
 ALONE = {"critical": "critical", "atomic": "atomic", "lock": "critical"}  # whose order is chance, and what that makes
@@ -24,14 +24,14 @@ Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]
 
 class Uncertain(NamedTuple):
     """Names of a unit. `numbers`: those of threads themselves, of `threads`, which has also what is made of them, and
-    what only the program with OpenMP assigns. `rounded`: scalars that depend on a sum or product of reals by several
-    threads. `scratch`: arrays with a place for each thread, and components of types (`teams.marks`)."""
+    what only the program with OpenMP assigns. `scratch`: arrays with a place for each thread, and components of types
+    (`teams.marks`). `rounded`: scalars that depend on a sum or product of reals by several threads."""
 
     times: frozenset[str]
     numbers: frozenset[str]
     threads: frozenset[str]
-    rounded: frozenset[str]
     scratch: frozenset[str]
+    rounded: frozenset[str]
 
     @property
     def names(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Name
     every, counts = [found for found, _ in given], COUNTS | functions["number"]
     numbers = numbers_in(every, known["number"], counts)
     threads = known["thread"] | numbers | (only - both) | mixed
-    threads |= {found.root for found in every if is_made_of(found, numbers, counts)}
+    threads |= {found.root for found in every if is_made_of(found, numbers, counts | functions["thread"])}
     made = _tainted(given, threads, counts | functions["thread"], ("integer", "logical"))
     scratch = scratch_in(items, scope, every, numbers, made, known["scratch"])
     sums = known["sum"] | {name for name in scratch if _is_real(name, scope)}
@@ -60,8 +60,8 @@ def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Name
         _tainted(given, known["time"], TIMES | functions["time"]),
         frozenset(numbers),
         made,
-        _tainted(given, sums, functions["sum"], ("real", "complex")),
         scratch,
+        _tainted(given, sums, functions["sum"], ("real", "complex")),
     )
 
 
@@ -104,6 +104,20 @@ def made_of(found: Assignment, names: frozenset[str]) -> bool:
     """Whether a clock or the number of a thread is assigned."""
     used, calls = _source(found)
     return bool(set(used) & names or set(calls) & (THREADS | TIMES))
+
+
+def is_uncertain(text: str, stmt: Stmt, unsure: Uncertain, scope: Scope) -> bool:
+    """Whether what is read may be another value in two right runs: itself, by its subscript, or as it is gathered."""
+    root, inside = root_of(text, scope), set(names_in(text)[1:])
+    made = root in unsure.names or bool(inside & unsure.threads) or is_scratch(text, unsure.scratch, scope)
+    return made or gathers(stmt, root, unsure)
+
+
+def gathers(stmt: Stmt, name: str, unsure: Uncertain) -> bool:
+    """`s = s + part(k)`: what threads have by themselves is added up, and is the same at the end alone."""
+    left, *right = re.split(r"(?<![=<>/])=(?![=>])", stmt.at.text, maxsplit=1)
+    accumulates = bool(right) and name in names_in(left) and name in names_in(right[0])
+    return accumulates and names_scratch(right[0], unsure.scratch)
 
 
 def functions_in(text: str, scope: Scope) -> list[str]:
