@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
+from safepoint.threads.locks import INSIDE
 from safepoint.threads.sharing import Assignment, constructs, root_of, statements
 from safepoint.threads.structure import Block, Item, Stmt
 from safepoint.threads.symbols import Scope, Symbol
