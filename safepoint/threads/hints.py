@@ -41,5 +41,5 @@ def _near(difference: Difference, rtol: float) -> bool:
     for event in (difference.a, difference.b):
         if event is None or event.kind != kinds.DIGEST or not event.extra or len(event.words) < 7:
             return False
-        rows.append(np.array(event.words[3:7], np.uint64).view(np.float64))
-    return difference.what == "value" and statistics_near(rows[0], rows[1], rtol)
+        rows.append(np.array(event.words[3:], np.uint64).view(np.float64))
+    return difference.what == "value" and len(rows[0]) == len(rows[1]) and statistics_near(rows[0], rows[1], rtol)

@@ -53,15 +53,16 @@ SEGMENT, HEAD, RECORD = 2 << 20, 64, 16  # bytes: of a segment, of the head of a
 def more(kind: int, type: int, extra: int, value: int) -> int:
     """How many records of kind `MORE` belong to an event.
 
-    Of a `LOOP` and an `ITER`, `extra` is the number of loop variables (0 is 1). A `DIGEST` with `extra` 1 has the four
-    statistics behind the two halves of its checksum.
+    Of a `LOOP` and an `ITER`, `extra` is the number of loop variables (0 is 1). A `DIGEST` with `extra` 1 has four
+    statistics behind the two halves of its checksum: least, greatest, mean, root of the mean of squares; with 2 also
+    the mean of what each element is times a number from 0 to 1 that its place has.
     """
     if kind == LOOP:
         return 3 * max(extra, 1) - 1
     if kind == ITER:
         return max(extra, 1) - 1
     if kind == DIGEST:
-        return 6 if extra else 2
+        return 2 + (4 if extra == 1 else 5 if extra else 0)
     if kind not in (WRITE, READ):
         return 0
     if type == CHARACTER:

@@ -23,7 +23,7 @@ Flags = NDArray[np.bool_]
 
 REDUCTION_RTOL = 1e-12
 SINGLE = 2.0**29  # the last bit of single precision, over that of double
-MOST_WORDS = 7  # of an event that has a value: a digest with statistics
+MOST_WORDS = 8  # of an event that has a value: a digest with statistics
 _LOOSE = {"": 0, "reduction": 1, "critical": 2, "atomic": 3, "reduced": 4}
 _STRUCTURAL = (kinds.LOOP, kinds.SECTIONS, kinds.ITER)  # their values are what is to be done
 _VALUED, _OF_STRUCTURE = np.zeros(256, bool), np.zeros(256, bool)
@@ -143,7 +143,7 @@ class Judge:
         known = same | (ask & digest)
         end = len(of) if known.all() else int(np.argmin(known))
         for number in np.flatnonzero(ask[:end] & digest[:end]).tolist():
-            x, y = (each[of[number] : of[number] + 7] for each in (a, b))
+            x, y = (each[of[number] : of[number] + 8] for each in (a, b))
             same[number] = self._digest(x, y, float(rtol[number]), bool(reduced[number]), bool(real[number]))
             if not same[number]:
                 end = number
@@ -163,11 +163,12 @@ class Judge:
         site, type = int(a[0, 0]) & 0xFFFFFFFF, int(a[0, 0]) >> 48 & 0xFF
         if a[0, 1] != b[0, 1]:
             return False
-        if not int(a[0, 0]) >> 32 & 0xFFFF:  # no statistics
+        statistics = kinds.more(kinds.DIGEST, type, int(a[0, 0]) >> 32 & 0xFFFF, 0) - 2
+        if not statistics:
             if reduced:
                 self.unknown.add(site)
             return reduced
-        x, y = (np.ascontiguousarray(each[3:7, 1]).view(np.float64) for each in (a, b))
+        x, y = (np.ascontiguousarray(each[3 : 3 + statistics, 1]).view(np.float64) for each in (a, b))
         sums = self.rules.of_sums(type) if real and self.sums and self.rules.rounding else 0.0
         if reduced or sums > rtol:
             near = statistics_near(x, y, max(rtol, sums))
@@ -178,8 +179,9 @@ class Judge:
         atol = float(self.atol[min(site, len(self.atol) - 1)])
         if not (rtol or atol):
             return int(a[0, 1]) == 1 and type in (kinds.REAL4, kinds.REAL8) and bool(_equal(x, y).all())
-        wide = np.array([0, 0, rtol * max(abs(x[3]), abs(y[3])), 0])  # what makes a mean may cancel
-        near = type in _NUMBERS and bool(_close(x, y, np.full(4, rtol), atol + wide).all())
+        root = rtol * max(abs(x[3]), abs(y[3]))  # what makes a mean may cancel
+        wide = np.array([0, 0, root, 0, root])[: len(x)]
+        near = type in _NUMBERS and bool(_close(x, y, np.full(len(x), rtol), atol + wide).all())
         self.tolerated += near
         self.by_statistics += near
         return near
@@ -311,7 +313,8 @@ def statistics_near(x: NDArray[np.float64], y: NDArray[np.float64], rtol: float)
     values, as a difference of two of them is rounded by as much."""
     with np.errstate(invalid="ignore", over="ignore"):
         largest = float(np.abs([x[:2], y[:2]]).max())
-    return bool(_close(x, y, np.full(4, rtol), np.full(4, rtol * largest if np.isfinite(largest) else 0.0)).all())
+    atol = rtol * largest if np.isfinite(largest) else 0.0
+    return bool(_close(x, y, np.full(len(x), rtol), np.full(len(x), atol)).all())
 
 
 def _equal(x: NDArray[np.float64], y: NDArray[np.float64]) -> Flags:

@@ -30,7 +30,8 @@ enum { X87 = SP_TYPE_X87 };
 #define SP_APART __attribute__((noinline)) /* a compiler moves no arithmetic over a call */
 
 struct sums {
-    double least, most, sum, squares, count;
+    double least, most, sum, squares, placed, count;
+    uint64_t elements;
 };
 
 static const unsigned char sizes[] = {1, 1, 2, 4, 8, 4, 8, 16, 8, 16, 32, 1, 2, 4, 8, 1};
@@ -86,11 +87,12 @@ static double number(const char *at, int type) {
 static SP_APART void sum_up(struct sums *of, const char *from, size_t bytes, int type) {
     for (size_t at = 0, size = sizes[type & ~X87]; at + size <= bytes; at += size) {
         double x = number(from + at, type);
+        double weight = (double)(++of->elements * 0x9E3779B97F4A7C15u >> 11) * 0x1p-53; /* of its place: 0 to 1 */
         if (isnan(x))
             continue;
         of->least = x < of->least ? x : of->least;
         of->most = x > of->most ? x : of->most;
-        of->sum += x, of->squares += x * x, of->count++;
+        of->sum += x, of->squares += x * x, of->placed += weight * x, of->count++;
     }
 }
 
@@ -116,21 +118,22 @@ static SP_APART void conclude(uint64_t *words, const struct sums *of) {
     words[1] = word(of->count > 0 ? of->most : NAN);
     words[2] = word(of->count > 0 ? of->sum / of->count : NAN);
     words[3] = word(of->count > 0 ? sqrt(of->squares / of->count) : NAN);
+    words[4] = word(of->count > 0 ? of->placed / of->count : NAN);
 }
 
 /* `of`: NULL without statistics. */
 static void note(int32_t site, int type, int64_t elements, XXH128_hash_t hash, const struct sums *of) {
-    sp_put(DIGESTS, site, SP_KIND_DIGEST, (unsigned)(type & ~X87), of != NULL, (uint64_t)elements);
+    sp_put(DIGESTS, site, SP_KIND_DIGEST, (unsigned)(type & ~X87), of ? 2 : 0, (uint64_t)elements);
     more(site, hash.low64);
     more(site, hash.high64);
     if (!of)
         return;
-    uint64_t words[4];
+    uint64_t words[5];
     fenv_t held;
     feholdexcept(&held);
     conclude(words, of);
     fesetenv(&held);
-    for (int each = 0; each < 4; each++)
+    for (int each = 0; each < 5; each++)
         more(site, words[each]);
 }
 
@@ -142,7 +145,7 @@ static int counted(int type) {
     return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) <= SP_TYPE_L8;
 }
 
-#define EMPTY {INFINITY, -INFINITY, 0, 0, 0}
+#define EMPTY {INFINITY, -INFINITY, 0, 0, 0, 0, 0}
 
 struct gathered {
     XXH3_state_t state;
