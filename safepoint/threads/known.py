@@ -51,6 +51,9 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
 
 def learn(units: Sequence[Unit], source: Source) -> None:
     """What its procedures do; those that they call are to be declared before."""
+    macros = [re.match(r"\s*#\s*define\s+(\w+)\(", line.text) for line in source.lines]
+    for unit in units:
+        unit.scope.modules[OUTER].program.macros |= {found[1].lower() for found in macros if found}
     for unit in units:
         _learn(unit, unit.scope, source)
 
@@ -83,6 +86,7 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         own.calls = sorted({name for stmt, _ in statements(unit.body) for name in called(stmt.node)})
         own.writes = _outside((found.root for found in assignments(unit.body, scope)), scope)
         own.hosted = _hosted({found.root for found in assignments(unit.body, scope)}, scope)
+        own.kept = _kept({found.root for found in assignments(unit.body, scope)}, scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
         own.guards = _guards(unit, scope, own)
@@ -216,6 +220,14 @@ def _hosted(names: Iterable[str], scope: Scope) -> set[str]:
     around = scope.parent
     found = {name: around.names.get(name) for name in names if name not in scope.names} if around else {}
     return {name for name, symbol in found.items() if symbol and not symbol.home}
+
+
+def _kept(names: Iterable[str], scope: Scope) -> set[str]:
+    """Those of its own that have SAVE, and a value at the next call."""
+    found = [(name, scope.names[name]) for name in names if name in scope.names]
+    return {name for name, symbol in found
+            if not symbol.home and not symbol.has("dummy") and (scope.saved or symbol.has("save", "initial"))
+            and not scope.is_threadprivate(name)}  # fmt: skip
 
 
 def inside_of(host: Scope | None) -> str:

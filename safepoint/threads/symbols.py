@@ -49,7 +49,7 @@ class Procedure:
     `gives`: of its arguments, and its own name, what is a "time", a number of a "thread" or a "sum" of threads.
     `takes`: arguments that a caller gives a clock. `guards`: those that it assigns in critical or atomic
     alone. `unit`: its text, None if that is not known; `direct`: what it calls, once that was asked. `hosted`:
-    variables of the unit around it that it assigns."""
+    variables of the unit around it that it assigns; `kept`: its own that it assigns and that have SAVE."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -64,6 +64,7 @@ class Procedure:
     takes: set[str] = field(default_factory=set)
     guards: set[str] = field(default_factory=set)
     hosted: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     unit: Any = field(default=None, repr=False)
     direct: list[Any] | None = field(default=None, repr=False)
 
@@ -93,6 +94,7 @@ class Program:
     taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
     bodies: dict[str, Procedure] = field(default_factory=dict)
+    macros: set[str] = field(default_factory=set)
 
 
 @dataclass

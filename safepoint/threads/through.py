@@ -48,6 +48,8 @@ def _assigned(given: Procedure, scope: Scope) -> Iterator[tuple[str, str]]:
             continue
         here = _name_of(name, home, scope)
         yield here, "" if here else _nameless(f"{name} of {home}", given)
+    for name in sorted(given.kept):
+        yield "", _nameless(f"{name} of {given.name}", given)
     host: Scope | None = given.unit.scope.parent if given.unit is not None else None
     if host is None:
         return
