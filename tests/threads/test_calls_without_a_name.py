@@ -176,7 +176,11 @@ def test_what_a_procedure_keeps_for_its_next_call_is_said(tmp_path: Path) -> Non
 
 def test_what_a_submodule_or_an_entry_assigns_is_said_or_digested(tmp_path: Path) -> None:
     declared = "interface\n module subroutine go(i)\n integer, intent(in) :: i\n end subroutine\n end interface"
-    sub = GO.replace("subroutine go", "module subroutine go").replace("hid(i)", "hid(i) = i\n own(i)")
+    sub = (
+        GO.replace("subroutine go", "module subroutine go")
+        .replace("hid(i)", "hid(i) = i\n own(i)")
+        .replace("{left}", "")
+    )
     sub = f"submodule (md) smd\n real(8) :: own(100) = 0\ncontains\n{sub}\nend submodule\n"
     head, tail = text({"declared": declared, "stmt": "call go(i)"}).split("program p", 1)
     found, left = digests(f"{head}{sub}program p{tail}", tmp_path)
