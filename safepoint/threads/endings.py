@@ -55,7 +55,9 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     found = _written(run, difference.visit, name)
     if lines := _left(name, [*_called(found.sites, run, difference.region)], left):
-        which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
+        which = ", ".join(map(str, lines[:MOST]))
+        if isinstance(lines[0], int):
+            which = f"{'line' if len(lines) == 1 else 'lines'} {which}"
         more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
         return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
                             "is not recorded")  # fmt: skip
