@@ -49,7 +49,6 @@ class Unknown(NamedTuple):
 
 Callee = Union[Procedure, Unknown]  # noqa: UP007
 SOURCE, TARGET = "its source is not known", "what it stands for is not known"
-PERHAPS = "if it is a procedure, its source is not known"
 
 
 def stated(items: Sequence[Item], scope: Scope, around: Around = ()) -> Iterator[tuple[Stmt, Scope, Around]]:
@@ -109,11 +108,12 @@ def callees(stmt: Stmt, scope: Scope) -> Iterator[Callee]:
         yield from way(name.strip().lower(), given, 0, scope, True)
         condition = _plain(stmt.node.children[0]) if action is not stmt.node else ""
         text = f"{condition} ; {'%'.join(objects)} ; {given}"
+    assigned = str(action.children[0]).split("(")[0].lower() if type(action).__name__ == "Assignment_Stmt" else ""
     for found in re.finditer(r"(%\s*|(?<!\w))([a-z]\w*)\s*(?=\()", text, re.I):
         name = found[2].lower()
         if found[1]:
             yield from _of_component(name, text, found.end(), scope, False)
-        elif name not in WORDS:
+        elif name not in WORDS and name != assigned:
             yield from _by_name(name, text, found.end(), scope, False)
     yield from _defined(stmt, text, scope)
 
@@ -135,12 +135,23 @@ def _by_name(name: str, text: str, at: int, scope: Scope, call: bool) -> Iterato
     if found := named(name, scope):
         yield from found
         return
-    if name in scope.formulas:
+    if _is_formula(name, scope):
         return
     if name in OUTPUTS or name in _intrinsic() or LIBRARY.fullmatch(name):
         return
     if call or (scope.type_of(name) is None and not (symbol and symbol.has("intrinsic"))):
-        yield Unknown(name, PERHAPS if not call and symbol is None and scope.unknown_modules() else SOURCE)
+        perhaps = not call and symbol is None and scope.unknown_modules()
+        yield Unknown(f"{name}, if it is a procedure," if perhaps else name, SOURCE)
+
+
+def _is_formula(name: str, scope: Scope) -> bool:
+    """A statement function, or a macro."""
+    where: Scope | None = scope
+    while where is not None:
+        if name in where.formulas:
+            return True
+        where = where.parent
+    return name in program_of(scope).macros
 
 
 def _is_array(symbol: Symbol) -> bool:

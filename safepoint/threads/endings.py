@@ -52,14 +52,22 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
         return None
     name = a.site.name.lstrip("&")  # of C
-    if a.site.loose == "reduction":
+    if a.site.loose == "reduction" and _reduced(name, difference.region, run):
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
-    found = _written(run, difference.visit, name)
+    left, found = list(left), _written(run, difference.visit, name)
     if lines := _left(name, [*_called(found.sites, run, difference.region)], left):
-        which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
+        which = ", ".join(map(str, lines[:MOST]))
+        if isinstance(lines[0], int):
+            which = f"{'line' if len(lines) == 1 else 'lines'} {which}"
         more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
         return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
                             "is not recorded")  # fmt: skip
+    if lines := _left(name, list(run.sites.by_number.values()), left):
+        which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
+        return Ending(
+            False,
+            f"Cannot tell: all that is recorded in it is equal; {which}, outside of it, may assign to {name}, and is not recorded",
+        )
     if found.loose:
         at = f"line{'s' if len(found.loose) > 1 else ''} {', '.join(map(str, found.loose[:MOST]))}"
         return Ending(True, f"what threads assign to {name} at {at} is their own, or in an order of chance, and is not "
@@ -123,6 +131,17 @@ def _lost(a: Event, b: Event, values: NDArray[np.float64]) -> bool:
     (low, high), (low_b, high_b) = (struct.unpack("<2d", struct.pack("<2Q", *each.words[3:5])) for each in (a, b))
     return bool(
         (low != low_b and (values == min(low, low_b)).any()) or (high != high_b and (values == max(high, high_b)).any())
+    )
+
+
+def _reduced(name: str, region: Site | None, run: Run) -> bool:
+    """Whether it is in a REDUCTION in the region. Of calls by hand nobody knows."""
+    if region is None or not region.procedure:
+        return True
+    clause = re.compile(rf"\breduction\s*\([^)]*\b{re.escape(re.split(r'[%(]', name)[0])}\b", re.I)
+    return any(
+        site.file == region.file and region.line <= site.line <= region.line2 and clause.search(site.clauses)
+        for site in run.sites.by_number.values()
     )
 
 

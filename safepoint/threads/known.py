@@ -58,6 +58,9 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
 
 def learn(units: Sequence[Unit], source: Source) -> None:
     """What its procedures do; those that they call are to be declared before."""
+    macros = [re.match(r"\s*#\s*define\s+(\w+)\(", line.text) for line in source.lines]
+    for unit in units:
+        unit.scope.modules[OUTER].program.macros |= {found[1].lower() for found in macros if found}
     for unit in units:
         for inner in (unit, *_inside(unit)):
             inner.body[:] = grouped(inner.body, way_in(inner.scope))
@@ -93,6 +96,7 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         given = [found.root for found in assignments(unit.body, scope)]
         own.writes = [each for each in _outside(given, scope) if each[1] != f"in {scope.unit}"]
         own.hosted = _hosted(set(given), scope)
+        own.kept = _kept(set(given), scope)
         own.reads = _outside((name for stmt, _ in statements(unit.body) for name in names_in(stmt.at.text)), scope)
         own.races = _races(unit, scope, source)
         own.guards = _guards(unit, scope, own)
@@ -274,6 +278,14 @@ def _hosted(names: Iterable[str], scope: Scope) -> set[str]:
     around = scope.parent
     found = {name: around.names.get(name) for name in names if name not in scope.names} if around else {}
     return {name for name, symbol in found.items() if symbol and not symbol.home}
+
+
+def _kept(names: Iterable[str], scope: Scope) -> set[str]:
+    """Those of its own that have SAVE, and a value at the next call."""
+    found = [(name, scope.names[name]) for name in names if name in scope.names]
+    return {name for name, symbol in found
+            if not symbol.home and not symbol.has("dummy") and (scope.saved or symbol.has("save", "initial"))
+            and not scope.is_threadprivate(name)}  # fmt: skip
 
 
 def inside_of(host: Scope | None) -> str:

@@ -174,7 +174,7 @@ class _Reading:
         name = re.search(r"\b(?:subroutine|function|procedure)\s+(\w+)", text, re.I)
         name = name or re.search(r"\b(?:program|module|submodule\s*\([\w\s:]*\))\s+(\w+)", text, re.I)
         unit = Unit(UNITS[type(node).__name__], name[1].lower() if name else "", node, opener, self.stmt(last),
-                    parts.get("Specification_Part"))  # fmt: skip
+                    parts.get("Specification_Part") or parts.get("Specification_Part_C1112"))  # fmt: skip
         if unit.specification is not None:
             unit.declarations = [self.stmt(found) for found in _statements(unit.specification)]
         inner = parts.get("Internal_Subprogram_Part") or parts.get("Module_Subprogram_Part")

@@ -52,7 +52,8 @@ class Procedure:
     arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
     a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
     does one of them to locks, and not the other. `unit`: its text, None if that is not known; `direct`: what it calls,
-    once that was asked. `hosted`: variables of the unit around it that it assigns."""
+    once that was asked. `hosted`: variables of the unit around it that it assigns; `kept`: its own that it assigns and
+    that have SAVE."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -69,6 +70,7 @@ class Procedure:
     guards: set[str] = field(default_factory=set)
     locks: str = ""
     hosted: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     unit: Any = field(default=None, repr=False)
     direct: list[Any] | None = field(default=None, repr=False)
 
@@ -98,6 +100,7 @@ class Program:
     taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
     bodies: dict[str, Procedure] = field(default_factory=dict)
+    macros: set[str] = field(default_factory=set)
 
 
 @dataclass

@@ -153,6 +153,8 @@ def _digest(event: Event) -> str:
             if count == 1
             else f", min {least!r}, max {most!r}, mean {mean!r}, rms {root!r}"
         )
+        if len(event.words) > 7 and count > 1:
+            text += f", by place {struct.unpack('<d', struct.pack('<Q', event.words[7]))[0]!r}"
     return text
 
 

@@ -23,7 +23,7 @@ class Through(NamedTuple):
 
 
 def through(given: Construct, scope: Scope) -> Iterator[Through]:
-    """In the order of the calls; one for each name and line."""
+    """In the order of the calls; what has no name is told once."""
     told = set[str]()
     for stmt, where, around in stated([given], scope):
         for callee in followed(callees(stmt, where)):
@@ -34,8 +34,8 @@ def through(given: Construct, scope: Scope) -> Iterator[Through]:
             for name, why in found:
                 if name and reaches_out(name, around, scope):
                     yield Through(name, stmt.first, around)
-                elif why and why not in told:
-                    told.add(why)
+                elif why and (what := why.split(",")[0]) not in told:
+                    told.add(what)
                     yield Through("", stmt.first, around, why)
 
 
@@ -48,6 +48,8 @@ def _assigned(given: Procedure, scope: Scope) -> Iterator[tuple[str, str]]:
             continue
         here = _name_of(name, home, scope)
         yield here, "" if here else _nameless(f"{name} of {home}", given)
+    for name in sorted(given.kept):
+        yield "", _nameless(f"{name} of {given.name}", given)
     host: Scope | None = given.unit.scope.parent if given.unit is not None else None
     if host is None:
         return

@@ -169,6 +169,27 @@ def test_what_has_no_name_at_the_region_is_said(use: str, declared: str, tmp_pat
     assert "hid of md is in no digest, as go assigns it and it has no name here" in left
 
 
+def test_what_a_procedure_keeps_for_its_next_call_is_said(tmp_path: Path) -> None:
+    made = text({"procedures": GO.replace("hid(i) = i", "real, save :: memo(100)\n memo(i) = i"), "stmt": "call go(i)"})
+    assert "memo of go is in no digest, as go assigns it and it has no name here" in digests(made, tmp_path)[1]
+
+
+def test_what_a_submodule_or_an_entry_assigns_is_said_or_digested(tmp_path: Path) -> None:
+    declared = "interface\n module subroutine go(i)\n integer, intent(in) :: i\n end subroutine\n end interface"
+    sub = (
+        GO.replace("subroutine go", "module subroutine go")
+        .replace("hid(i)", "hid(i) = i\n own(i)")
+        .replace("{left}", "")
+    )
+    sub = f"submodule (md) smd\n real(8) :: own(100) = 0\ncontains\n{sub}\nend submodule\n"
+    head, tail = text({"declared": declared, "stmt": "call go(i)"}).split("program p", 1)
+    found, left = digests(f"{head}{sub}program p{tail}", tmp_path)
+    assert "hid" in found and "own of smd is in no digest" in left, (found, left)
+    entry = "subroutine ex(i)\n use md\n integer :: i\n hid(i) = 0\n entry en(i)\n hid(i) = i\n end subroutine\n"
+    found, left = digests(text({"stmt": "call en(i)"}) + entry, tmp_path)
+    assert "hid" in found and "no digest" not in left, (found, left)
+
+
 @pytest.mark.parametrize("own, stmt, why", [
     ("external :: ext", "call ext(i)", "what ext assigns beside its arguments is in no digest, as its source is not"),
     ("real(8) :: x(100)\n real(8), external :: f", "x(i) = f(i)", "what f assigns beside its arguments is in no"),
@@ -186,6 +207,7 @@ def test_what_nobody_knows_is_said(own: str, stmt: str, why: str, tmp_path: Path
     ("character(9) :: s", "write (s(1:2), '(i2)') i"),
     ("real(8) :: x(100)\n real(8) :: f, z\n f(z) = z + 1", "x(i) = f(1d0)"),
     ("real(8) :: x(100)\n real(8), external :: omp_get_wtick", "x(i) = 1d0 / omp_get_wtick()"),
+    ("#define SQ(a) ((a)*(a))\n real(8) :: x(100)", "x(i) = SQ(i)"),
     ("real(8) :: x(100)", "associate (y => x(:))\n y(i) = i\n end associate"),
 ])  # fmt: skip
 def test_what_the_language_and_libraries_have_is_not_said(own: str, stmt: str, tmp_path: Path) -> None:

@@ -128,15 +128,16 @@ def test_digests_are_those_of_the_bytes_in_array_element_order(compiler: str, st
         assert (event.type, event.words[0]) == (type, array.size), site
         assert event.words[1] | event.words[2] << 64 == digest, site
         counted = statistics != "" and type <= kinds.LOGICAL8
-        assert event.extra == counted and len(event.words) == (7 if counted else 3), site
+        assert event.extra == 2 * counted and len(event.words) == (8 if counted else 3), site
         if counted and array.size:
             size = np.abs(array) if type >= kinds.COMPLEX4 else array.astype(float)
-            told = struct.unpack("<4d", struct.pack("<4Q", *event.words[3:]))
-            assert told == pytest.approx((size.min(), size.max(), size.mean(), np.sqrt((size**2).mean())), rel=1e-14), (
-                site
-            )
+            told = struct.unpack("<5d", struct.pack("<5Q", *event.words[3:]))
+            places = np.arange(1, array.size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            placed = ((places >> np.uint64(11)) * 2.0**-53 * size.ravel(order="F")).mean()
+            expected = size.min(), size.max(), size.mean(), np.sqrt((size**2).mean()), placed
+            assert told == pytest.approx(expected, rel=1e-14), site
         elif counted:
-            assert all(np.isnan(struct.unpack("<4d", struct.pack("<4Q", *event.words[3:]))))
+            assert all(np.isnan(struct.unpack("<5d", struct.pack("<5Q", *event.words[3:]))))
 
 
 @FORTRAN
