@@ -26,7 +26,7 @@ _ENOUGH = 6  # digits of a number of which the last one may be rounded either wa
 
 
 LONG = 100  # characters of a line that are shown, of one that is more than twice as long
-MOST = 1000  # lines of a bag that are tried for one that has no twin
+MOST = 100  # lines of a bag that are tried for one without a twin; if there are more, they are sorted first
 WORDS, ROUNDING, BEYOND = 0, 1, 2  # how two lines differ
 
 
@@ -135,7 +135,7 @@ class Judge(NamedTuple):
         if [row.text for row in a] == [row.text for row in b]:
             return
         left = [
-            [row for row in mine if row.text not in texts and not any(self._near(row, each) for each in theirs)]
+            [row for row in mine if row.text not in texts and not any(self._near(row, each) for each in theirs[:MOST])]
             for mine, theirs in ((a, b), (b, a))
             for texts in [{each.text for each in theirs}]
         ]
@@ -155,8 +155,11 @@ class Judge(NamedTuple):
         rest = [row for twins in waiting.values() for row in twins]
         found.excused[why] = None
         unmatched = list[Row]()
+        if max(len(left), len(rest)) > MOST:
+            left, rest = (sorted(rows, key=_by_size) for rows in (left, rest))
+            unmatched, left = left, []
         for row in left:
-            near = next((each for each in rest[:MOST] if self._near(row, each)), None)
+            near = next((each for each in rest if self._near(row, each)), None)
             if near is None:
                 unmatched.append(row)
             else:
@@ -190,6 +193,12 @@ class Judge(NamedTuple):
             return shown.values.isupper()
         return all(letter.isupper() or a == b or _apart(a, b, self.rtol, self.atol) < BEYOND
                    for letter, a, b in zip(shown.values, one, other, strict=True))  # fmt: skip
+
+
+def _by_size(row: Row) -> tuple[str, list[float]]:
+    """Lines with the same words stand together, by their numbers."""
+    numbers = [float(_plain(each)) for each in _NUMBER.findall(row.text) if _is_number(each)]
+    return _NUMBER.sub("", row.text), [0.0 if math.isnan(each) else each for each in numbers]
 
 
 def chance(pair: Pair, side: str, first: Text, again: Text) -> bool:

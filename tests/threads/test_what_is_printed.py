@@ -163,6 +163,19 @@ def test_lines_of_ranks_are_in_an_order_of_chance(monkeypatch: pytest.MonkeyPatc
     assert judge.first(["rank 0", "rank 1"], ["rank 1", "rank 0"]) is None
 
 
+def test_thousands_of_lines_in_another_order_that_differ_by_rounding_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f" step {i} {i + 0.123456}" for i in range(3000)]
+    other = [f" step {i} {i + 0.123456 * (1 + 1e-9)}" for i in reversed(range(3000))]
+    monkeypatch.setattr(verdicts.runs, "shown", lambda a: shown(LOOP, tmp_path))
+    judge = verdicts.Screen([], 1e-6, 0.0, lambda side, threads=0: rows, ranks=False)
+    judge.first(rows, other)
+    assert judge.verdict()[0] == 0
+    judge.first(rows, [*other[1:], other[0].replace("step 2999", "step 7777")])
+    assert judge.verdict()[0] != 0
+
+
 def test_of_a_long_line_it_is_shown_where_it_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = Case("", "1.0 " * 900, "1.0 " * 500 + "7.5 " + "1.0 " * 399, 1)
     said = verdict(monkeypatch, [], given, [])[2][0]
