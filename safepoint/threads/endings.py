@@ -64,10 +64,8 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
                             "is not recorded")  # fmt: skip
     if lines := _left(name, list(run.sites.by_number.values()), left):
         which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
-        return Ending(
-            False,
-            f"Cannot tell: all that is recorded in it is equal; {which}, outside of it, may assign to {name}, and is not recorded",
-        )
+        text = f"{which}, outside of it, may assign to {name}, and is not recorded"
+        return Ending(False, f"Cannot tell: all that is recorded in it is equal; {text}")
     if found.loose:
         at = f"line{'s' if len(found.loose) > 1 else ''} {', '.join(map(str, found.loose[:MOST]))}"
         return Ending(True, f"what threads assign to {name} at {at} is their own, or in an order of chance, and is not "
