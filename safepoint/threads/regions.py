@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from safepoint.threads.choices import NAME
 from safepoint.threads.digests import Digested, digested, undigested
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.elements import INDICES, Piece, pieces_of
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
-from safepoint.threads.lines import Line
+from safepoint.threads.lines import Line, split_outside
 from safepoint.threads.places import State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
 from safepoint.threads.structure import Construct
@@ -53,8 +54,13 @@ class Regions(Statements):
         """`!$sp watch a, b`: their digests here, if no region is around, and at the end of each region from here on."""
         self.writer.raw(given.first, given.last + 1)
         found = re.match(r"watch\b(.*)", given.directive.text, re.I)
-        names = [name.strip().lower() for name in found[1].split(",")] if found else []
-        self.watched = (*self.watched, *(name for name in names if name))
+        named = [name.strip().lower() for name in split_outside(found[1], ",")] if found else []
+        names = [name for name in named if NAME.fullmatch(name) and where.scope.find(name.split("%")[0])]
+        for name in dict.fromkeys(named):
+            if name not in names:
+                text = f"`!$sp watch {name}`: no variable of this name is known here, so it does nothing"
+                self.numbering.warnings.append((self.writer.source.lines[given.first].line, text))
+        self.watched = (*self.watched, *names)
         if names and not where.around:
             self.digest([Digested(name, given.first, "") for name in names], given.first, where)
 

@@ -1,4 +1,4 @@
-"""What the user's environment says of recording, and what a run of `safepoint threads test` says that leaves no trace."""
+"""What the user's environment says of recording, and what a run says that leaves no trace."""
 
 from __future__ import annotations
 

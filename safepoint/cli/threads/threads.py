@@ -32,7 +32,8 @@ def threads() -> None:
     safepoint threads test -- ./heat in.nml
 
     The program without OpenMP is right by definition. Exit codes of `test` and `compare`: 0: equal; 1: not; 2: it
-    cannot be told; 10: called wrongly. For a pure data race ThreadSanitizer is the sharper tool: docs/threads.md says when.
+    cannot be told; 10: called wrongly. For a pure data race ThreadSanitizer is the sharper tool: docs/threads.md says
+    when.
     """
 
 
