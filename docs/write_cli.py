@@ -276,7 +276,11 @@ def codes() -> dict[int, tuple[str, str]]:
             "`diff`, `threads`: something differs; `places`: no legal place; `check`: a mistake, or a hang; packages "
             "of the command line are missing",
         ),
-        2: ("", "the command was called wrongly: click's usage error (of `threads`: 10); `places`, `check`, `threads`: it cannot be told"),
+        2: (
+            "",
+            "the command was called wrongly: click's usage error (of `threads`: 10); "
+            "`places`, `check`, `threads`: it cannot be told",
+        ),
         INTERRUPTED: ("", "interrupted (Ctrl-C)"),
     }
     for name, kind in vars(errors).items():

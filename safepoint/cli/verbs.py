@@ -49,7 +49,7 @@ class Verbs(click.Group):
         try:
             yield
         except click.UsageError as error:
-            error.exit_code = self._wrong
+            error.exit_code = self._wrong  # type: ignore[misc]
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -18,7 +18,8 @@ from safepoint.threads import owned
 from safepoint.threads.compilers import called, said
 from safepoint.threads.line import Line, parse
 
-NOTE = ".threads.json"  # after the name of an object: the line that made it
+NOTE = ".threads.json"  # after the name of an object: the line that made it, and the checksum of that object
+AS_IT_IS = "linked as it is, into both programs: nothing in it is recorded, and it is not serial"
 
 
 class Unit(NamedTuple):
@@ -38,7 +39,8 @@ def compile_plain(line: Line, words: Sequence[str]) -> list[Path]:
         raise UsageError(f"{', '.join(line.sources)}: not compiled\n{said(done)}")
     made = []
     for source, target, place in zip(line.sources, targets, places, strict=True):
-        note = {"line": list(words), "source": source, "directory": os.getcwd(), "time": time.time()}
+        note = {"line": list(words), "source": source, "directory": os.getcwd(), "time": time.time(),
+                "object": owned.checksum(Path(target))}  # fmt: skip
         fresh = place.with_name(f"{place.name}.{os.getpid()}")
         fresh.write_text(json.dumps(note) + "\n", "utf-8")
         os.replace(fresh, place)
@@ -56,10 +58,13 @@ def units(line: Line) -> tuple[list[Unit], list[str]]:
         name = word.parts[0]
         note = Path(f"{name}{NOTE}")
         if not note.exists():
-            told.append(f"{name}: linked as it is, into both programs: nothing in it is recorded, and it is not serial")
+            told.append(f"{name}: {AS_IT_IS}")
             continue
         try:
             found = json.loads(note.read_text("utf-8"))
+            if found["object"] != owned.checksum(line.directory / name):
+                told.append(f"{name}: not the object that its note {note.name} is of, and {AS_IT_IS}; compile it again")
+                continue
             unit = Unit(name, found["source"], parse(found["line"], Path(found["directory"])))
             noted.append((float(found["time"]), unit))
         except (ValueError, KeyError, TypeError) as error:

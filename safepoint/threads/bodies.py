@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ MOST_LINES = 8  # of what a compiler says about what was inserted
 
 
 class Bodies:
-    """The sources that were compiled so far. `sites`: of all of them. `told`: a line for each. `objects`: by variant
-    and by the word of the line that links."""
+    """The sources that were compiled so far. `unread`: those of which nothing is recorded. `sites`: of all of them.
+    `told`: a line for each. `objects`: by variant and by the word of the line that links."""
 
     def __init__(self, runtime: Library, work: Path, settings: Any) -> None:
         self.runtime, self.work, self.settings = runtime, work, settings
@@ -41,6 +41,7 @@ class Bodies:
         self.left: list[tuple[str, int, str, str]] = []
         self.objects: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
         self.modules: dict[str, Any] = {}
+        self.unread = set[str]()
         for variant in VARIANTS:
             (work / variant).mkdir()
 
@@ -72,6 +73,16 @@ class Bodies:
                 return
         self._count(source, made)
 
+    def unmatched(self) -> list[str]:
+        """A line for each name in the settings that stands for nothing in the sources that were compiled."""
+        from safepoint.threads import choices, known
+
+        read = self.modules.get(known.FILES, {})
+        files = {line.file for source, _ in read.values() for line in source.lines}
+        units = None if self.unread else {unit.name for _, found in read.values() for unit in _all(found)}
+        digests = {site.name for site in self.sites if site.type == "array"}
+        return choices.unmatched(self.settings, files | self.unread, units, digests) if self.settings else []
+
     def _choices(self, unit: Unit) -> Any:
         from safepoint.threads.choices import Choices
 
@@ -95,6 +106,7 @@ class Bodies:
 
     def _as_it_is(self, unit: Unit, line: int, why: str) -> None:
         source = name_of(unit)
+        self.unread.add(source)
         self._compiled(unit, None, (), must=True)
         self.warnings.append(f"{source}:{line}: {texts.AS_IT_IS}: {why}")
         self.told.append(f"{source}: nothing recorded")
@@ -163,6 +175,13 @@ class Bodies:
         self.left += texts.left(source, made)
         self.told.append(f"{source}: {texts.counted(made)}")
         self.warnings += [f"{source}:{number}: {text}" for number, text in made.warnings]
+
+
+def _all(units: Iterable[Any]) -> Iterator[Any]:
+    """With the procedures in them."""
+    for unit in units:
+        yield unit
+        yield from _all(unit.inside)
 
 
 def _marked(lines: Sequence[str], number: int) -> int:

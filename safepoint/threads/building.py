@@ -52,7 +52,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
     if parts.objects_only:
         return apart.compile_plain(parts, words)
     units, told = apart.units(parts)
-    _check(parts, units)
+    _check(parts, units, told)
     target = out or Path(parts.output or "a.out")
     runtime = library.library(units[0].line.compiler[0])
     old = owned.check(target, _files(parts, units))
@@ -61,7 +61,7 @@ def build(words: Sequence[str], out: Path | None = None, *, settings: Any = None
         bodies.survey(units)
         for unit in units:
             bodies.compile(unit)
-        bodies.told += told
+        bodies.told += [*told, *bodies.unmatched()]
         build_id = texts.write_sites(work / f"x{SITES}", bodies.sites)
         more = [str(runtime.archive)]
         if bodies.sites:
@@ -86,11 +86,13 @@ def _files(parts: line.Line, units: Sequence[apart.Unit]) -> list[Path]:
     return [*inputs, *(unit.line.directory / unit.source for unit in units)]
 
 
-def _check(parts: line.Line, units: Sequence[apart.Unit]) -> None:
+def _check(parts: line.Line, units: Sequence[apart.Unit], told: Sequence[str]) -> None:
     if not units:
+        stale = [f"{text.partition(',')[0]}\n" for text in told if apart.NOTE in text][:1]
         raise UsageError(
-            "the line links objects of which nobody knows how they were made: compile each with `safepoint threads "
-            "build -- COMPILER -c …` too, in a Makefile with FC = safepoint threads build -- gfortran"
+            f"{''.join(stale)}the line links objects of which nobody knows how they were made: compile each with "
+            "`safepoint threads build -- COMPILER -c …` too, in a Makefile with "
+            "FC = safepoint threads build -- gfortran"
         )
     if not parts.openmp and not any(unit.line.openmp for unit in units):
         family = parts.family

@@ -17,8 +17,10 @@ level = "region"
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +29,14 @@ from safepoint.errors import UsageError
 from safepoint.threads.lines import Source
 
 LEVELS = ("off", "region", "write", "full")
+NAME = re.compile(r"[a-z]\w*(%[a-z]\w*)*", re.I)  # of a variable, or of its component
+Check = Callable[[Any, str, str], None]  # of a value, the name of the file, and the key: raises `UsageError`
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The settings of a build. `include`, `defines`, `width`, `free`: of the user's line, for what is read."""
+    """The settings of a build. `name`: of their file. `include`, `defines`, `width`, `free`: of the user's line, for
+    what is read."""
 
     variables: str = "full"
     procedures: bool = True
@@ -45,10 +50,11 @@ class Choices:
     defines: tuple[str, ...] = ()
     width: int | None = None
     free: bool | None = None
+    name: str = "threads.toml"
 
 
 def read(path: Path) -> Choices:
-    """Raises `UsageError` for what is not TOML, or a level that is none."""
+    """Raises `UsageError` for what is not TOML, or no setting."""
     if sys.version_info >= (3, 11):
         import tomllib as toml
     else:
@@ -64,27 +70,94 @@ def read(path: Path) -> Choices:
 
 
 def choices(given: dict[str, Any], name: str = "threads.toml") -> Choices:
-    """From what is in the file."""
+    """From what is in the file. Raises `UsageError` with file, key and cause."""
+    _table(given, {"levels": _levels, "file": _each(_file), "procedure": _each(_unit), **NUMBERS}, name, "")
     levels = given.get("levels", {})
-    known = {"levels", "file", "procedure", "depth", "edges", "digest"}
-    if strange := [key for key in given if key not in known] + [
-        key for key in levels if key not in ("regions", "variables", "procedures", "depth", "edges", "digest")
-    ]:
-        raise UsageError(f"{name}: {strange[0]} is not known; there are {', '.join(sorted(known))}")
-    found = [levels.get("regions"), levels.get("variables"), levels.get("procedures")]
-    for table in (given.get("file", {}), given.get("procedure", {})):
-        for entry in table.values():
-            found += [entry.get("level"), *(lines.get("level") for lines in entry.get("lines", []))]
-    for level in found:
-        if level is not None and level not in LEVELS:
-            raise UsageError(f"{name}: level {level!r} is not one of {', '.join(LEVELS)}")
     more = {**levels, **given}
     return Choices(
         variables=levels.get("variables", "full"), procedures=levels.get("procedures", "full") != "off",
-        regions=levels.get("regions", "full"), depth=int(more.get("depth", 0)), edges=more.get("edges"),
-        digest=tuple(str(each).lower() for each in more.get("digest", [])), files=given.get("file", {}),
-        units={key.lower(): value for key, value in given.get("procedure", {}).items()},
+        regions=levels.get("regions", "full"), depth=more.get("depth", 0), edges=more.get("edges"),
+        digest=tuple(each.lower() for each in more.get("digest", [])), files=given.get("file", {}),
+        units={key.lower(): value for key, value in given.get("procedure", {}).items()}, name=name,
     )  # fmt: skip
+
+
+def unmatched(
+    settings: Choices, files: Iterable[str], units: Iterable[str] | None, digests: Iterable[str]
+) -> list[str]:
+    """A line for each entry that names nothing. `files`: that are read. `units`: procedures; None: not all are known.
+    `digests`: names of all that is digested."""
+    sources, known, arrays = set(files), None if units is None else set(units), set(digests)
+    found = [f"[file.{json.dumps(name)}] is no Fortran source of this program" for name in settings.files
+             if not any(_is_file(each, name) for each in sources)]  # fmt: skip
+    found += [f"[procedure.{name}] is no procedure of this program" for name in settings.units
+              if known is not None and name not in known]  # fmt: skip
+    found += [f"digest: {name} is no variable that any region could digest" for name in settings.digest
+              if not any(each == name or each.startswith(f"{name}%") for each in arrays)]  # fmt: skip
+    return [f"{settings.name}: {text}" for text in found]
+
+
+def _is_file(path: str, name: str) -> bool:
+    return path == name or path.endswith("/" + name)
+
+
+def _table(given: Any, known: Mapping[str, Check], name: str, where: str) -> None:
+    """Raises `UsageError` for a key that is not known, or what its own check refuses."""
+    if not isinstance(given, dict):
+        raise UsageError(f"{name}: {where} is {given!r}: a table is wanted, [{where}]")
+    for key, value in given.items():
+        if key not in known:
+            place = f" in [{where}]" if where else ""
+            raise UsageError(f"{name}: {key}{place} is not known; there are {', '.join(sorted(known))}")
+        known[key](value, name, f"{where}.{key}" if where else key)
+
+
+def _each(check: Check) -> Check:
+    """Of a table with an entry for each name."""
+
+    def checked(given: Any, name: str, where: str) -> None:
+        _table(given, dict.fromkeys(given if isinstance(given, dict) else (), check), name, where)
+
+    return checked
+
+
+def _levels(given: Any, name: str, where: str) -> None:
+    _table(given, {"regions": _level, "variables": _level, "procedures": _level, **NUMBERS}, name, where)
+
+
+def _file(given: Any, name: str, where: str) -> None:
+    _table(given, {"level": _level, "lines": _lines}, name, where)
+
+
+def _unit(given: Any, name: str, where: str) -> None:
+    _table(given, {"level": _level}, name, where)
+
+
+def _lines(given: Any, name: str, where: str) -> None:
+    for entry in given if isinstance(given, list) else [given]:
+        _table(entry, {"from": _number, "to": _number, "level": _level}, name, where)
+        if "from" not in entry or entry.get("to", entry["from"]) < entry["from"]:
+            raise UsageError(f"{name}: {where}: lines go from = N to = M, and M is not before N")
+    if not isinstance(given, list):
+        raise UsageError(f"{name}: {where} is a table: a list of tables is wanted, [[{where}]]")
+
+
+def _level(given: Any, name: str, where: str) -> None:
+    if given not in LEVELS:
+        raise UsageError(f"{name}: {where}: level {given!r} is not one of {', '.join(LEVELS)}")
+
+
+def _number(given: Any, name: str, where: str) -> None:
+    if type(given) is not int or given < 0:
+        raise UsageError(f"{name}: {where} is {given!r}: a number is wanted, 0 or more")
+
+
+def _digest(given: Any, name: str, where: str) -> None:
+    if not isinstance(given, list) or not all(isinstance(each, str) and NAME.fullmatch(each) for each in given):
+        raise UsageError(f'{name}: {where} is {given!r}: a list of variables is wanted, as in ["u", "grid%v"]')
+
+
+NUMBERS: dict[str, Check] = {"depth": _number, "edges": _number, "digest": _digest}
 
 
 class Levels:
@@ -113,11 +186,11 @@ class Levels:
             return "off"
         level = self.settings.variables
         for name, entry in self.settings.files.items():
-            if where.file == name or where.file.endswith("/" + name):
+            if _is_file(where.file, name):
                 level = entry.get("level", level)
         level = self.settings.units.get(procedure, {}).get("level", level)
         for name, entry in self.settings.files.items():
-            if where.file == name or where.file.endswith("/" + name):
+            if _is_file(where.file, name):
                 for lines in entry.get("lines", []):
                     if lines["from"] <= where.line <= lines.get("to", lines["from"]):
                         level = lines.get("level", "off")

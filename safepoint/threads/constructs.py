@@ -5,19 +5,19 @@ Nothing may stand between a directive and its loop, or in ATOMIC: calls stand be
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from safepoint.threads.directives import Directive
 from safepoint.threads.doubling import can_double, targets
+from safepoint.threads.nests import calls_in, nested
 from safepoint.threads.places import Where
 from safepoint.threads.regions import PAIRS, SPLIT, Regions
 from safepoint.threads.sharing import bounds, do_variable
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
 from safepoint.threads.uncertainty import order_names
-from safepoint.threads.written import PURE, is_variable, names_in
+from safepoint.threads.written import names_in
 
 SITES = {"masked": "master"}
 SILENT = {"flush", "taskwait", "taskyield", "cancel", "cancellation point", "threadprivate"}
@@ -62,27 +62,30 @@ class Constructs(Regions):
             return
         inner = where if combined else self.sharing(given, where)
         variables = [do_variable(block) for block in nest]
+        directive, settled = self.settled(given, directive, nest, where) if combined else (directive, {})
         clauses = " ".join(map(str, given.directive.clauses))
         site = self.numbering.new("loop", ",".join(variables), nest[0].first, nest[0].last, clauses=clauses,
                                   procedure=self.state.procedure)  # fmt: skip
+        numbers = variables if len(nest) == 1 else [f"int({name}, 8)" for name in variables]
         number = self.numbering.new("iteration", ",".join(variables), nest[0].first, nest[0].last,
                                     procedure=self.state.procedure)  # fmt: skip
         if not combined:
             self.reset(inner, where, given.first)
         for block in nest:
-            self.puts(self.reading(block.open, block.open.node, self.level(block.first), where), block.first)
+            if block.first not in settled:
+                self.puts(self.reading(block.open, block.open.node, self.level(block.first), where), block.first)
             where = replace(where, loops=where.loops | {do_variable(block)})
-        self.puts([self.loop_call(site, nest, where.scope)], nest[0].first)
+        self.puts([self.loop_call(site, nest, where.scope, settled)], nest[0].first)
         if combined:
             self.writer.parts += self.inner_directive(directive, given.first)
         else:
             self.writer.raw(given.first, given.directive.last + 1)
         last = nest[-1]
-        self.copy(given.directive.last + 1, last.open.last + 1, where)
+        self.heads(nest, given.directive.last + 1, last.open.last + 1, settled, where)
         ends = frozenset(label for block in nest for label in targets(block.open.at.text))
         inner = replace(inner, loops=inner.loops | set(variables), ends=inner.ends | ends)
         self.two(last.body, last.open.last + 1, last.close.first if last.close else last.last + 1,
-                 f"{self.needs.runtime('iter')}({number}_4, {', '.join(variables)})", inner)  # fmt: skip
+                 f"{self.needs.runtime('iter')}({number}_4, {', '.join(numbers)})", inner)  # fmt: skip
         end = given.end.first if given.end else given.last + 1
         self.copy(last.close.first if last.close else last.last + 1, end, where)
         self.end_of(given, directive, combined)
@@ -121,13 +124,12 @@ class Constructs(Regions):
         flags = [flag for flag in inner.flags.values() if flag not in where.flags.values()]
         self.puts([f"{flag} = .false." for flag in flags], at)
 
-    def loop_call(self, site: int, nest: Sequence[Block], scope: Scope) -> str:
+    def loop_call(self, site: int, nest: Sequence[Block], scope: Scope, settled: Mapping[int, Sequence[str]]) -> str:
         outer, arguments = set[str](), list[str]()
         for block in nest:
-            given = bounds(block)
+            given = settled.get(block.first) or bounds(block)
             names = {name for text in given for name in names_in(text)}
-            calls = [name for text in given for name in re.findall(r"([a-z]\w*)\s*\(", text, re.I)]
-            safe = all(name.lower() in PURE or is_array(name, scope) for name in calls)
+            safe = not any(calls_in(text, scope) for text in given)
             arguments += [f"int({text}, 8)" for text in given] if safe and not names & outer else ["0_8", "-1_8", "1_8"]
             outer.add(do_variable(block))
         name = "loop" if len(nest) == 1 else f"loop{len(nest)}"
@@ -225,11 +227,6 @@ class Constructs(Regions):
             self.said_untouched(given)
 
 
-def is_array(name: str, scope: Scope) -> bool:
-    symbol = scope.find(name)
-    return bool(symbol and symbol.rank) and is_variable(name, scope)
-
-
 def is_section(item: Item) -> bool:
     return isinstance(item, Construct) and item.directive.construct == "section"
 
@@ -241,19 +238,4 @@ def sections_of(given: Construct) -> list[tuple[int, list[Item]]]:
         if is_section(item) or not found:
             found.append((item.first, []))
         found[-1][1].append(item)
-    return found
-
-
-def nested(given: Construct, directive: Directive) -> list[Block]:
-    """The loops that a construct takes, from the outside; empty if they are none that can be numbered."""
-    items, found = list(given.body), list[Block]()
-    if not 1 <= directive.collapse <= 3 or directive.argument("ordered"):
-        return []
-    for _ in range(directive.collapse):
-        if len(items) != 1 or not isinstance(items[0], Block) or not items[0].is_do or not do_variable(items[0]):
-            return []
-        found.append(items[0])
-        if found[-1].close is None and directive.collapse > 1:
-            return []
-        items = items[0].body
     return found

@@ -21,6 +21,7 @@ from safepoint import words
 from safepoint.threads import hints, kinds
 from safepoint.threads.difference import Difference, Event
 from safepoint.threads.sites import Site
+from safepoint.threads.texts import ONLY
 from safepoint.threads.trace import Run, Thread
 from safepoint.threads.values import event_words, parts
 
@@ -47,7 +48,7 @@ class _Written(NamedTuple):
 
 def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:
     """Of a trace with all writes of the region; None if it is not a digest that differs. `left`: file, line and text
-    of each statement that is not recorded."""
+    of each statement that is not recorded, and why."""
     a, b = difference.a, difference.b
     if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
         return None
@@ -62,7 +63,8 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
         more = f" and {words.count(len(lines) - MOST, 'other')}" if len(lines) > MOST else ""
         return Ending(True, f"all writes that are recorded in it are equal; what {which}{more} may assign to {name} "
                             "is not recorded")  # fmt: skip
-    if lines := _left(name, list(run.sites.by_number.values()), left):
+    alone = [row for row in left if row[-1] == ONLY]
+    if lines := _left(name, list(run.sites.by_number.values()), alone):
         which = f"{'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:MOST]))}"
         text = f"{which}, outside of it, may assign to {name}, and is not recorded"
         return Ending(False, f"Cannot tell: all that is recorded in it is equal; {text}")
@@ -158,7 +160,7 @@ def _called(sites: frozenset[int], run: Run, region: Site | None) -> Iterator[Si
 def _left(name: str, places: Sequence[Site], left: Iterable[Sequence[Any]]) -> list[int | str]:
     """Lines in these places that are not recorded and name the variable; with the file if it is not the region's."""
     word = re.compile(rf"(?<![\w%]){re.escape(re.split(r'[%(]', name)[0])}\b", re.I)
-    found = {(Path(file).name, int(line)) for file, line, text in left for place in places
+    found = {(Path(file).name, int(line)) for file, line, text, *_ in left for place in places
              if Path(file).name == Path(place.file).name and place.line <= int(line) <= place.line2
              and word.search(text)}  # fmt: skip
     own = Path(places[0].file).name if places else ""

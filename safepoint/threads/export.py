@@ -38,7 +38,14 @@ CHUNK = 1 << 16
 
 def write(run: Run, directory: Path, name: str = "", *, force: bool = False) -> list[Path]:
     """Write the files; `name` is the ID, that of the run's directory if none is given. Returns their paths. Raises
-    `UsageError` if one cannot be written, or is there and not of this run; `force` replaces it."""
+    `UsageError` if one cannot be written, or is there and not of this run; `force` replaces it. None comes elsewhere
+    than into `directory`."""
+    if os.path.basename(name) != name or "\0" in name:
+        raise UsageError(f"{name!r} is no first part of the name of a file: -o names the directory")
+    if os.path.lexists(directory) and not directory.is_dir():
+        raise UsageError(
+            f"{directory} is there, and no directory for the text of {run.directory}: name another with -o"
+        )
     name = name or run.directory.resolve().name.replace(".threads", "")
     made = [(f"{name}_trace_main.log", partial(main, run))]
     made += [(f"{name}_trace_{thread.number}.log", partial(events, thread)) for thread in run.threads]

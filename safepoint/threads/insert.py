@@ -20,6 +20,7 @@ from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
 from safepoint.threads.teams import exits, is_scratch, names_scratch
+from safepoint.threads.texts import ONLY
 from safepoint.threads.uncertainty import functions_in, gathers, is_uncertain
 from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
 
@@ -73,7 +74,7 @@ class Statements:
         level = self.level(stmt.first)
         if stmt.at.conditional or level in ("off", "region") or not is_action(stmt):
             if stmt.at.conditional and assigned(stmt.node, where.scope):
-                self.numbering.leaves(stmt.first, "only with OpenMP")
+                self.numbering.leaves(stmt.first, ONLY)
             self.own(stmt, where)
         elif stmt.kind == "If_Stmt":
             self.if_statement(stmt, level, where)

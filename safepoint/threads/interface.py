@@ -124,7 +124,7 @@ def _generics() -> Iterator[str]:
     for count in (2, 3):
         yield from _generic(f"sp_loop{count}", _loop_names(count))
     yield from _generic("sp_event", ["sp_event_4", "sp_event_8"])
-    yield from _generic("sp_iter", ["sp_iter_i4", "sp_iter_i8", *_iteration_names()])
+    yield from _generic("sp_iter", ["sp_iter_i1", "sp_iter_i2", "sp_iter_i4", "sp_iter_i8", *_iteration_names()])
     for what in ("write", "read"):
         names = [f"sp_{what}_{letters}" for letters in (*DIRECT, "c4", "c8", "l1", "l2", "l4", "l8", "s")]
         yield from _generic(f"sp_{what}", names)
@@ -167,6 +167,14 @@ def _iteration_names() -> list[str]:
 
 
 def _iterations() -> Iterator[str]:
+    for size in (1, 2):
+        name = f"sp_iter_i{size}"
+        yield f"  function {name}(site, i) result(on)"
+        yield "    integer(c_int32_t), intent(in) :: site"
+        yield f"    {DIRECT[f'i{size}']}, intent(in) :: i"
+        yield "    logical(c_bool) :: on"
+        yield "    on = sp_iter_i4(site, int(i, c_int32_t))"
+        yield f"  end function {name}"
     for name in _iteration_names():
         sizes = name.rpartition("_")[2]
         names = ["i", "j", "k"][: len(sizes)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from safepoint.threads.flows import flows
 from safepoint.threads.known import guarded, is_constant
 from safepoint.threads.lines import Source
+from safepoint.threads.nests import heads
 from safepoint.threads.precision import short_sums
 from safepoint.threads.reaching import reached
 from safepoint.threads.sharing import (
@@ -201,6 +202,7 @@ def _called(unit: Unit, scope: Scope, source: Source) -> Iterator[tuple[int, str
     """Procedures that a region calls, with variables that all its threads share."""
     told, constants = set[tuple[str, str]](), text_of(unit)
     for stmt, around in statements(unit.body):
+        around = around[:-1] if around and stmt.first in heads(around[-1]) else around
         words = {word for construct in around for word in construct.directive.construct.split()}
         if "parallel" not in words or protected(around) or alone(around, constants):
             continue

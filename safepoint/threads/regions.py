@@ -7,18 +7,20 @@ its body is written; its directive is put in then. A combined construct is writt
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from safepoint.threads.choices import NAME
 from safepoint.threads.digests import Digested, digested, undigested
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.elements import INDICES, Piece, pieces_of
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
 from safepoint.threads.insert import Statements
-from safepoint.threads.lines import Line
-from safepoint.threads.places import State, Where
+from safepoint.threads.lines import Line, split_outside
+from safepoint.threads.nests import CONSTANT, chunk_of, expressions, is_early, nested
+from safepoint.threads.places import Early, State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
-from safepoint.threads.structure import Construct
+from safepoint.threads.structure import Block, Construct
 from safepoint.threads.teams import is_scratch
 from safepoint.threads.through import through
 from safepoint.threads.uncertainty import order_names
@@ -58,8 +60,13 @@ class Regions(Statements):
         """`!$sp watch a, b`: their digests here, if no region is around, and at the end of each region from here on."""
         self.writer.raw(given.first, given.last + 1)
         found = re.match(r"watch\b(.*)", given.directive.text, re.I)
-        names = [name.strip().lower() for name in found[1].split(",")] if found else []
-        self.watched = (*self.watched, *(name for name in names if name))
+        named = [name.strip().lower() for name in split_outside(found[1], ",")] if found else []
+        names = [name for name in named if NAME.fullmatch(name) and where.scope.find(name.split("%")[0])]
+        for name in dict.fromkeys(named):
+            if name not in names:
+                text = f"`!$sp watch {name}`: no variable of this name is known here, so it does nothing"
+                self.numbering.warnings.append((self.writer.source.lines[given.first].line, text))
+        self.watched = (*self.watched, *names)
         if names and not where.around:
             self.digest([Digested(name, given.first, "") for name in names], given.first, where)
 
@@ -73,21 +80,22 @@ class Regions(Statements):
         directive, halves = given.directive, split(given.directive)
         site = self.site("region", directive.construct, given)
         visit = self.needs.variable("v", INTEGER)
-        if where.team is not None:
-            where.team.append(visit)
         outermost = not any("parallel" in around.directive.construct.split() for around in where.around)
+        early = Early(self.writer.later(), [])
         self.puts([f"{visit} = {self.needs.runtime('region')}({site}_4)"], given.first)
         place, team = self.writer.later(), list[str]()
-        inner = replace(where, around=(*where.around, given), team=team, flags={}, protected="",
+        inner = replace(where, around=(*where.around, given), team=team, flags={}, protected="", early=early,
                         order=order_names(given, where.scope, where.around))  # fmt: skip
         inner = replace(inner, flags=self.flagged(given, directive, inner))
         self.puts([self.call("enter", f"{site}_4", visit)], given.first)
         self.puts([f"{flag} = .false." for flag in inner.flags.values()], given.first)
         self.inside(given, inner, halves.inner, halves.clauses)
         self.puts([self.call("leave", f"{site}_4", visit)], given.last)
+        if where.team is not None:
+            where.team.extend([visit, *early.names])
         clauses = list(halves.team)
         if directive.default in ("none", "private", "firstprivate"):
-            clauses.append(Clause("shared", visit))
+            clauses.append(Clause("shared", joined([visit, *early.names])))
         if team:
             clauses.append(Clause("private", joined(team)))
         if halves.inner or clauses != list(directive.clauses):
@@ -132,11 +140,56 @@ class Regions(Statements):
 
     def wrapped(self, given: Construct, inner: Directive, start: int, end: int, where: Where) -> None:
         """As it is, between the directives of the inner construct."""
+        nest = nested(given, inner) if "do" in inner.construct.split() else []
+        inner, settled = self.settled(given, inner, nest, where)
         if inner.construct:
             self.writer.parts += self.inner_directive(inner, given.first)
-        self.copy(start, end, where)
+        self.heads(nest, start, end, settled, where)
         if inner.construct:
             self.writer.parts += self.writer.directive(f"end {inner.construct}", given.last)
+
+    def settled(
+        self, given: Construct, inner: Directive, nest: Sequence[Block], where: Where
+    ) -> tuple[Directive, dict[int, list[str]]]:
+        """Of a combined construct the inner directive, and the bounds of loops by their line, where expressions are
+        evaluated before the team begins and have names here."""
+        found, outer, clauses = dict[int, list[str]](), set[str](), list[Clause]()
+        for block in nest:
+            texts = expressions(block, outer)
+            if any(is_early(text, given.directive, where.scope) for text in texts):
+                found[block.first] = [self.early(text, given, where) for text in texts]
+            outer.add(do_variable(block))
+        for clause in inner.clauses:
+            kind, chunk = chunk_of(clause)
+            if chunk and is_early(chunk, given.directive, where.scope):
+                clause = Clause(clause.name, f"{kind}, {self.early(chunk, given, where, serial=False)}")
+            clauses.append(clause)
+        return replace(inner, clauses=tuple(clauses)), found
+
+    def early(self, text: str, given: Construct, where: Where, *, serial: bool = True) -> str:
+        """A variable that has the value of an expression before the team begins; constants stay. `serial`: without
+        OpenMP, too."""
+        if where.early is None or CONSTANT.fullmatch(text):
+            return text
+        name = self.needs.variable("b", INTEGER)
+        where.early.names.append(name)
+        for line in self.writer.made(f"{name} = {text}", given.first):
+            alone = (
+                line.text if serial else f"!$ {line.text.lstrip()}" if self.writer.source.free else f"!${line.text[2:]}"
+            )
+            where.early.lines.append(line._replace(text=alone))
+        return name
+
+    def heads(self, nest: Sequence[Block], start: int, end: int, settled: Mapping[int, Sequence[str]],
+              where: Where) -> None:  # fmt: skip
+        """The user's lines, with other bounds where these are settled."""
+        for block in (block for block in nest if block.first in settled):
+            head, label = block.open.at.text.partition("=")[0], where.renames.label(block.open.at.label)
+            text = where.renames.text(f"{head.rstrip()} = {', '.join(settled[block.first])}")
+            self.copy(start, block.first, where)
+            self.writer.put(f"{label} {text}".strip(), block.first)
+            start = block.open.last + 1
+        self.copy(start, end, where)
 
     def inner_directive(self, inner: Directive, at: int) -> list[Line]:
         return self.writer.directive(" ".join([inner.construct, *map(str, inner.clauses)]), at)

@@ -109,11 +109,11 @@ def unread(a: Sequence[str]) -> str:
     return "".join(["; `build` has recorded nothing of", *(f"\n  {text}" for text in files)]) if files else ""
 
 
-def left(a: Sequence[str]) -> list[tuple[str, int, str]]:
-    """File, line and text of each statement that is not recorded; what is in no digest is no statement."""
+def left(a: Sequence[str]) -> list[tuple[str, int, str, str]]:
+    """File, line and text of each statement that is not recorded, and why; what is in no digest is no statement."""
     _, note = _note(a)
-    return [(str(file), int(line), str(text)) for file, line, text, *why in note.get("left", [])
-            if " is in no digest" not in "".join(why)]  # fmt: skip
+    return [(str(file), int(line), str(text), str(why)) for file, line, text, why in note.get("left", [])
+            if " is in no digest" not in why]  # fmt: skip
 
 
 def undigested(a: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from safepoint.threads.sites import FORMAT, Site
 SITES = ".sites.jsonl"  # after the name of a program, or of a text
 TEXTS = ".instrumented"  # after the name of a program: the directory of its texts
 AS_IT_IS = "the file is compiled as it is"  # of what cannot be read, or compiled with what was inserted
+ONLY = "only with OpenMP"  # why a line is not recorded
 MARK = "line.json"  # in that directory: it is one of ours, and how it was made
 
 

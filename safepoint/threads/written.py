@@ -15,6 +15,7 @@ from safepoint.threads.symbols import Scope, Symbol
 NAME = re.compile(r"(?<![\w%'\"])([a-z_]\w*)", re.I)
 OPERATOR = re.compile(r"\.(and|or|not|eqv?|neqv?|n?e|[lg][te]|true|false)\.", re.I)
 NUMBER = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)([de][-+]?\d+)?(?=_|\b|\W|$)", re.I)
+SCALAR = re.compile(r"\b(size|[ul]bound|sum|product|count|any|all|minval|maxval|dot_product)\s*\(", re.I)
 DESIGNATOR = re.compile(r"[a-z]\w*\s*(\(|%|$)", re.I)
 INQUIRY = {"size", "allocated", "associated", "present", "kind", "len", "ubound", "lbound", "shape", "huge", "tiny",
            "epsilon", "precision", "digits", "bit_size", "storage_size", "loc", "c_loc", "sizeof", "is_contiguous",
@@ -113,12 +114,18 @@ def _subscripts(inside: str, scope: Scope) -> tuple[int, str, bool]:
 
 
 def _has_array(text: str, scope: Scope) -> bool:
-    """An array without subscripts is in it, or an array constructor, and not only its size is asked."""
+    """An array, a section of one or an array constructor is in it, and not only in what makes one number of it."""
+    while found := SCALAR.search(text):
+        text = text[: found.start()] + "0" + text[closing(text, found.end() - 1) + 1 :]
     if "[" in text or "(/" in text:
         return True
     for name in NAME.finditer(text):
-        symbol, asked = scope.find(name[1]), re.search(r"\b(size|[ul]bound)\(\s*$", text[: name.start()], re.I)
-        if symbol and symbol.rank and not asked and not text[name.end() :].lstrip().startswith("("):
+        symbol, rest = scope.find(name[1]), text[name.end() :].lstrip()
+        if (
+            symbol
+            and symbol.rank
+            and not (rest.startswith("(") and not _subscripts(rest[1 : closing(rest, 0)], scope)[0])
+        ):
             return True
     return False
 

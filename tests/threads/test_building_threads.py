@@ -178,6 +178,18 @@ def test_an_object_of_elsewhere_is_linked_as_it_is_and_told(here: Path) -> None:
     assert any(text.startswith("solver.o: linked as it is") for text in built.told)
 
 
+def test_an_object_that_was_made_again_by_hand_is_not_that_of_its_note(here: Path) -> None:
+    build(["gfortran", "-O1", "-fopenmp", "-c", "solver.f90"])
+    (here / "by_hand.f90").write_text(SOLVER.replace("0.5d0", "0.25d0"))
+    subprocess.run(["gfortran", "-O1", "-fopenmp", "-c", "by_hand.f90", "-o", "solver.o"], check=True)
+    built = made(["gfortran", "-O1", "-fopenmp", "heat.f90", "solver.o", "-I."])
+    assert any(text.startswith("solver.o: not the object that its note") for text in built.told)
+    subprocess.run(["gfortran", "-O1", "-fopenmp", "solver.o", "heat.f90", "-o", "plain"], check=True)
+    assert printed("./heat") == printed("./plain")
+    with pytest.raises(UsageError, match=r"solver\.o: not the object that its note"):
+        made(["gfortran", "-fopenmp", "solver.o"])
+
+
 def test_objects_alone_of_elsewhere_are_refused_with_what_to_do(here: Path) -> None:
     subprocess.run(["gfortran", "-fopenmp", "-c", "solver.f90"], check=True)
     with pytest.raises(UsageError, match="FC = safepoint threads build -- gfortran"):
@@ -243,6 +255,34 @@ def test_the_edges_of_the_settings_hold_for_the_runs_of_pass_2(here: Path) -> No
     assert runs.edges(["./heat.serial"]) == {"SP_EDGES": "2"}
     made(LINE)
     assert runs.edges(["./heat.serial"]) == {}
+
+
+SETTINGS = """\
+digest = ["u", "zzz"]
+[file."heat.f90"]
+level = "write"
+[file."nope.f90"]
+level = "off"
+[procedure.Advance]
+level = "write"
+[procedure.nope]
+level = "off"
+"""
+TOLD = [
+    'threads.toml: [file."nope.f90"] is no Fortran source of this program',
+    "threads.toml: [procedure.nope] is no procedure of this program",
+    "threads.toml: digest: zzz is no variable that any region could digest",
+]
+
+
+def test_settings_that_name_nothing_are_told(here: Path) -> None:
+    (here / "threads.toml").write_text(SETTINGS)
+    command = [sys.executable, "-m", "safepoint", "threads", "build", "-o", "heat", "--", *LINE]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert [line for line in done.stdout.splitlines() if "threads.toml" in line] == TOLD
+    (here / "threads.toml").write_text(SETTINGS.replace("level", "lvl", 1))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 10 and "threads.toml: lvl in [file.heat.f90] is not known" in done.stderr
 
 
 def test_a_source_that_is_newer_than_the_program_is_told(here: Path) -> None:

@@ -86,6 +86,21 @@ def test_the_text_of_a_trace_replaces_no_other_file(here: Path, file: str) -> No
     assert threads(here, "export", "other", "--name", "a").returncode == 10  # of another run
 
 
+@pytest.mark.parametrize("name", ["../../evil", "sub/evil", "/tmp/evil", "evil/"])
+def test_the_name_of_a_text_leads_out_of_no_directory(here: Path, name: str) -> None:
+    (here / "ex" / "sub").mkdir(parents=True)
+    done = threads(here, "export", "a", "--name", name, "-o", "ex/sub")
+    assert done.returncode == 10 and f"{name!r} is no first part of the name of a file" in done.stderr
+    assert not list(here.rglob("*_trace_*"))
+
+
+def test_a_file_is_no_directory_for_a_text(here: Path) -> None:
+    (here / "mine").write_text("what I have measured")
+    done = threads(here, "export", "a", "-o", "mine")
+    assert done.returncode == 10 and done.stderr.startswith("safepoint: mine is there, and no directory for the text")
+    assert (here / "mine").read_text() == "what I have measured"
+
+
 def test_the_text_of_an_instrumented_source(here: Path) -> None:
     pytest.importorskip("fparser")
     (here / "x.f90").write_text(

@@ -72,10 +72,41 @@ def test_sites_begin_at_the_given_number(tmp_path: Path) -> None:
     assert [site.number for site in made(tmp_path, first=100).sites][:2] == [100, 101]
 
 
-@pytest.mark.parametrize("given", [{"levls": {}}, {"levels": {"variables": "some"}}, {"levels": {"loops": "off"}}])
-def test_settings_that_are_none_are_refused(given: dict[str, object]) -> None:
-    with pytest.raises(UsageError):
-        choices.choices(given)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"levls": {}}, "levls is not known; there are"),
+        ({"levels": {"variables": "some"}}, "levels.variables: level 'some' is not one of off"),
+        ({"levels": {"loops": "off"}}, r"loops in \[levels\] is not known"),
+        ({"levels": "off"}, "levels is 'off': a table is wanted"),
+        ({"depth": "a"}, "depth is 'a': a number is wanted"),
+        ({"levels": {"depth": -1}}, "levels.depth is -1: a number"),
+        ({"edges": True}, "edges is True: a number"),
+        ({"digest": "u"}, "digest is 'u': a list of variables is wanted"),
+        ({"levels": {"digest": ["u(3)"]}}, "levels.digest is .*: a list of variables"),
+        ({"digest": [1]}, "digest is .*: a list of variables"),
+        ({"file": {"x.f90": {"lvl": 3}}}, r"lvl in \[file.x.f90\] is not known; there are level, lines"),
+        ({"file": {"x.f90": "off"}}, "file.x.f90 is 'off': a table"),
+        ({"file": {"x.f90": {"level": 3}}}, "file.x.f90.level: level 3 is not one of"),
+        ({"file": {"x.f90": {"lines": {"from": 3}}}}, "file.x.f90.lines is a table: a list of tables"),
+        ({"file": {"x.f90": {"lines": [{"to": 3}]}}}, "file.x.f90.lines: lines go from = N to = M"),
+        ({"file": {"x.f90": {"lines": [{"from": "3"}]}}}, "file.x.f90.lines.from is '3': a number"),
+        ({"file": {"x.f90": {"lines": [{"from": 3, "to": 2}]}}}, ".* M is not before N"),
+        ({"procedure": {"p": {"lines": []}}}, r"lines in \[procedure.p\] is not known; there are level"),
+        ({"procedure": ["p"]}, r"procedure is \['p'\]: a table"),
+    ],
+)
+def test_settings_that_are_none_are_refused_with_file_key_and_cause(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=f"^mine.toml: {said}"):
+        choices.choices(given, "mine.toml")
+
+
+def test_what_is_watched_and_names_nothing_is_told(tmp_path: Path) -> None:
+    found = made(tmp_path, "  !$sp watch s, nope%x, b(\n" + BODY)
+    assert [(line, text.partition(":")[0]) for line, text in found.warnings if "watch" in text] == [
+        (LOOP, "`!$sp watch b(`"), (LOOP, "`!$sp watch nope%x`"),
+    ]  # fmt: skip
+    assert [site.name for site in found.sites if site.type == "array"].count("s") == 2
 
 
 def test_a_file_of_settings_is_read(tmp_path: Path) -> None:

@@ -285,6 +285,8 @@ module sp_trace
     procedure sp_event_8
   end interface
   interface sp_iter
+    procedure sp_iter_i1
+    procedure sp_iter_i2
     procedure sp_iter_i4
     procedure sp_iter_i8
     procedure sp_iter_44
@@ -512,6 +514,18 @@ contains
       int(upper3, c_int64_t), &
       int(step3, c_int64_t))
   end subroutine sp_loop3_8
+  function sp_iter_i1(site, i) result(on)
+    integer(c_int32_t), intent(in) :: site
+    integer(c_int8_t), intent(in) :: i
+    logical(c_bool) :: on
+    on = sp_iter_i4(site, int(i, c_int32_t))
+  end function sp_iter_i1
+  function sp_iter_i2(site, i) result(on)
+    integer(c_int32_t), intent(in) :: site
+    integer(c_int16_t), intent(in) :: i
+    logical(c_bool) :: on
+    on = sp_iter_i4(site, int(i, c_int32_t))
+  end function sp_iter_i2
   function sp_iter_44(site, i, j) result(on)
     integer(c_int32_t), intent(in) :: site
     integer(c_int32_t), intent(in) :: i
