@@ -1,7 +1,6 @@
 """Calls around statements: what is assigned after each, what is read before, in a body that is traced or that asks.
 
-A *traced* body stands beside the untouched one and runs only when it records. A body that *asks* stands alone: its
-calls return at once if nothing is recorded; its loops are doubled, as they take the time.
+A *traced* body, beside an untouched one, runs only when it records. One that *asks* stands alone; its loops are doubled.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from safepoint.threads.texts import ONLY
 from safepoint.threads.uncertainty import functions_in, gathers, is_uncertain
 from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
 
-DOUBLES = ("simd", "critical", "atomic", "lock", "sp")
+DOUBLES = "simd", "critical", "atomic", "lock", "sp"
 MASKED = ("Where_Construct_Stmt", "Forall_Construct_Stmt", "Forall_Stmt", "Where_Stmt")
 
 
