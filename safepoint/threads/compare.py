@@ -42,10 +42,13 @@ class Found:
     stopped_pids: list[int] = field(default_factory=list)
     carried: int = 0  # writes in regions that differ in their last bits, as sums do, though they are none
     single: bool = False  # sums of single precision do
+    unsure: bool = False  # the difference may be of elements that never had a value
 
     @property
     def code(self) -> int:
-        return DIFFERENT if self.difference else UNDECIDED if self.undecided else EQUAL
+        if self.undecided or self.unsure:
+            return UNDECIDED
+        return DIFFERENT if self.difference else EQUAL
 
 
 def compare(
@@ -53,9 +56,11 @@ def compare(
 ) -> Found:
     """What differs first between two runs; with `only`, in these region visits and the code before each.
 
-    Raises `UnlikeTraces` if they are of other programs or levels, or lack a call by hand.
+    Raises `UnlikeTraces` if they are of other programs or levels, or lack a call by hand, and `UsageError` if they were
+    discarded.
     """
     for run, name in ((a, "A"), (b, "B")):
+        run.kept()
         if text := unbalanced(run, name):
             raise UnlikeTraces(text)
     comparing = Comparing(Side(a, "A"), Side(b, "B"), rules or Rules(), by_name)

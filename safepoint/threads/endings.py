@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from safepoint import words
 from safepoint.threads import hints, kinds
+from safepoint.threads.compare import Found
 from safepoint.threads.difference import Difference, Event
 from safepoint.threads.sites import Site
 from safepoint.threads.texts import ONLY
@@ -44,6 +45,16 @@ class _Written(NamedTuple):
     values: NDArray[np.float64]
     sites: frozenset[int]
     loose: list[int]
+
+
+def explained(found: Found, run: Run) -> Found:
+    """With what is known of a digest that differs, if all writes of the run were recorded."""
+    level = run.about.get("level") or {}
+    if found.difference and level.get("variables") in ("modify", "full") and not run.about.get("regions"):
+        if end := ending(found.difference, run, []):
+            found.notes.append(end.text)
+            found.unsure = not end.decided
+    return found
 
 
 def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:

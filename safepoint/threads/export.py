@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from safepoint.errors import UsageError
+from safepoint.errors import FormatError, UsageError
 from safepoint.threads import kinds
 from safepoint.threads.sites import Site
 from safepoint.threads.trace import Run, Thread, decoded
@@ -39,7 +39,8 @@ CHUNK = 1 << 16
 def write(run: Run, directory: Path, name: str = "", *, force: bool = False) -> list[Path]:
     """Write the files; `name` is the ID, that of the run's directory if none is given. Returns their paths. Raises
     `UsageError` if one cannot be written, or is there and not of this run; `force` replaces it. None comes elsewhere
-    than into `directory`."""
+    than into `directory`. Raises `FormatError` at an event that is not whole."""
+    run.kept()
     if os.path.basename(name) != name or "\0" in name:
         raise UsageError(f"{name!r} is no first part of the name of a file: -o names the directory")
     if os.path.lexists(directory) and not directory.is_dir():
@@ -100,22 +101,25 @@ def count(thread: Thread) -> int:
 
 
 def events(thread: Thread) -> Iterator[str]:
-    """A line for each event."""
+    """A line for each event. Raises `FormatError` at one that has not all of its records, or more."""
     words: list[int] = []
     head: tuple[int, int, int, int] | None = None
+    number = 0
     for first in range(0, len(thread.records), CHUNK):
         for site, extra, type, kind, value in thread.records[first : first + CHUNK].tolist():
             if kind == kinds.MORE:
                 words.append(value)
                 continue
             if head:
-                yield _line(*head, words)
-            head, words = (site, extra, type, kind), [value]
+                yield _line(thread, number, *head, words)
+            head, words, number = (site, extra, type, kind), [value], number + 1
     if head:
-        yield _line(*head, words)
+        yield _line(thread, number, *head, words)
 
 
-def _line(site: int, extra: int, type: int, kind: int, words: list[int]) -> str:
+def _line(thread: Thread, number: int, site: int, extra: int, type: int, kind: int, words: list[int]) -> str:
+    if len(words) != 1 + kinds.more(kind, type, extra, words[0]):
+        raise FormatError(f"{thread.path}: the trace is damaged: event {number} is not whole")
     keys = _keys(site, extra, type, kind, words)
     return f"E {EVENTS.get(kind, 100 + kind)} C {site}" + (f"|{keys}" if keys else "")
 

@@ -1,6 +1,6 @@
 """Calls around statements: what is assigned after each, what is read before, in a body that is traced or that asks.
 
-A *traced* body, beside an untouched one, runs only when it records. One that *asks* stands alone; its loops are doubled.
+A *traced* body, beside an untouched one, runs only when it records. One that *asks* stands alone; loops are doubled.
 """
 
 from __future__ import annotations

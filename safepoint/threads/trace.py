@@ -26,7 +26,8 @@ _PER_SEGMENT = kinds.SEGMENT // kinds.RECORD
 
 
 class Thread:
-    """The events of one thread. `records` is what was there when it was first asked for; `again` looks anew."""
+    """The events of one thread. `records` is what was there when it was first asked for; `again` looks anew. `done`: so
+    many segments were given back by who has compared them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +39,7 @@ class Thread:
         started = head[:8].strip(b"\0") != b""  # else its program was killed before the head was written
         if started and (head[:8] != MAGIC or len(head) < kinds.HEAD):
             raise FormatError(f"{path}: not a trace of the layout {MAGIC.decode()}: it begins with {head[:8]!r}")
-        self.number, self.pid, self.clock = struct.unpack_from("<IIQ", head.ljust(kinds.HEAD, b"\0"), 8)
+        self.number, self.pid, self.clock, self.done = struct.unpack_from("<IIQQ", head.ljust(kinds.HEAD, b"\0"), 8)
 
     @cached_property
     def records(self) -> NDArray[Any]:
@@ -101,7 +102,17 @@ class Run:
         if missing:
             return f"{missing[0]:05}.ev is missing"
         cut = [thread.path.name for thread in self.threads if thread.cut()] if ended and not stopped else []
+        if not cut and ended and not stopped and (lacks := int(self.about.get("bytes") or 0) - self._size()) > 0:
+            return f"its files lack {lacks} bytes"
         return f"{cut[0]} was cut" if cut else ""
+
+    def _size(self) -> int:
+        return sum(thread.path.stat().st_size for thread in self.threads)
+
+    def kept(self) -> None:
+        """Raise `UsageError` if the events are not there any more."""
+        if any(thread.done for thread in self.threads):
+            raise UsageError(f"{self.directory}: its events were given back as they were compared (follow --discard)")
 
     def late(self) -> list[Thread]:
         """The threads that came since; they are in `threads` then. For a run that goes on."""

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from testbed.threads_written import Loop, Region, Statement, Table, Write, put, records, written
+from testbed.threads_written import Digest, Loop, Region, Statement, Table, Write, put, records, written
+from testbed.traced_threads import compiled, run_of
 
 from safepoint.errors import FormatError
-from safepoint.threads import kinds, sites, telling
+from safepoint.threads import export, kinds, sites, telling
 from safepoint.threads.compare import compare
 from safepoint.threads.trace import Run
 
@@ -88,3 +89,26 @@ def test_events_that_read_the_same_are_told_apart(tmp_path: Path) -> None:
     ends = [replace(known.a, words=(visit,)) for visit in (2, 7)]
     found = replace(found, difference=replace(known, a=ends[0], b=ends[1]))
     assert "(expected region end of visit 2, read region end of visit 7 at 1)" in telling.lines(found)[0]
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_whole_segments_that_are_missing_are_damage_too(tmp_path: Path, segments: int) -> None:
+    """The rest looks like a trace that ends there."""
+    place = run_of(compiled("chain.c"), tmp_path, "400000", "2").directory
+    path = max(place.glob("*.ev"), key=lambda each: each.stat().st_size)
+    assert path.stat().st_size > 2 * kinds.SEGMENT
+    os.truncate(path, path.stat().st_size - segments * kinds.SEGMENT)
+    with pytest.raises(FormatError, match=rf"its files lack {segments * kinds.SEGMENT} bytes"):
+        Run(place)
+
+
+def test_an_event_that_is_not_whole_is_no_crash_of_the_export(tmp_path: Path) -> None:
+    place = tmp_path / "b"
+    written(place, Table(), [Region([Write("b", 1.0)], after=[Digest("u", (3, 1, 0))])])
+    path = place / "00000.ev"
+    text = bytearray(path.read_bytes())
+    at = next(at for at in range(kinds.HEAD, len(text), kinds.RECORD) if text[at + 7] == kinds.DIGEST)
+    text[at + kinds.RECORD + 7] = kinds.WRITE  # one of the records that belong to it
+    path.write_bytes(text)
+    with pytest.raises(FormatError, match=r"00000\.ev: the trace is damaged: event \d+ is not whole"):
+        list(export.events(Run(place).threads[0]))

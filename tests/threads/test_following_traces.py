@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from testbed.traced_threads import compiled, ran
 
+from safepoint.errors import UsageError
 from safepoint.threads import follow as following
 from safepoint.threads import kinds, telling
 from safepoint.threads.compare import compare
@@ -118,6 +119,8 @@ def test_what_was_compared_is_discarded_and_the_programs_wait_for_that(
         status = [path.stat() for path in trace(tmp_path / side).glob("*.ev")]
         assert sum(each.st_size for each in status) > 10 << 20
         assert sum(each.st_blocks * 512 for each in status) < 7 << 20
+    with pytest.raises(UsageError, match="its events were given back as they were compared"):
+        compare(Run(trace(tmp_path / "a")), Run(trace(tmp_path / "b")))
 
 
 def test_a_region_that_is_larger_than_what_may_be_ahead_is_let_through(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -99,6 +100,37 @@ def test_a_write_that_is_not_recorded_is_named(tmp_path: Path) -> None:
     code, said = outcome(tmp_path, LEFT)
     assert code == 1 and "what line 8 may assign to w is not recorded" in said, said
     assert "PRIVATE" not in said
+
+
+UNSET = """\
+program n
+  implicit none
+  real(8), allocatable :: junk(:), w(:)
+  integer :: i
+  allocate (junk(5000))
+  do i = 1, 5000
+    junk(i) = i
+!$  junk(i) = -i
+  end do
+  deallocate (junk)
+  allocate (w(5000))
+!$omp parallel do
+  do i = 2, 4999
+    w(i) = i
+  end do
+  print *, sum(w(2:4999))
+end program n
+"""
+
+
+def test_elements_that_never_had_a_value_are_no_difference_of_two_whole_traces(tmp_path: Path) -> None:
+    code, _ = outcome(tmp_path, UNSET)
+    assert code == 2
+    for program in ("x.serial", "x"):
+        subprocess.run([tmp_path / program], cwd=tmp_path, env={**os.environ, "SP_LEVEL": "full"}, check=True)
+    line = [sys.executable, "-m", "safepoint", "threads", "compare", "x.serial.threads", "x.threads"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "had it ever a value?" in done.stdout, done.stdout
 
 
 COUNTED = """\

@@ -44,7 +44,9 @@ def compare(
     """
     judge, read = rules(rtol, atol, tolerances, exclude), part("trace").Run
     with comparable(ctx):
-        tell(ctx, a, b, part("compare").compare(read(a), read(b), judge, None, by_name=by_name), as_json)
+        one = read(a)
+        found = part("compare").compare(one, read(b), judge, None, by_name=by_name)
+        tell(ctx, a, b, part("endings").explained(found, one), as_json)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,10 @@ static struct sp_stream *free_streams;
 static uint64_t bytes; /* of all files */
 static int running;
 
+uint64_t sp_bytes(void) {
+    return __atomic_load_n(&bytes, __ATOMIC_RELAXED);
+}
+
 static int stop_for(int error, const char *why) {
     if (!why)
         why = error == ENOSPC || error == EDQUOT ? "disk full" : strerror(error);

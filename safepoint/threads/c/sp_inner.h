@@ -75,6 +75,7 @@ SP_INNER void sp_say(const char *text, const char *name, int error);
 SP_INNER int sp_run_stopped;
 SP_INNER int sp_directory; /* its file descriptor */
 SP_INNER uint32_t sp_threads;
+SP_INNER uint64_t sp_bytes(void); /* of all files */
 
 SP_INNER int sp_attach(void); /* the first event of a thread; 0 if it records nothing */
 SP_INNER uint64_t *sp_room(uint32_t bit);

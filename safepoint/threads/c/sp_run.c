@@ -136,7 +136,8 @@ static void describe(struct grown *to) {
     quote_or_null(to, "regions", set->range_text);
     addf(to, set->edges ? ",\"edges\":%llu" : ",\"edges\":null", (unsigned long long)set->edges);
     addf(to, ",\"statistics\":%s,\"noise\":%llu", set->statistics ? "true" : "false", (unsigned long long)set->noise);
-    addf(to, ",\"threads\":%u,\"begin\":", __atomic_load_n(&sp_threads, __ATOMIC_RELAXED));
+    addf(to, ",\"threads\":%u,\"bytes\":%llu,\"begin\":", __atomic_load_n(&sp_threads, __ATOMIC_RELAXED),
+         (unsigned long long)sp_bytes());
     add_seconds(to, &began);
     add(to, ",\"end\":", 7);
     add_seconds(to, &ended);
