@@ -50,10 +50,10 @@ class _Written(NamedTuple):
 def explained(found: Found, run: Run) -> Found:
     """With what is known of a digest that differs, if all writes of the run were recorded."""
     level = run.about.get("level") or {}
-    if found.difference and level.get("variables") in ("modify", "full") and not run.about.get("regions"):
-        if end := ending(found.difference, run, []):
-            found.notes.append(end.text)
-            found.unsure = not end.decided
+    whole = level.get("variables") in ("modify", "full") and not run.about.get("regions")
+    if whole and found.difference and (end := ending(found.difference, run, [])):
+        found.notes.append(end.text)
+        found.unsure = not end.decided
     return found
 
 
