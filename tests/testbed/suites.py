@@ -49,7 +49,19 @@ OF_NO_HANG = (
     "nothing hangs: the root of an MPI_Bcast of one integer waits for nobody in MPICH, so it comes to the send for "
     "which the other rank waits before its MPI_Bcast. With an MPI whose MPI_Bcast waits it is a deadlock"
 )
+OF_NO_RANK = (
+    "the rank that is given is -1, which is MPI_PROC_NULL in MPICH: the call is right there, and does nothing. With Open "
+    "MPI the line is told by negative-rank"
+)
+OF_ANY_RANK = (
+    "the source that is given is -1, which is MPI_PROC_NULL in MPICH and MPI_ANY_SOURCE in Open MPI: the call is right "
+    "with both, and with Open MPI the message comes"
+)
 NOT_THERE = {
+    "ArgError-MPIGet-rank": OF_NO_RANK,
+    "ArgError-MPIISend-Rank-1": OF_NO_RANK,
+    "ArgError-MPIPut-rank": OF_NO_RANK,
+    "ArgError-MPIRecv-Rank-1": OF_ANY_RANK,
     "ResLeak_multiple_Comm_create_nok": OF_ANOTHER_LINE,
     "ResLeak_multiple_Comm_dup_nok": OF_ANOTHER_LINE,
     "CallOrdering_Recv_Isend_Bcast_nok": OF_NO_HANG,
