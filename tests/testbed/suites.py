@@ -50,8 +50,8 @@ OF_NO_HANG = (
     "which the other rank waits before its MPI_Bcast. With an MPI whose MPI_Bcast waits it is a deadlock"
 )
 OF_NO_RANK = (
-    "the rank that is given is -1, which is MPI_PROC_NULL in MPICH: the call is right there, and does nothing. With Open "
-    "MPI the line is told by negative-rank"
+    "the rank that is given is -1, which is MPI_PROC_NULL in MPICH: the call is right there, and does nothing. With "
+    "Open MPI the line is told by negative-rank"
 )
 OF_ANY_RANK = (
     "the source that is given is -1, which is MPI_PROC_NULL in MPICH and MPI_ANY_SOURCE in Open MPI: the call is right "
