@@ -11,7 +11,7 @@ from safepoint.threads.callees import GIVING, stated, take
 from safepoint.threads.declaring import procedure_of, scope_of
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import Source, split_outside
-from safepoint.threads.locks import grouped, way, way_in
+from safepoint.threads.locks import grouped, way_in
 from safepoint.threads.sharing import (
     LOCKS,
     Assignment,
@@ -48,10 +48,6 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
         elif unit.kind in ("subroutine", "function") and unit.open:
             outer.procedures[unit.name] = bodies[unit.name] = procedure_of(unit.open.at.text, scope)
             bodies[unit.name].unit = unit
-        for inner in (unit, *_inside(unit)):
-            ways = {way(stmt) for stmt, _ in statements(inner.body)} - {""}
-            if len(ways) == 1 and (own := _own(inner, scope_of(inner, None, scope.modules))):
-                own.locks = ways.pop()
         if host:
             bodies.update((name, found) for name, found in scope.procedures.items() if found.unit is not None)
 

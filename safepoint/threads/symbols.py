@@ -51,9 +51,9 @@ class Procedure:
     `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
     arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
     a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
-    does one of them to locks, and not the other. `unit`: its text, None if that is not known; `direct`: what it calls,
-    once that was asked. `hosted`: variables of the unit around it that it assigns; `kept`: its own that it assigns and
-    that have SAVE."""
+    does one of them to locks, and not the other; None: not asked yet. `unit`: its text, None if that is not known;
+    `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns; `kept`: its
+    own that it assigns and that have SAVE."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Procedure:
     takes: set[tuple[str, str]] = field(default_factory=set)
     passes: dict[str, str] = field(default_factory=dict)
     guards: set[str] = field(default_factory=set)
-    locks: str = ""
+    locks: str | None = None
     hosted: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
     unit: Any = field(default=None, repr=False)
