@@ -345,6 +345,6 @@ class Statements:
             text = stmt.at.text
             if re.search(r"\breturn\s*$", text, re.I):
                 return False
-            if opens_region(text, where.scope) or not own >= set(targets(text)):
+            if opens_region(stmt, where.scope) or not own >= set(targets(text)):
                 return False
         return True

@@ -45,21 +45,22 @@ class Symbol:
 
 @dataclass
 class Procedure:
-    """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
-    or reads, with their home. `calls`: by name. `races`: names, with their
-    lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
-    `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
-    arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
-    a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
-    does one of them to locks, and not the other; None: not asked yet. `unit`: its text, None if that is not known;
-    `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns; `kept`: its
-    own that it assigns and that have SAVE."""
+    """`regions`: it may open a parallel region itself; `opens`: or by what it calls, once that was asked. `writes`,
+    `reads`: names of modules and COMMON that it assigns or reads, with their home. `calls`: by name. `races`: names,
+    with their lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and
+    COMMON. `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the
+    same of arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then
+    only in a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or
+    "free", if it does one of them to locks, and not the other; None: not asked yet. `unit`: its text, None if that is
+    not known; `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns;
+    `kept`: its own that it assigns and that have SAVE."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
     intents: dict[str, str] = field(default_factory=dict)
     pure: bool = False
     regions: bool = False
+    opens: bool | None = None
     writes: list[tuple[str, str]] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
