@@ -91,13 +91,14 @@ class Race:
 class Program:
     """What is called otherwise than by its name, of all sources and by names alone; procedures with the scope that
     knows them. `bound`: to types, by the name of the binding or an operator. `finals`: of a type. `related`: the types
-    that a type extends, that extend it, and that it has as components. `taken`: what is an argument or the target of a
-    pointer anywhere. `pointers`: components that are procedures. `bodies`: procedures outside of modules, and those of
-    submodules."""
+    that a type extends, that extend it, and that it has as components; `parents`: of these the one that it extends.
+    `taken`: what is an argument or the target of a pointer anywhere. `pointers`: components that are procedures.
+    `bodies`: procedures outside of modules, and those of submodules."""
 
     bound: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
     finals: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
     related: dict[str, set[str]] = field(default_factory=dict)
+    parents: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
     bodies: dict[str, Procedure] = field(default_factory=dict)

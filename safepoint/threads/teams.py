@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 
+from safepoint.threads.bindings import program_of
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.locks import INSIDE
@@ -81,9 +82,39 @@ def marks(text: str, scope: Scope) -> Iterator[tuple[str, str]]:
         name, _, inside = part.partition("(")
         name = name.strip().lower()
         symbol = (components or {}).get(name) if number else scope.find(root_of(name, scope))
-        yield (f"%{holder}%{name}" if number else root_of(name, scope)), inside.rpartition(")")[0]
+        mark = f"%{_declares(holder, name, scope)}%{name}" if number else root_of(name, scope)
+        yield mark, inside.rpartition(")")[0]
         holder = symbol.type[5:] if symbol and symbol.type.startswith("type ") else ""
         components = scope.type_of(holder) if holder else None
+
+
+def _declares(type: str, component: str, scope: Scope) -> str:
+    """The type that has it by itself, and not from the one that it extends."""
+    parents, seen = program_of(scope).parents, set[str]()
+    while type in parents and type not in seen:
+        seen.add(type)
+        where, parent = parents[type]
+        if component not in (where.type_of(parent) or {}):
+            break
+        type = parent
+    return type
+
+
+def paths(text: str) -> Iterator[str]:
+    """Designators with components, `a(i)%b%c(1)`."""
+    plain = compressed(re.sub(r"'[^']*'|\"[^\"]*\"", "0", text))
+    for found in re.finditer(r"(?<![\w%])[a-z]\w*(?=[(%])", plain, re.I):
+        at, deep = found.end(), False
+        while (more := re.compile(r"%\w+|\(").match(plain, at)) is not None:
+            at, deep = (closing(plain, more.end() - 1) + 1, deep) if more[0] == "(" else (more.end(), True)
+        if deep:
+            yield plain[found.start() : at]
+
+
+def components_in(text: str, scope: Scope) -> set[str]:
+    """The components that an expression has, as `marks` names them; none of a type that is not known."""
+    found = {mark for path in paths(text) for mark, _ in marks(path, scope)} if "%" in text else set[str]()
+    return {mark for mark in found if re.match("%[^%]", mark)}
 
 
 def scratch_in(items: Sequence[Item], scope: Scope, given: Sequence[Assignment], numbers: set[str],
