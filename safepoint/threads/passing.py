@@ -35,7 +35,7 @@ def references(stmt: Stmt, scope: Scope) -> Iterator[Passed]:
         symbol, callee = scope.find(found[1]), scope.procedure(found[1])
         if callee is not None and not (symbol and symbol.rank):
             yield callee, _pairs(callee, text[found.end() : closing(text, found.end() - 1)])
-    for path in paths(text):
+    for path in paths(text) if "%" in text else ():
         *objects, last = split_outside(path, "%")
         name, bracket, given = last.partition("(")
         if bracket:

@@ -20,7 +20,7 @@ Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]  # with the name
 
 def named(text: str, root: str, scope: Scope) -> str:
     """The name by which what is assigned may be a time."""
-    mark = list(marks(text, scope))[-1][0] if "%" in text else root
+    mark = list(marks(text, scope))[-1][0]
     return root if mark.startswith("%%") else mark
 
 

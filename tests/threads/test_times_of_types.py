@@ -89,7 +89,9 @@ program p
   write (*, '(a,f10.6)') 'time ', tm(1)%total
 end program p
 """
-WAYS = ["t = tm(1)%total", "t = h%clock%total", "f = tm(1)%so_far(); t = f + 1", "call tm(1)%into(f); t = f"]
+WAYS = ["t = tm(1)%total", "t = h%clock%total", "f = tm(1)%so_far(); t = f + 1", "call tm(1)%into(f); t = f",
+        "associate (l => h%clock%total)\n t = l\n end associate",
+        "associate (c => h%clock)\n t = c%total\n end associate"]  # fmt: skip
 
 
 def program(given: str, place: Path) -> Path:
