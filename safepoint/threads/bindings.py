@@ -50,4 +50,5 @@ def relate(scope: Scope, name: str, parent: str, types: Sequence[str]) -> None:
     mine |= {each[5:] for each in types if each.startswith("type ")}
     if parent:
         mine.add(parent)
+        program_of(scope).parents[name] = scope, parent
         related.setdefault(parent, set()).add(name)

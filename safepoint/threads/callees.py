@@ -181,6 +181,11 @@ def _bound(key: str, scope: Scope, depth: int = 0) -> Iterator[Callee]:
             yield from named(name, where) or [Unknown(name, SOURCE)]
 
 
+def of_binding(name: str, scope: Scope) -> list[Procedure]:
+    """The procedures that are known of a binding."""
+    return [callee for callee in _bound(name, scope) if isinstance(callee, Procedure)]
+
+
 def named(name: str, scope: Scope, seen: frozenset[str] = frozenset()) -> list[Callee]:
     """The procedures of a name, all of a generic one. A procedure that cannot assign what is not its own is none that
     is unknown."""

@@ -79,6 +79,7 @@ class Difference:
     unset: tuple[Site, ...]
     bag: bool
     tasks: Site | None = None  # of the region in which it is, or of a procedure called there: it has TASK
+    by_hand: bool = False  # the calls of the program are
 
 
 def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> Difference:
@@ -102,7 +103,7 @@ def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> 
         _time(log, begin, mine[1]), ended, spot.equal, spot.of,
         (event(sides[0], one[0]), event(sides[1], one[1])) if one else None,
         spot.deviates, _unset(sides, batches, outermost), spot.key & 3 == 2,
-        _tasks(sides, batches, outermost) if inside else None,
+        _tasks(sides, batches, outermost) if inside else None, not side.run.sites.build,
     )  # fmt: skip
 
 

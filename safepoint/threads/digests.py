@@ -52,16 +52,16 @@ def _path(given: Assignment) -> str:
 def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[str, int, str]]:
     """Variables that may differ in two right runs as a whole: the line that makes them so, and why."""
     found = dict[str, tuple[str, int, str]]()
-    bad = unsure.names | THREADS
     for each in assignments([given], scope):
         if not reaches_out(each.root, each.around, each.scope):
             continue
         if any(mark.startswith("%") and mark in unsure.scratch for mark, _ in marks(each.what.text, each.scope)):
             continue  # the component alone is in none
+        bad = unsure.at(each.stmt.first).names | THREADS
         inside = [name for name in names_in(each.what.text)[1:] if name in bad]
         if inside:
             why = f"its subscript {inside[0]} may be the number of a thread, or a time"
-        elif made_of(each, unsure.names):
+        elif made_of(each, unsure.at(each.stmt.first).names):
             why = "it is given the number of a thread, or a time"
         else:
             continue

@@ -8,6 +8,7 @@ assigns as a whole, or a least or greatest value that was written in both runs a
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from safepoint.threads.difference import Difference, Event
 from safepoint.threads.sites import Site
 from safepoint.threads.texts import ONLY
 from safepoint.threads.trace import Run, Thread
-from safepoint.threads.values import event_words, parts
+from safepoint.threads.values import Rules, event_words, parts
 
 MOST = 5  # lines that are named
 
@@ -64,9 +65,11 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
         return None
     name = a.site.name.lstrip("&")  # of C
-    if a.site.loose == "reduction" and _reduced(name, difference.region, run):
-        return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     left, found = list(left), _written(run, difference.visit, name)
+    if a.site.loose == "reduction" and _reduced(name, difference.region, run):
+        if text := _cancelled(a, b, found.values):
+            return Ending(False, f"Cannot tell: {text}")
+        return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     if lines := _left(name, [*_called(found.sites, run, difference.region)], left):
         which = ", ".join(map(str, lines[:MOST]))
         if isinstance(lines[0], int):
@@ -166,6 +169,18 @@ def _called(sites: frozenset[int], run: Run, region: Site | None) -> Iterator[Si
     entered = {(site.file, site.name) for site in seen if site.type == "procedure"}
     entered |= {(site.file, site.procedure) for site in seen} - {(region.file, region.procedure)}
     yield from (site for site in known.values() if site.type == "procedure" and (site.file, site.name) in entered)
+
+
+def _cancelled(a: Event, b: Event, values: NDArray[np.float64]) -> str:
+    """Whether a sum differs by no more than the rounding of what was summed in it on the way; empty: by more."""
+    if not (a.words[0] == 1 and a.extra and b.extra and len(values)):
+        return ""
+    x, y = (struct.unpack("<d", struct.pack("<Q", each.words[3]))[0] for each in (a, b))
+    most = float(np.abs(values[np.isfinite(values)]).max(initial=0))
+    if not abs(x - y) <= Rules().of_sums(a.type) * most:
+        return ""
+    return (f"{a.site.name} was up to {most:.2g} in size while it was summed, and {abs(x - y):.2g} is the rounding of "
+            f"that: --atol {10.0 ** math.ceil(math.log10(abs(x - y))):.0e} allows for it")  # fmt: skip
 
 
 def _left(name: str, places: Sequence[Site], left: Iterable[Sequence[Any]]) -> list[int | str]:

@@ -23,6 +23,22 @@ def by_digest(site: Site, region: Site | None) -> str:
     return f": another thread was the last to write {name}. Is it to be {last}?"
 
 
+def by_hand(difference: Difference, rules: Rules) -> str:
+    """Of calls by hand, where nobody knows which values are sums of threads: the name of the macro for these, if two
+    values are as near as such sums are; else empty."""
+    a, b = difference.a, difference.b
+    if not difference.by_hand or a is None or b is None or a.site.loose or difference.what != "value":
+        return ""
+    if a.kind == kinds.DIGEST:
+        alike = rounded(difference, rules)
+    else:
+        real = kinds.REAL4 <= a.type <= kinds.COMPLEX16
+        alike = real and abs(a.value - b.value) <= rules.of_sums(a.type) * max(abs(a.value), abs(b.value))
+    name = a.site.name.lstrip("&")
+    text = f"as near as sums of threads are: if {name} is one, or made of one, SP_DIGEST_SUM allows for it"
+    return text if alike else ""
+
+
 def near(difference: Difference) -> bool:
     """Whether the statistics of two digests are the same but for rounding."""
     return _near(difference, NEAR)

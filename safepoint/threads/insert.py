@@ -18,7 +18,7 @@ from safepoint.threads.reaching import opens_region
 from safepoint.threads.reading import reads_of
 from safepoint.threads.sharing import assignments, constructs, do_variable, root_of, statements, status
 from safepoint.threads.structure import Block, Construct, Item, Stmt
-from safepoint.threads.teams import exits, is_scratch, names_scratch
+from safepoint.threads.teams import exits, is_scratch, marks, names_scratch
 from safepoint.threads.texts import ONLY
 from safepoint.threads.uncertainty import functions_in, gathers, is_uncertain
 from safepoint.threads.written import Assigned, Target, assigned, inner_scope, is_action, names_in, pieces, target
@@ -140,7 +140,7 @@ class Statements:
             inside = set(names_in(text)[1:])
             if root in where.order or given == "reduction" or inside & set(where.order):
                 continue
-            if is_uncertain(text, stmt, self.state.uncertain, where.scope):
+            if is_uncertain(text, stmt, self.state.uncertain.at(stmt.first), where.scope):
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
@@ -184,7 +184,7 @@ class Statements:
         return [*found, *flag]
 
     def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt, where: Where) -> str:
-        if root in self.state.uncertain.times:
+        if {mark for mark, _ in marks(what.text, where.scope)} & self.state.uncertain.at(stmt.first).times:
             return "a time"
         if root in self.state.uncertain.threads:
             return "a number of a thread"
@@ -345,6 +345,6 @@ class Statements:
             text = stmt.at.text
             if re.search(r"\breturn\s*$", text, re.I):
                 return False
-            if opens_region(text, where.scope) or not own >= set(targets(text)):
+            if opens_region(stmt, where.scope) or not own >= set(targets(text)):
                 return False
         return True

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from safepoint.threads.callees import GIVING, stated, take
+from safepoint.threads.callees import GIVING, of_binding, stated, take
 from safepoint.threads.declaring import procedure_of, scope_of
-from safepoint.threads.directives import closing
-from safepoint.threads.lines import Source, split_outside
-from safepoint.threads.locks import grouped, way, way_in
+from safepoint.threads.lines import Source
+from safepoint.threads.locks import grouped, way_in
+from safepoint.threads.passing import calls, references
 from safepoint.threads.sharing import (
     LOCKS,
     Assignment,
@@ -26,6 +26,7 @@ from safepoint.threads.sharing import (
 from safepoint.threads.structure import Stmt, Unit
 from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
 from safepoint.threads.teams import is_number, made_directly, marks
+from safepoint.threads.times import named
 from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, uncertain
 from safepoint.threads.written import DESIGNATOR, PURE, THREADS, called, is_variable, names_in, target
 
@@ -48,10 +49,6 @@ def declare(units: Sequence[Unit], modules: MutableMapping[str, Any]) -> None:
         elif unit.kind in ("subroutine", "function") and unit.open:
             outer.procedures[unit.name] = bodies[unit.name] = procedure_of(unit.open.at.text, scope)
             bodies[unit.name].unit = unit
-        for inner in (unit, *_inside(unit)):
-            ways = {way(stmt) for stmt, _ in statements(inner.body)} - {""}
-            if len(ways) == 1 and (own := _own(inner, scope_of(inner, None, scope.modules))):
-                own.locks = ways.pop()
         if host:
             bodies.update((name, found) for name, found in scope.procedures.items() if found.unit is not None)
 
@@ -132,7 +129,7 @@ def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
 
 def guarded(stmt: Stmt, name: str, scope: Scope) -> bool:
     """Whether the procedure that a CALL names assigns this variable in critical or atomic alone."""
-    given = [dummy in callee.guards for callee, pairs in _calls(stmt, scope)
+    given = [dummy in callee.guards for callee, pairs in calls(stmt, scope)
              for dummy, actual in pairs if DESIGNATOR.match(actual) and root_of(actual, scope) == name
              and callee.intents.get(dummy) != "in"]  # fmt: skip
     return bool(given) and all(given)
@@ -159,10 +156,11 @@ def _follow(unit: Unit, scope: Scope) -> bool:
     """Whether something came to be known."""
     unsure, own, outer = unsure_of(unit, scope), _own(unit, scope), scope.modules[OUTER].unsure
     before, new = (len(outer), own and (len(own.gives), len(own.passes))), False
-    for kind, names in zip(KINDS, unsure, strict=True):
+    for kind, names in zip(KINDS, unsure.kinds, strict=True):
         outer |= {(kind, name, home) for name, home in _outside(names, scope)}
         outer |= {(kind, name, inside_of(scope.parent)) for name in _hosted(names, scope)}
-    outer |= {("scratch", mark, "") for mark in unsure.scratch if mark.startswith("%")}
+    outer |= {(kind, mark, "") for kind, marked in (("scratch", unsure.scratch - unsure.times), ("time", unsure.times))
+              for mark in marked if mark.startswith("%")}  # fmt: skip
     if own is not None:
         alone = unsure_of(unit, scope, taken=False) if own.takes else unsure
         for name in (*own.arguments, result := result_of(unit)):
@@ -172,21 +170,21 @@ def _follow(unit: Unit, scope: Scope) -> bool:
             elif not any((name, of) in own.takes for of in KINDS) and (kind := _kind(name, unsure)):
                 own.passes[there] = kind
     for stmt, _ in statements(unit.body):
-        for callee, pairs in (*_calls(stmt, scope), *_references(stmt, scope)):
+        for callee, pairs in (*calls(stmt, scope), *references(stmt, scope)):
             taken = {(dummy, kind) for dummy, actual in pairs if callee.intents.get(dummy) != "out"
-                     and (kind := _kind_of(actual, unsure, scope))}  # fmt: skip
+                     and (kind := _kind_of(actual, unsure.at(stmt.first), scope))}  # fmt: skip
             new = new or not taken <= callee.takes
             callee.takes |= taken
     return new or before != (len(outer), own and (len(own.gives), len(own.passes)))
 
 
 def _kind(name: str, unsure: Uncertain) -> str:
-    return next((kind for kind, names in zip(KINDS, unsure, strict=True) if name in names), "")
+    return next((kind for kind, names in zip(KINDS, unsure.kinds, strict=True) if name in names), "")
 
 
 def _kind_of(actual: str, unsure: Uncertain, scope: Scope) -> str:
     """What an argument gives to the procedure that is called."""
-    if DESIGNATOR.match(actual) and root_of(actual, scope) in unsure.times:
+    if DESIGNATOR.match(actual) and any(mark in unsure.times for mark, _ in marks(actual, scope)):
         return "time"
     if is_number(actual, unsure.numbers | THREADS, scope):
         return "number"
@@ -205,48 +203,24 @@ def result_of(unit: Unit) -> str:
     return found[1].lower() if found else unit.name
 
 
-def _calls(stmt: Stmt, scope: Scope) -> Iterator[tuple[Procedure, list[tuple[str, str]]]]:
-    """Of a CALL of a procedure that is known: the pairs of dummy and actual argument."""
-    action = stmt.node.children[1] if stmt.kind == "If_Stmt" else stmt.node
-    if type(action).__name__ != "Call_Stmt":
-        return
-    callee = scope.procedure(str(action.children[0]))
-    if callee is not None:
-        yield callee, _pairs(callee, str(action.children[1]) if action.children[1] is not None else "")
-
-
-def _references(stmt: Stmt, scope: Scope) -> Iterator[tuple[Procedure, list[tuple[str, str]]]]:
-    """The same of functions that are known."""
-    text = re.sub(r"'[^']*'|\"[^\"]*\"", "''", str(stmt.node))
-    for found in re.finditer(r"(?<![\w%])([a-z]\w*)\s*\(", text, re.I):
-        symbol, callee = scope.find(found[1]), scope.procedure(found[1])
-        if callee is not None and not (symbol and symbol.rank):
-            yield callee, _pairs(callee, text[found.end() : closing(text, found.end() - 1)])
-
-
-def _pairs(callee: Procedure, text: str) -> list[tuple[str, str]]:
-    pairs = list[tuple[str, str]]()
-    for number, part in enumerate(split_outside(text, ",")):
-        keyword = re.match(r"\s*(\w+)\s*=(?!=)", part)
-        dummy = keyword[1].lower() if keyword else (callee.arguments[number : number + 1] or [""])[0]
-        pairs.append((dummy, part[keyword.end() :].strip() if keyword else part.strip()))
-    return pairs
-
-
 def unsure_of(unit: Unit, scope: Scope, *, taken: bool = True) -> Uncertain:
     """What may differ in two right runs, by this unit, by the procedures that it calls, and by those that call it if
     `taken`."""
     given, names, passing = {kind: set[str]() for kind in ("", *KINDS)}, set[str](), []
     for stmt, _ in statements(unit.body):
         names |= set(called(stmt.node))
-        for callee, pairs in _calls(stmt, scope):
+        for callee, pairs in calls(stmt, scope):
             _receive(given, callee.gives, pairs, scope)
-        passing += [each for each in (*_calls(stmt, scope), *_references(stmt, scope)) if each[0].passes]
+        passing += [(stmt.first, *each) for each in (*calls(stmt, scope), *references(stmt, scope)) if each[0].passes]
     for kind, name, home in scope.modules[OUTER].unsure:
         if name.startswith("%") or scope.home(name) == home or _is_inside(home, name, scope):
             given[kind].add(name)
     known = [callee for callee in map(scope.procedure, names) if callee is not None]
     functions = {kind: {each.name for each in known if each.gives.get(each.name) == kind} for kind in KINDS}
+    for name in {name for stmt, _ in statements(unit.body) for name in re.findall(r"%\s*(\w+)\s*\(", str(stmt.node))}:
+        for callee in of_binding(name.lower(), scope):
+            if (given_by := callee.gives.get(callee.name, "")) != "":
+                functions[given_by].add(f"%{name.lower()}")
     functions["time"] |= {name for name in names if CLOCK.search(name) and scope.procedure(name) is None}
     given["sum"] |= sums_in(unit.body, scope)
     if (own := _own(unit, scope)) is not None:
@@ -254,8 +228,10 @@ def unsure_of(unit: Unit, scope: Scope, *, taken: bool = True) -> Uncertain:
             given[kind].add(name)
     found, before = uncertain(unit.body, scope, given, functions), -1
     while passing and before != (before := sum(map(len, (*given.values(), *functions.values())))):
-        for callee, pairs in passing:
-            if any(_kind_of(actual, found, scope) for dummy, actual in pairs if callee.intents.get(dummy) != "out"):
+        for line, callee, pairs in passing:
+            kinds = [_kind_of(actual, found.at(line), scope) for dummy, actual in pairs
+                     if callee.intents.get(dummy) != "out"]  # fmt: skip
+            if any(kinds):
                 _receive(given, callee.passes, pairs, scope)
                 functions[callee.passes.get(callee.name, "time")] |= {callee.name} & set(callee.passes)
         found = uncertain(unit.body, scope, given, functions)
@@ -265,7 +241,11 @@ def unsure_of(unit: Unit, scope: Scope, *, taken: bool = True) -> Uncertain:
 def _receive(given: dict[str, set[str]], gives: dict[str, str], pairs: list[tuple[str, str]], scope: Scope) -> None:
     for dummy, actual in pairs:
         kind = gives.get(dummy, "")
-        given[kind].add(list(marks(actual, scope))[-1][0] if kind == "scratch" else root_of(actual, scope))
+        if kind in ("scratch", "time") and DESIGNATOR.match(actual):
+            mark = list(marks(actual, scope))[-1][0]
+            given[kind].add(mark if kind == "scratch" else named(actual, root_of(actual, scope), scope))
+        else:
+            given[kind].add(root_of(actual, scope))
 
 
 def _outside(names: Iterable[str], scope: Scope) -> list[tuple[str, str]]:

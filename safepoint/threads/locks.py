@@ -7,15 +7,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from safepoint.threads.callees import callees, stated
 from safepoint.threads.directives import Directive
 from safepoint.threads.structure import Block, Construct, Item, Stmt
-from safepoint.threads.symbols import Scope
+from safepoint.threads.symbols import Procedure, Scope
 
 SETS = re.compile(r"\bcall\s+omp_set_(nest_)?lock\b", re.I)
 TRIES = re.compile(r"\bomp_test_(nest_)?lock\s*\(", re.I)
 FREES = re.compile(r"\bcall\s+omp_unset_(nest_)?lock\b", re.I)
+CALL = re.compile(r"\bcall\s+\w", re.I)
 LEAVES = re.compile(r"\b(go\s*to|return|cycle|exit)\b", re.I)
 TRIED = "tried"  # the name of one that the condition of its block has set
 INSIDE = {"critical", "atomic", "simd", "flush", "sp", "lock"}  # constructs that may stand under a lock
@@ -32,14 +34,25 @@ def way_in(scope: Scope) -> Way:
     """As `way`, and a CALL of a procedure does what that does, if it only sets locks or only frees them."""
 
     def of(stmt: Stmt) -> str:
-        call = re.search(r"\bcall\s+(?:.*%)?\s*(\w+)", stmt.at.text.partition("'")[0], re.I)
-        if way(stmt) or call is None:
+        if way(stmt) or not CALL.search(stmt.at.text):
             return way(stmt)
-        scopes = scope.modules.values() if "%" in call[0] else [scope]
-        named = [found for each in scopes if isinstance(each, Scope) and (found := each.procedure(call[1]))]
-        return next((found.locks for found in named if found.locks), "")
+        return _one(_of_procedure(callee) for callee in callees(stmt, scope) if isinstance(callee, Procedure))
 
     return of
+
+
+def _of_procedure(given: Procedure) -> str:
+    """What it does itself, or by the procedures that it calls."""
+    if given.locks is None:
+        given.locks, unit = "", given.unit  # one that calls itself does nothing more by that
+        if unit is not None:
+            given.locks = _one(way_in(scope)(stmt) for stmt, scope, _ in stated(unit.body, unit.scope))
+    return given.locks
+
+
+def _one(ways: Iterable[str]) -> str:
+    found = {*ways} - {""}
+    return found.pop() if len(found) == 1 else ""
 
 
 def grouped(items: Sequence[Item], of: Way, held: bool = False) -> list[Item]:

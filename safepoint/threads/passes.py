@@ -269,6 +269,10 @@ class Passes:
 
     def _not_traced(self, traced: Sequence[int], first: Found) -> Outcome:
         self.lines += telling.lines(first)
+        if first.difference and hints.rounded(first.difference, self.rules):
+            text = f"region {traced[0]} differs by digest in its last bits, and not when it is traced"
+            said = f"Cannot tell: {text}: the optimiser, or a race; --rtol 1e-12 allows for it"
+            return Outcome(UNDECIDED, "not known", [*self.lines, said], self.passes, first)
         text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
         hint = "" if self.plan.noise and self.plan.runs > 1 else f"; try {CHANCE}"
         hint += "; or rounding: --rtol 1e-9" if first.difference and hints.near(first.difference) else ""

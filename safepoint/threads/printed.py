@@ -22,6 +22,7 @@ _NUMBER = re.compile(
     r"|(?<!\S)[TF](?!\S)",
     re.I,
 )  # also with a unit behind it, as 1.5eV; and as Fortran writes 1e-101, and .true.
+_WHOLE = re.compile(r"[-+]?\d+")
 _ENOUGH = 6  # digits of a number of which the last one may be rounded either way
 
 
@@ -243,6 +244,8 @@ def _apart(x: str | None, y: str | None, rtol: float, atol: float) -> int:
 def _close(one: str, other: str, rtol: float, atol: float) -> bool:
     if not (_is_number(one) and _is_number(other)):
         return one == other
+    if _WHOLE.fullmatch(one) and _WHOLE.fullmatch(other):  # what is counted is not rounded
+        return int(one) == int(other)
     x, y = (float(_plain(text)) for text in (one, other))
     if x == y or (math.isnan(x) and math.isnan(y)):
         return True

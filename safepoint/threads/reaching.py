@@ -1,12 +1,13 @@
-"""Which procedures a name leads to, as far as they are known."""
+"""Which procedures a name or a statement leads to, as far as they are known."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
 
+from safepoint.threads.callees import TARGET, Unknown, callees, followed
+from safepoint.threads.structure import Stmt
 from safepoint.threads.symbols import Procedure, Scope
-from safepoint.threads.written import OUTPUTS
 
 
 def reached(names: Iterable[str], scope: Scope) -> Iterator[Procedure]:
@@ -21,26 +22,18 @@ def reached(names: Iterable[str], scope: Scope) -> Iterator[Procedure]:
             waiting += procedure.calls
 
 
-def opens_region(text: str, scope: Scope) -> bool:
-    """Whether a statement may call a procedure that opens a parallel region: one that is not known may."""
-    call = re.search(r"\bcall\s+([\w%]+)", text, re.I)
-    plain = re.sub(r"'[^']*'|\"[^\"]*\"", "", text)
-    names = [name.lower() for name in re.findall(r"(?<![\w%])([a-z]\w*)\s*\(", plain, re.I)]
-    if call and "%" in call[1]:
-        return True
-    certain = {call[1].lower()} if call else set[str]()
-    seen, waiting = set[str](), [*certain, *names]
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        procedure = scope.procedure(name)
-        if procedure is None:
-            if name in certain and name not in OUTPUTS and not name.startswith(("omp_", "mpi_")):
-                return True
-            continue
-        if procedure.regions:
+def opens_region(stmt: Stmt, scope: Scope) -> bool:
+    """Whether a statement may call a procedure that opens a parallel region, in any way: one that is not known may, if
+    it is certainly called here."""
+    direct = list(callees(stmt, scope))
+    call = re.search(r"\bcall\s+(?:.*%)?\s*(\w+)", stmt.at.text.partition("'")[0], re.I)
+    for callee in direct:
+        if isinstance(callee, Unknown) and (callee.why == TARGET or (call and call[1].lower() == callee.name)):
             return True
-        waiting += procedure.calls
-    return False
+    return any(_opens(callee) for callee in direct if isinstance(callee, Procedure))
+
+
+def _opens(given: Procedure) -> bool:
+    if given.opens is None:
+        given.opens = any(isinstance(callee, Procedure) and callee.regions for callee in followed([given]))
+    return given.opens

@@ -19,6 +19,7 @@ from safepoint.threads.sharing import alone, assignments
 from safepoint.threads.shown import Shown
 from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
+from safepoint.threads.teams import components_in
 from safepoint.threads.uncertainty import functions_in, made_of
 from safepoint.threads.written import DESIGNATOR, THREADS, TIMES, called, inner_scope, is_variable, names_in, target
 
@@ -154,7 +155,8 @@ def _differs(text: str, scope: Scope, names: frozenset[str]) -> bool:
         name for name in functions if (found := scope.procedure(name)) and found.gives.get(name) in ("time", "thread")
     }
     clocks = {name for name in functions if CLOCK.search(name) and scope.procedure(name) is None}
-    return bool(set(names_in(text)) & names or functions & (THREADS | TIMES) or known or clocks)
+    made = {*names_in(text), *components_in(text, scope)} & names
+    return bool(made or functions & (THREADS | TIMES) or known or clocks)
 
 
 def _depends(at: At, unsure: Unsure) -> bool:

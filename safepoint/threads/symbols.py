@@ -45,21 +45,22 @@ class Symbol:
 
 @dataclass
 class Procedure:
-    """`regions`: it may open a parallel region itself. `writes`, `reads`: names of modules and COMMON that it assigns
-    or reads, with their home. `calls`: by name. `races`: names, with their
-    lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and COMMON.
-    `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the same of
-    arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then only in
-    a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or "free", if it
-    does one of them to locks, and not the other. `unit`: its text, None if that is not known; `direct`: what it calls,
-    once that was asked. `hosted`: variables of the unit around it that it assigns; `kept`: its own that it assigns and
-    that have SAVE."""
+    """`regions`: it may open a parallel region itself; `opens`: or by what it calls, once that was asked. `writes`,
+    `reads`: names of modules and COMMON that it assigns or reads, with their home. `calls`: by name. `races`: names,
+    with their lines, that all threads share and it assigns without protection: saved ones, and scalars of modules and
+    COMMON. `gives`: of its arguments, and its own name, what is a "time", or another of `known.KINDS`. `takes`: the
+    same of arguments that a caller gives one, with the kind; `passes`: as `gives`, where it is made of these, and then
+    only in a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or
+    "free", if it does one of them to locks, and not the other; None: not asked yet. `unit`: its text, None if that is
+    not known; `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns;
+    `kept`: its own that it assigns and that have SAVE."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
     intents: dict[str, str] = field(default_factory=dict)
     pure: bool = False
     regions: bool = False
+    opens: bool | None = None
     writes: list[tuple[str, str]] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
@@ -68,7 +69,7 @@ class Procedure:
     takes: set[tuple[str, str]] = field(default_factory=set)
     passes: dict[str, str] = field(default_factory=dict)
     guards: set[str] = field(default_factory=set)
-    locks: str = ""
+    locks: str | None = None
     hosted: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
     unit: Any = field(default=None, repr=False)
@@ -90,13 +91,14 @@ class Race:
 class Program:
     """What is called otherwise than by its name, of all sources and by names alone; procedures with the scope that
     knows them. `bound`: to types, by the name of the binding or an operator. `finals`: of a type. `related`: the types
-    that a type extends, that extend it, and that it has as components. `taken`: what is an argument or the target of a
-    pointer anywhere. `pointers`: components that are procedures. `bodies`: procedures outside of modules, and those of
-    submodules."""
+    that a type extends, that extend it, and that it has as components; `parents`: of these the one that it extends.
+    `taken`: what is an argument or the target of a pointer anywhere. `pointers`: components that are procedures.
+    `bodies`: procedures outside of modules, and those of submodules."""
 
     bound: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
     finals: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
     related: dict[str, set[str]] = field(default_factory=dict)
+    parents: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
     bodies: dict[str, Procedure] = field(default_factory=dict)

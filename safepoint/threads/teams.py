@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 
+from safepoint.threads.bindings import program_of
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
 from safepoint.threads.locks import INSIDE
@@ -80,10 +81,62 @@ def marks(text: str, scope: Scope) -> Iterator[tuple[str, str]]:
     for number, part in enumerate(split_outside(compressed(text), "%")):
         name, _, inside = part.partition("(")
         name = name.strip().lower()
-        symbol = (components or {}).get(name) if number else scope.find(root_of(name, scope))
-        yield (f"%{holder}%{name}" if number else root_of(name, scope)), inside.rpartition(")")[0]
+        symbol = (components or {}).get(name) if number else _symbol(name, scope)
+        stands = list(_associated(name, scope)) if not number else []
+        yield from stands[:-1]
+        plain = f"%{_declares(holder, name, scope)}%{name}" if number else root_of(name, scope)
+        mark = stands[-1][0] if stands else plain
+        yield mark, inside.rpartition(")")[0] or (stands[-1][1] if stands else "")
         holder = symbol.type[5:] if symbol and symbol.type.startswith("type ") else ""
         components = scope.type_of(holder) if holder else None
+
+
+def _symbol(name: str, scope: Scope) -> Symbol | None:
+    """Of a name, or of what it stands for if its own type is not known."""
+    found = scope.find(name)
+    return found if found and found.type else scope.find(root_of(name, scope))
+
+
+def _associated(name: str, scope: Scope) -> Iterator[tuple[str, str]]:
+    """Of a name of ASSOCIATE that stands for a component."""
+    where: Scope | None = scope
+    while where is not None and name not in where.names:
+        where = where.parent
+    if where is None or where.parent is None:
+        return
+    stands = next((each[7:] for each in where.names[name].attributes if each.startswith("stands:")), "")
+    if "%" in stands:
+        yield from marks(stands, where.parent)
+
+
+def _declares(type: str, component: str, scope: Scope) -> str:
+    """The type that has it by itself, and not from the one that it extends."""
+    parents, seen = program_of(scope).parents, set[str]()
+    while type in parents and type not in seen:
+        seen.add(type)
+        where, parent = parents[type]
+        if component not in (where.type_of(parent) or {}):
+            break
+        type = parent
+    return type
+
+
+def paths(text: str) -> Iterator[str]:
+    """Designators with components, `a(i)%b%c(1)`."""
+    plain = compressed(re.sub(r"'[^']*'|\"[^\"]*\"", "0", text))
+    for found in re.finditer(r"(?<![\w%])[a-z]\w*(?=[(%])", plain, re.I):
+        at, deep = found.end(), False
+        while (more := re.compile(r"%\w+|\(").match(plain, at)) is not None:
+            at, deep = (closing(plain, more.end() - 1) + 1, deep) if more[0] == "(" else (more.end(), True)
+        if deep:
+            yield plain[found.start() : at]
+
+
+def components_in(text: str, scope: Scope) -> set[str]:
+    """The components that an expression has, as `marks` names them; none of a type that is not known."""
+    found = {mark for path in paths(text) for mark, _ in marks(path, scope)} if "%" in text else set[str]()
+    found |= {mark for name in names_in(text) for mark, _ in _associated(name, scope)}
+    return {mark for mark in found if re.match("%[^%]", mark)}
 
 
 def scratch_in(items: Sequence[Item], scope: Scope, given: Sequence[Assignment], numbers: set[str],

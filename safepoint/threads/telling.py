@@ -10,8 +10,9 @@ import numpy as np
 
 from safepoint import words
 from safepoint.threads import kinds
-from safepoint.threads.compare import Difference, Event, Found
+from safepoint.threads.compare import Difference, Event, Found, Rules
 from safepoint.threads.difference import Iteration, filled
+from safepoint.threads.hints import by_hand
 
 EQUAL = "Completed comparing. No inconsistencies detected."
 _LOOPS = (kinds.LOOP, kinds.SECTIONS)
@@ -24,7 +25,8 @@ def lines(found: Found) -> list[str]:
         said = [f"Cannot tell: {found.undecided}"] if found.undecided else [EQUAL]
         return said + [f"  {note}" for note in found.notes]
     said = [_first(difference), f"  {_where(difference)}"]
-    said += [f"  {text}" for text in (_between(difference), _deviates(difference), _times(difference)) if text]
+    texts = (_between(difference), by_hand(difference, Rules()), _deviates(difference), _times(difference))
+    said += [f"  {text}" for text in texts if text]
     if difference.last:
         a, b = (_text(each, None) for each in difference.last)
         place = _place(difference.last[0])

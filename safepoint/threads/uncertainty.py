@@ -14,29 +14,41 @@ from safepoint.threads.locks import loose_lines, way_in
 from safepoint.threads.sharing import Assignment, assignments, constructs, root_of, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
 from safepoint.threads.symbols import Scope
-from safepoint.threads.teams import COUNTS, is_made_of, is_scratch, names_scratch, numbers_in, scratch_in
+from safepoint.threads.teams import COUNTS, components_in, is_made_of, is_scratch, names_scratch, numbers_in, scratch_in
+from safepoint.threads.times import Made, timed
 from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
 ALONE = {"critical": "critical", "atomic": "atomic", "lock": "critical"}  # whose order is chance, and what that makes
 WORKSHARING = {"do", "sections", "single", "parallel"}
-Made = Sequence[tuple[Assignment, tuple[list[str], list[str]]]]
 
 
 class Uncertain(NamedTuple):
     """Names of a unit. `numbers`: those of threads themselves, of `threads`, which has also what is made of them, and
     what only the program with OpenMP assigns. `scratch`: arrays with a place for each thread, and components of types
-    (`teams.marks`). `rounded`: scalars that depend on a sum or product of reals by several threads."""
+    (`teams.marks`), those that are times too. `rounded`: scalars that depend on a sum or product of reals by several
+    threads. `since`: of some times, the first line in which they are."""
 
     times: frozenset[str]
     numbers: frozenset[str]
     threads: frozenset[str]
     scratch: frozenset[str]
     rounded: frozenset[str]
+    since: tuple[tuple[str, int], ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
         """That are in no trace."""
         return self.times | self.threads
+
+    @property
+    def kinds(self) -> tuple[frozenset[str], ...]:
+        """As `known.KINDS` names them."""
+        return self.times, self.numbers, self.threads, self.scratch, self.rounded
+
+    def at(self, line: int) -> Uncertain:
+        """Without what is a time only later."""
+        later = {name for name, first in self.since if line < first}
+        return self._replace(times=self.times - later, since=()) if later else self
 
 
 Names = dict[str, set[str]]
@@ -55,13 +67,15 @@ def uncertain(items: Sequence[Item], scope: Scope, known: Names, functions: Name
     threads |= {found.root for found in every if is_made_of(found, numbers, counts | functions["thread"])}
     made = _tainted(given, threads, counts | functions["thread"], ("integer", "logical"))
     scratch = scratch_in(items, scope, every, numbers, made, known["scratch"])
+    times, since = timed(given, items, scope, known["time"], TIMES | functions["time"])
     sums = known["sum"] | {name for name in scratch if _is_real(name, scope)}
     return Uncertain(
-        _tainted(given, known["time"], TIMES | functions["time"]),
+        times,
         frozenset(numbers),
         made,
-        scratch,
+        scratch | {name for name in times if name.startswith("%")},
         _tainted(given, sums, functions["sum"], ("real", "complex")),
+        tuple(since.items()),
     )
 
 
@@ -74,27 +88,29 @@ def _constant(found: Assignment) -> bool:
 
 
 def _source(found: Assignment) -> tuple[list[str], list[str]]:
-    """The names that a value is made of, and the functions, or the procedure that gives it."""
+    """The names and components that a value is made of, and the functions, with % the bindings, or the procedure that
+    gives it."""
     node = found.stmt.node
     action = node.children[1] if type(node).__name__ == "If_Stmt" else node
     if type(action).__name__ == "Assignment_Stmt":
         right = action.children[2]
         functions = [name for name in called(right) if not (known := found.scope.find(name)) or not known.rank]
-        return names_in(str(right)), functions
+        functions += [f"%{name.lower()}" for name in re.findall(r"%\s*(\w+)\s*\(", str(right))]
+        return [*names_in(str(right)), *components_in(str(right), found.scope)], functions
     if type(action).__name__ == "Call_Stmt":
         return [], [str(action.children[0]).lower()]
     return [], []
 
 
-def _tainted(given: Made, names: set[str], functions: set[str], kinds: tuple[str, ...] = ()) -> frozenset[str]:
-    """`names`, what is assigned from them, and from such functions. Only scalars of these kinds, if any are given: an
-    array is not excluded as a whole."""
+def _tainted(given: Made, names: set[str], functions: set[str], kinds: tuple[str, ...]) -> frozenset[str]:
+    """`names`, what is assigned from them, and from such functions. Only scalars of these kinds: an array is not
+    excluded as a whole."""
     found, before = set(names), -1
     while len(found) != before:
         before = len(found)
         for assignment, (used, calls) in given:
             known = target(assignment.what.text, assignment.scope)
-            fits = not kinds or (known.whole and known.rank == 0 and known.type in kinds)
+            fits = known.whole and known.rank == 0 and known.type in kinds
             if fits and (found & set(used) or functions & set(calls)):
                 found.add(assignment.root)
     return frozenset(found)

@@ -22,7 +22,7 @@ from safepoint.threads.trace import decoded
 Flags = NDArray[np.bool_]
 
 REDUCTION_RTOL = 1e-12
-SINGLE = 2.0**29  # the last bit of single precision, over that of double
+SINGLE = 1e7  # as much nearer sums of doubles are than those of single precision, which have other 84 last bits then
 MOST_WORDS = 8  # of an event that has a value: a digest with statistics
 _LOOSE = {"": 0, "reduction": 1, "critical": 2, "atomic": 3, "reduced": 4}
 _STRUCTURAL = (kinds.LOOP, kinds.SECTIONS, kinds.ITER)  # their values are what is to be done
@@ -138,7 +138,7 @@ class Judge:
             x, y = event_words(a, of[which], count), event_words(b, of[which], count)
             atol = self.atol[site[which]]
             if carried[which].any():
-                atol += np.where(carried[which], rtol[which] * largest(of_type, x, site[which]), 0)
+                atol += np.where(carried[which], left(of_type, x, site[which], rtol[which]), 0)
             same[which] = tolerated[which] = alike(of_type, x, y, rtol[which], atol)
         known = same | (ask & digest)
         end = len(of) if known.all() else int(np.argmin(known))
@@ -269,16 +269,19 @@ def parts(type: int, words: Words) -> NDArray[np.float64] | None:
     return None
 
 
-def largest(type: int, words: Words, sites: Ints) -> NDArray[np.float64]:
-    """The largest size of a value at the same site, as what is left of a difference is rounded by what it is of."""
+def left(type: int, words: Words, sites: Ints, rtol: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much may be rounded of what is left where two values cancel: as much as of the largest at the same site, but
+    no more than the root of `rtol` of itself."""
     with np.errstate(invalid="ignore"):
         numbers = parts(type, words)
     if numbers is None:
         return np.zeros(len(words))
     size = np.abs(numbers).max(axis=1)
-    found = np.zeros(int(sites.max(initial=0)) + 1)
-    np.maximum.at(found, sites, np.where(np.isfinite(size), size, 0))
-    return found[sites]
+    size = np.where(np.isfinite(size), size, 0)
+    largest = np.zeros(int(sites.max(initial=0)) + 1)
+    np.maximum.at(largest, sites, size)
+    found: NDArray[np.float64] = np.minimum(rtol * largest[sites], np.sqrt(rtol) * size)
+    return found
 
 
 def alike(type: int, a: Words, b: Words, rtol: NDArray[np.float64], atol: NDArray[np.float64]) -> Flags:
@@ -309,12 +312,13 @@ def _is_single(type: Ints) -> Flags:
 
 
 def statistics_near(x: NDArray[np.float64], y: NDArray[np.float64], rtol: float) -> bool:
-    """Whether least, greatest, mean and root of squares may be of one array, but for rounding: by the largest of its
-    values, as a difference of two of them is rounded by as much."""
+    """Whether least, greatest, mean and root of squares may be of one array, but for rounding. What makes a mean may
+    cancel, and so may what makes the least or greatest value (`left`)."""
     with np.errstate(invalid="ignore", over="ignore"):
-        largest = float(np.abs([x[:2], y[:2]]).max())
-    atol = rtol * largest if np.isfinite(largest) else 0.0
-    return bool(_close(x, y, np.full(len(x), rtol), np.full(len(x), atol)).all())
+        size = np.maximum(np.abs(x), np.abs(y))
+        ends = np.minimum(rtol * size[:2].max(), np.sqrt(rtol) * size[:2])
+        atol = np.array([*ends, rtol * size[3], 0, rtol * size[3]])[: len(x)]
+    return bool(_close(x, y, np.full(len(x), rtol), np.where(np.isfinite(atol), atol, 0)).all())
 
 
 def _equal(x: NDArray[np.float64], y: NDArray[np.float64]) -> Flags:

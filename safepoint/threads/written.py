@@ -167,8 +167,8 @@ def inner_scope(block: Block, scope: Scope) -> Scope:
             name = name.strip().lower()
             found = target(selector.strip() or name, scope) if DESIGNATOR.match(selector.strip() or name) else None
             known = found if found and not found.why and kind == "Associate_Stmt" else None
-            root = f"root:{found.root}" if found else "root:"
-            inner.names[name] = Symbol(name, known.type if known else "", known.rank if known else 0, frozenset({root}))
+            stands = {f"root:{found.root}", f"stands:{selector.strip()}"} if found else {"root:"}
+            inner.names[name] = Symbol(name, known.type if known else "", known.rank if known else 0, frozenset(stands))
         return inner
     return scope
 

@@ -141,8 +141,8 @@ static int awake(void) {
     return sp_self.now & DIGESTS && (sp_self.now != FRESH || sp_attach()) && sp_self.now & DIGESTS;
 }
 
-static int counted(int type) {
-    return sp_settings.statistics && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) <= SP_TYPE_L8;
+static int counted(int type, int sum) {
+    return (sum || sp_settings.statistics) && (type & ~X87) > SP_TYPE_NONE && (type & ~X87) <= SP_TYPE_L8;
 }
 
 #define EMPTY {INFINITY, -INFINITY, 0, 0, 0, 0, 0}
@@ -150,18 +150,18 @@ static int counted(int type) {
 struct gathered {
     XXH3_state_t state;
     struct sums sums;
-    int type;
+    int type, counted;
     size_t used;
     char part[16384];
 };
 
-static void begin(struct gathered *to, int type) {
-    to->type = type, to->used = 0, to->sums = (struct sums)EMPTY;
+static void begin(struct gathered *to, int type, int sum) {
+    to->type = type, to->counted = counted(type, sum), to->used = 0, to->sums = (struct sums)EMPTY;
     XXH3_128bits_reset(&to->state);
 }
 
 static void feed(struct gathered *to, const char *from, size_t bytes) {
-    if (counted(to->type))
+    if (to->counted)
         add(&to->sums, from, bytes, to->type);
     XXH3_128bits_update(&to->state, from, bytes);
 }
@@ -189,25 +189,33 @@ static void gather(struct gathered *to, const char *from, size_t bytes) {
 
 static void end(struct gathered *to, int32_t site, int64_t elements) {
     flush(to);
-    note(site, to->type, elements, XXH3_128bits_digest(&to->state), counted(to->type) ? &to->sums : NULL);
+    note(site, to->type, elements, XXH3_128bits_digest(&to->state), to->counted ? &to->sums : NULL);
 }
 
-void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements) {
+static void digest(int32_t site, int32_t type, const void *first, int64_t elements, int sum) {
     int plain = type & ~X87;
     if (!awake() || plain < 0 || plain > SP_TYPE_S)
         return;
     size_t bytes = elements > 0 && first ? (size_t)elements * sizes[plain] : 0;
     if (type & X87) {
         struct gathered to;
-        begin(&to, type);
+        begin(&to, type, sum);
         gather(&to, first, bytes);
         end(&to, site, elements);
         return;
     }
     struct sums of = EMPTY;
-    if (counted(type))
+    if (counted(type, sum))
         add(&of, first, bytes, type);
-    note(site, type, elements, XXH3_128bits(first, bytes), counted(type) ? &of : NULL);
+    note(site, type, elements, XXH3_128bits(first, bytes), counted(type, sum) ? &of : NULL);
+}
+
+void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements) {
+    digest(site, type, first, elements, 0);
+}
+
+void sp_digest_sum(int32_t site, int32_t type, const void *first, int64_t elements) {
+    digest(site, type, first, elements, 1);
 }
 
 #ifdef SP_DESCRIPTORS
@@ -300,7 +308,7 @@ void sp_digest_d(int32_t site, CFI_cdesc_t *d) {
         return;
     }
     struct gathered to;
-    begin(&to, type);
+    begin(&to, type, 0);
     if (elements && d->rank)
         walk(&to, d, lowest, bytes);
     else if (elements)

@@ -305,7 +305,8 @@ int32_t sp_site(const char *type, const char *name, const char *file, int32_t li
     return sp_site_once(&slot, type, name, file, line, line2);
 }
 
-int32_t sp_site_once(int32_t *slot, const char *type, const char *name, const char *file, int32_t line, int32_t line2) {
+static int32_t once(int32_t *slot, const char *type, const char *name, const char *file, int32_t line, int32_t line2,
+                    const char *loose) {
     if (sp_self.now == FRESH)
         sp_attach();
     if (!sp_self.now) {
@@ -323,7 +324,7 @@ int32_t sp_site_once(int32_t *slot, const char *type, const char *name, const ch
         quote(&text, name);
         add(&text, ",\"file\":", 8);
         quote(&text, file);
-        addf(&text, ",\"line\":%d,\"line2\":%d,\"clauses\":\"\"}\n", line, line2);
+        addf(&text, ",\"line\":%d,\"line2\":%d,\"clauses\":\"\",\"loose\":\"%s\"}\n", line, line2, loose);
         int fd = openat(sp_directory, "sites.jsonl", O_WRONLY | O_APPEND | O_CLOEXEC);
         if (fd < 0 || !text.text || !write_all(fd, text.text, text.length))
             found = -1;
@@ -334,6 +335,14 @@ int32_t sp_site_once(int32_t *slot, const char *type, const char *name, const ch
     }
     pthread_mutex_unlock(&lock);
     return found;
+}
+
+int32_t sp_site_once(int32_t *slot, const char *type, const char *name, const char *file, int32_t line, int32_t line2) {
+    return once(slot, type, name, file, line, line2, "");
+}
+
+int32_t sp_site_sum(int32_t *slot, const char *name, const char *file, int32_t line) {
+    return once(slot, "array", name, file, line, line, "reduction");
 }
 
 /* It runs when the program returns from main, stops or calls exit. */

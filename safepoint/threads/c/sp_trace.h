@@ -34,6 +34,7 @@ extern "C" {
    others return it; *slot is 0 at first. */
 int32_t sp_site(const char *type, const char *name, const char *file, int32_t line, int32_t line2);
 int32_t sp_site_once(int32_t *slot, const char *type, const char *name, const char *file, int32_t line, int32_t line2);
+int32_t sp_site_sum(int32_t *slot, const char *name, const char *file, int32_t line); /* of what threads add up */
 
 /* The encountering thread: sp_region before the team, sp_region_end after it. Each thread of the team: sp_enter and
    sp_leave with the visit that sp_region gave. */
@@ -89,8 +90,10 @@ void sp_read_r16(int32_t site, int64_t low, int64_t high);
 void sp_read_c16(int32_t site, int64_t re_low, int64_t re_high, int64_t im_low, int64_t im_high);
 void sp_read_s(int32_t site, const char *text, size_t length);
 
-/* The xxh3-128 of the bytes of so many elements. sp_digest_d takes a descriptor of Fortran, of any rank. */
+/* The xxh3-128 of the bytes of so many elements. sp_digest_d takes a descriptor of Fortran, of any rank. sp_digest_sum
+   has statistics in any case. */
 void sp_digest_c(int32_t site, int32_t type, const void *first, int64_t elements);
+void sp_digest_sum(int32_t site, int32_t type, const void *first, int64_t elements);
 struct CFI_cdesc_t;
 
 /* The two words of a long double, without bytes that are no part of it; where it is a double, as one. */
@@ -138,7 +141,9 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 
 #define SP_REGION(name) \
     { \
-        SP_USED_(name);
+        const int32_t sp_region_ = 0; \
+        const int64_t sp_visit_ = 0; \
+        SP_USED_(name); SP_USED_(sp_region_); SP_USED_(sp_visit_);
 #define SP_REGION_END }
 #define SP_ENTER ((void)0);
 #define SP_LEAVE ((void)0);
@@ -151,6 +156,7 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 #define SP_ITER(i) sp_no_iter_(0 ? ((void)(i), 1) : 0)
 #define SP_ITER2(i, j) sp_no_iter_(0 ? ((void)(i), (void)(j), 1) : 0)
 #define SP_LOOP_END }
+#define SP_SECTION(number) SP_ITER(number)
 #define SP_BEGIN(type, name) \
     { \
         SP_USED_(name);
@@ -159,6 +165,7 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 #define SP_WRITE(x) SP_USED_(x)
 #define SP_READ(x) SP_USED_(x)
 #define SP_DIGEST(x, n) (0 ? ((void)(x), (void)(n)) : (void)0)
+#define SP_DIGEST_SUM(x, n) SP_DIGEST(x, n)
 
 #else
 
@@ -169,8 +176,15 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
         int32_t sp_found_ = __atomic_load_n(&sp_slot_, __ATOMIC_ACQUIRE); \
         sp_found_ ? sp_found_ : sp_site_once(&sp_slot_, type, name, __FILE__, __LINE__, __LINE__); \
     }))
+#define SP_SUM_HERE_(name) \
+    (__extension__({ \
+        static int32_t sp_slot_; \
+        int32_t sp_found_ = __atomic_load_n(&sp_slot_, __ATOMIC_ACQUIRE); \
+        sp_found_ ? sp_found_ : sp_site_sum(&sp_slot_, name, __FILE__, __LINE__); \
+    }))
 
-/* SP_REGION("name") ... SP_REGION_END are a block; with default(none), sp_region_ and sp_visit_ are shared. */
+/* SP_REGION("name") ... SP_REGION_END are a block; with default(none), sp_region_ and sp_visit_ are shared: they are
+   declared without -DSP_TRACE too. */
 #define SP_REGION(name) \
     { \
         const int32_t sp_region_ = SP_HERE_("region", name); \
@@ -193,7 +207,8 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 #define SP_LOOP_END \
         sp_loop_end(sp_loop_); \
     }
-/* SP_BEGIN(SINGLE, "name") ... SP_END, a block; also MASTER CRITICAL ORDERED ATOMIC SECTIONS, and CALL. */
+/* SP_BEGIN(SINGLE, "name") ... SP_END, a block; also MASTER CRITICAL ORDERED ATOMIC SECTIONS, and CALL. That of SECTIONS
+   is around the construct, and SP_SECTION(1), SP_SECTION(2) ... are the first of each section: true as SP_ITER is. */
 #define SP_BEGIN(construct, name) \
     { \
         const int32_t sp_site_ = SP_HERE_(SP_TEXT_##construct, name); \
@@ -202,6 +217,7 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 #define SP_END \
         sp_event(sp_site_, sp_end_, 0); \
     }
+#define SP_SECTION(number) sp_iter(SP_HERE_("section", #number), number)
 #define SP_TEXT_SINGLE "single"
 #define SP_TEXT_MASTER "master"
 #define SP_TEXT_CRITICAL "critical"
@@ -212,8 +228,9 @@ static inline int sp_no_iter_(int found) { /* a call, as a constant alone would 
 #define SP_BARRIER sp_event(SP_HERE_("barrier", ""), SP_KIND_BARRIER, 0);
 #define SP_WRITE(x) SP_PICK_(write, x)(SP_HERE_("variable-write", #x), x)
 #define SP_READ(x) SP_PICK_(read, x)(SP_HERE_("variable-read", #x), x)
-/* x: pointer to the first element. */
+/* x: pointer to the first element. SP_DIGEST_SUM: of a reduction, or what threads add up in an order of chance. */
 #define SP_DIGEST(x, n) sp_digest_c(SP_HERE_("array", #x), SP_TYPE_OF_(*(x)), x, n)
+#define SP_DIGEST_SUM(x, n) sp_digest_sum(SP_SUM_HERE_(#x), SP_TYPE_OF_(*(x)), x, n)
 
 #ifdef __cplusplus
 #define SP_PICK_(what, x) sp_##what##_of
