@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from safepoint import words
-from safepoint.threads import bags, kinds
+from safepoint.threads import bags, hints, kinds
 from safepoint.threads.balance import unbalanced
 from safepoint.threads.canon import ALIKE, CLASS_BITS, PLACE_BITS, SINGLE, Canon, Line, Pieces, cut_alike, key
 from safepoint.threads.difference import Difference, Event, told
@@ -28,6 +28,8 @@ from safepoint.threads.walk import Batch, Side
 __all__ = ["Comparing", "Difference", "Event", "Found", "Rules", "UnlikeTraces", "compare"]
 
 EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
+COUNTS = ("reductions", "carried", "carried_inside", "carried_arrays", "single", "tolerated", "by_statistics",
+          "unknown")  # fmt: skip
 
 
 @dataclass
@@ -90,7 +92,7 @@ class Comparing:
         judge = Judge(self.a.run.sites, self.rules)
         known = getattr(self, "judge", None)
         if known is not None:
-            for count in ("reductions", "carried", "carried_inside", "single", "tolerated", "by_statistics", "unknown"):
+            for count in COUNTS:
                 setattr(judge, count, getattr(known, count))
         self.judge = judge
 
@@ -218,7 +220,8 @@ class Comparing:
         if judge.carried:
             differ = "differs" if judge.carried == 1 else "differ"
             values = words.count(judge.carried, "other value" if judge.reductions else "value")
-            notes.append(f"{values} that {differ} in the last bits, as sums of threads do")
+            alone = f", {judge.carried_arrays} by statistics of an array alone" if judge.carried_arrays else ""
+            notes.append(f"{values} that {differ} in the last bits, as sums of threads do{alone}")
         for number in sorted(judge.unknown):
             site = self.a.run.sites.by_number[number]
             notes.append(f"{site.file}:{site.line}: {site.name}, a reduction, differs in bits")
@@ -227,6 +230,8 @@ class Comparing:
                 ends = words.count(side.edges, "iteration")
                 notes.append(f"of each loop of {side.name} only the first and the last {ends} were recorded (SP_EDGES)")
         notes += [f"{option} fits no variable of this program" for option in judge.idle]
+        if judge.sums and (text := hints.cancels(self.found.difference)):
+            notes.append(text)
         event = self.found.difference and (self.found.difference.a or self.found.difference.b)
         asked = self.rules.rtol or self.rules.atol or self.rules.tolerances
         if asked and event and event.kind == DIGEST and not event.extra:

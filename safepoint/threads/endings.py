@@ -8,7 +8,6 @@ assigns as a whole, or a least or greatest value that was written in both runs a
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +26,7 @@ from safepoint.threads.texts import ONLY
 from safepoint.threads.trace import Run, Thread
 from safepoint.threads.values import Rules, event_words, parts
 
+FEW = 10  # times as much is rounded in a sum as in the largest of its parts, or the root of their number
 MOST = 5  # lines that are named
 
 
@@ -177,10 +177,10 @@ def _cancelled(a: Event, b: Event, values: NDArray[np.float64]) -> str:
         return ""
     x, y = (struct.unpack("<d", struct.pack("<Q", each.words[3]))[0] for each in (a, b))
     most = float(np.abs(values[np.isfinite(values)]).max(initial=0))
-    if not abs(x - y) <= Rules().of_sums(a.type) * most:
+    if not 0 < abs(x - y) <= max(FEW, len(values) ** 0.5) * Rules().of_sums(a.type) * most:
         return ""
-    return (f"{a.site.name} was up to {most:.2g} in size while it was summed, and {abs(x - y):.2g} is the rounding of "
-            f"that: --atol {10.0 ** math.ceil(math.log10(abs(x - y))):.0e} allows for it")  # fmt: skip
+    return (f"{a.site.name} was up to {most:.2g} in size while it was summed, and differs by {abs(x - y):.2g}, the "
+            f"rounding of that: --atol {hints.least(abs(x - y))} allows for it")  # fmt: skip
 
 
 def _left(name: str, places: Sequence[Site], left: Iterable[Sequence[Any]]) -> list[int | str]:

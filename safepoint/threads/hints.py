@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from safepoint.threads import kinds
@@ -37,6 +39,24 @@ def by_hand(difference: Difference, rules: Rules) -> str:
     name = a.site.name.lstrip("&")
     text = f"as near as sums of threads are: if {name} is one, or made of one, SP_DIGEST_SUM allows for it"
     return text if alike else ""
+
+
+def cancels(difference: Difference | None) -> str:
+    """What to try if two reals differ by little more than sums of threads do, and these may have cancelled."""
+    if difference is None or difference.what != "value" or difference.a is None or difference.b is None:
+        return ""
+    a, b = difference.a, difference.b
+    if a.kind == kinds.DIGEST or not kinds.REAL4 <= a.type <= kinds.REAL16:
+        return ""
+    apart = abs(a.value - b.value)
+    if not 0 < apart <= NEAR:
+        return ""
+    return f"what is left where sums of threads cancel is their rounding: --atol {least(apart)} allows for so little"
+
+
+def least(apart: float) -> str:
+    """The next power of ten."""
+    return f"1e{math.ceil(math.log10(apart)):03d}"
 
 
 def near(difference: Difference) -> bool:

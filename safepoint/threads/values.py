@@ -75,7 +75,7 @@ class Judge:
         self.of_sums = np.array([rules.of_sums(type) for type in range(256)])
         self.sums = bool(np.isin(self.loose, (1, 4)).any())
         self.carried = 0  # other values that differ as a sum of threads may
-        self.carried_inside = 0  # of these, writes in regions
+        self.carried_inside = self.carried_arrays = 0  # of these, writes in regions, and digests
         self.single = False  # of these, or of reductions, one of single precision
         names = {site.name for site in sites.by_number.values()}
         patterns = [*((f"--exclude {each}", each) for each in rules.exclude),
@@ -174,6 +174,7 @@ class Judge:
             near = statistics_near(x, y, max(rtol, sums))
             self.reductions += near and reduced
             self.carried += near and not reduced
+            self.carried_arrays += near and not reduced and int(a[0, 1]) > 1
             self.single |= near and type in (kinds.REAL4, kinds.COMPLEX4)
             return near
         atol = float(self.atol[min(site, len(self.atol) - 1)])

@@ -94,3 +94,81 @@ def test_elements_that_changed_places_are_no_rounding(tmp_path: Path) -> None:
     done = outcome(tmp_path, "real(8)", ANOTHER_PLACE)
     assert done.returncode == 1, done.stdout
     assert "p.f90:43=write z(1)" in done.stdout, done.stdout
+
+
+ANOMALY = """\
+program p
+  implicit none
+  integer, parameter :: n = 10000
+  real(8) :: a(n), s, t
+  integer :: i
+  do i = 1, n
+    a(i) = sin(dble(i)) + 3
+  end do
+  s = 0
+  !$omp parallel do reduction(+: s)
+  do i = 1, n
+    s = s + a(i)
+  end do
+  s = s / n
+  !$omp parallel do
+  do i = 1, n
+    a(i) = a(i) - s
+  end do
+  t = 0
+  !$omp parallel do reduction(+: t)
+  do i = 1, n
+    t = t + a(i)
+  end do
+  print '(a)', 'done'
+end program
+"""
+SMALL = """\
+program p
+  implicit none
+  integer, parameter :: n = 400
+  real(8) :: c(2, n), s
+  integer :: i
+  do i = 1, n
+    c(1, i) = 1d18 * (1 + 0.1d0 * sin(dble(i)))
+    c(2, i) = 2d3 + i
+  end do
+  s = 0
+  !$omp parallel do reduction(+: s)
+  do i = 1, n
+    s = s + c(1, i) * 1d-18 / 3 * sin(dble(i))**2
+  end do
+  !$omp parallel do
+  do i = 1, n
+    c(1, i) = c(1, i) / s
+    c(2, i) = c(2, i) / s + more(i)
+  end do
+  print '(a)', 'done'
+contains
+  real(8) function more(i)
+    integer, intent(in) :: i
+    more = i
+    !$ more = 0
+  end function
+end program
+"""
+
+
+def told(place: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (place / "p.f90").write_text(text)
+    line = [sys.executable, "-m", "safepoint", "threads"]
+    subprocess.run([*line, "build", "-o", "p", "--", "gfortran", "-O1", "-fopenmp", "p.f90"], cwd=place, check=True,
+                   capture_output=True)  # fmt: skip
+    return subprocess.run([*line, "test", "--", "./p"], cwd=place, capture_output=True, text=True, timeout=300)
+
+
+def test_what_is_left_of_a_sum_that_cancels_is_not_known_to_be_wrong(tmp_path: Path) -> None:
+    done = told(tmp_path, ANOMALY)
+    assert done.returncode in (0, 2), done.stdout
+    assert done.returncode == 0 or "while it was summed, and differs by" in done.stdout, done.stdout
+
+
+def test_a_small_value_beside_large_ones_is_compared_by_its_own_size(tmp_path: Path) -> None:
+    """The statistics of the array are those of the large ones alone."""
+    done = told(tmp_path, SMALL)
+    assert done.returncode == 1 and "write c(2,1)" in done.stdout, done.stdout
