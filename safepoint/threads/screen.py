@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from safepoint.threads.callees import of_binding
 from safepoint.threads.directives import closing
 from safepoint.threads.known import CLOCK, FILES, unsure_of
 from safepoint.threads.lines import split_outside
@@ -156,6 +157,8 @@ def _differs(text: str, scope: Scope, names: frozenset[str]) -> bool:
     }
     clocks = {name for name in functions if CLOCK.search(name) and scope.procedure(name) is None}
     made = {*names_in(text), *components_in(text, scope)} & names
+    bound = [found for name in re.findall(r"%\s*(\w+)\s*\(", text) for found in of_binding(name.lower(), scope)]
+    known |= {found.name for found in bound if found.gives.get(found.name) in ("time", "thread")}
     return bool(made or functions & (THREADS | TIMES) or known or clocks)
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 from testbed.threads_chain import Verdict, built, traced, two_passes
 from testbed.threads_corpus import has
 
-from safepoint.threads import fortran
+from safepoint.threads import fortran, runs
 from safepoint.threads.compare import compare
 from safepoint.threads.trace import Run
 
@@ -26,7 +26,7 @@ module timers
   contains
     procedure :: start
     procedure :: halt => stopped
-    procedure :: so_far
+    procedure :: so_far => doubled
     procedure :: into
   end type timer
   type, extends(timer) :: named
@@ -53,10 +53,10 @@ contains
     self%total = self%total + (t - self%t0) + dble(c - self%c0) / rate
     self%calls = self%calls + 1
   end subroutine stopped
-  real(8) function so_far(self)
+  real(8) function doubled(self)
     class(timer), intent(in) :: self
-    so_far = 2 * self%total
-  end function so_far
+    doubled = 2 * self%total
+  end function doubled
   subroutine into(self, twice)
     class(timer), intent(in) :: self
     real(8), intent(out) :: twice
@@ -126,3 +126,10 @@ def test_components_are_left_by_type_and_name(tmp_path: Path) -> None:
     names = {site.name for site in fortran.instrument(program("t = 0; h%x = 1; a(1) = h%clock%calls", tmp_path)).sites}
     assert {"self%calls", "h%x", "h%clock%calls"} <= names
     assert not any(name.endswith(("%total", "%t0", "%c0")) for name in names), names
+
+
+@pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
+def test_what_is_printed_of_them_is_known_as_a_time(tmp_path: Path) -> None:
+    built(program("t = 0\nprint '(a,2f10.6)', 'both', tm(1)%total, tm(1)%so_far()", tmp_path), tmp_path)
+    (found,) = [shown for shown in runs.shown([str(tmp_path / "p.serial")]) if "both" in shown.words]
+    assert found.values == "RN"
