@@ -48,18 +48,18 @@ class _Written(NamedTuple):
     loose: list[int]
 
 
-def explained(found: Found, run: Run) -> Found:
-    """With what is known of a digest that differs, if all writes of the run were recorded."""
+def explained(found: Found, run: Run, b_run: Run) -> Found:
+    """With what is known of a digest that differs, if all writes of both runs were recorded."""
     level = run.about.get("level") or {}
     whole = level.get("variables") in ("modify", "full") and not run.about.get("regions")
-    if whole and found.difference and (end := ending(found.difference, run, [])):
+    if whole and found.difference and (end := ending(found.difference, run, [], b_run)):
         found.notes.append(end.text)
         found.unsure = not end.decided
     return found
 
 
-def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> Ending | None:
-    """Of a trace with all writes of the region; None if it is not a digest that differs. `left`: file, line and text
+def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]], b_run: Run | None = None) -> Ending | None:
+    """Of traces with all writes of the region; None if it is not a digest that differs. `left`: file, line and text
     of each statement that is not recorded, and why."""
     a, b = difference.a, difference.b
     if a is None or b is None or a.kind != kinds.DIGEST or difference.what != "value" or not difference.inside:
@@ -89,6 +89,12 @@ def ending(difference: Difference, run: Run, left: Iterable[Sequence[Any]]) -> E
     if (edges := run.about.get("edges")) is not None:
         text = f"of each loop only the first and the last {words.count(edges, 'iteration')} are recorded"
         return Ending(False, f"Cannot tell where: {text} (SP_EDGES; edges in threads.toml), and these are equal")
+    often = found.events if b_run is None else _written(b_run, difference.visit, name).events
+    if found.events != often:
+        times = f"{words.count(found.events, 'time')}, and B {words.count(often, 'time')}"
+        return Ending(
+            True, f"A assigns {name} in it {times}: is it for one thread alone (SINGLE), or to be shared out?"
+        )
     if found.whole or (found.events and a.words[0] == 1) or _lost(a, b, found.values):
         return Ending(True, f"all writes in it are equal{hints.by_digest(a.site, difference.region)}")
     if not found.events:

@@ -249,7 +249,7 @@ class Passes:
         if found.difference is None:
             return self._not_traced(traced, first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
-        if end := endings.ending(found.difference, Run(a.traces[rank]), runs.left(self.a)):
+        if end := endings.ending(found.difference, Run(a.traces[rank]), runs.left(self.a), Run(b.traces[rank])):
             self.lines.append(f"  {end.text}")
             if not end.decided:
                 return Outcome(UNDECIDED, "not known", self.lines, self.passes, found, rank)

@@ -102,6 +102,33 @@ def test_a_write_that_is_not_recorded_is_named(tmp_path: Path) -> None:
     assert "PRIVATE" not in said
 
 
+BY_ALL = """\
+program b
+  implicit none
+  real(8), target :: a(8)
+  real(8), pointer :: q
+  a = 1
+  q => a(3)
+!$omp parallel
+!$omp critical
+  call more
+!$omp end critical
+!$omp end parallel
+  print *, 'done'
+contains
+  subroutine more
+    a(3) = a(3) + 1
+  end subroutine more
+end program b
+"""
+
+
+def test_what_each_thread_has_done_and_not_one_alone_is_a_difference_for_certain(tmp_path: Path) -> None:
+    """Writes of the procedure are in the order of chance, and as often as there are threads."""
+    code, said = outcome(tmp_path, BY_ALL)
+    assert code == 1, said
+
+
 UNSET = """\
 program n
   implicit none

@@ -44,9 +44,9 @@ def compare(
     """
     judge, read = rules(rtol, atol, tolerances, exclude), part("trace").Run
     with comparable(ctx):
-        one = read(a)
-        found = part("compare").compare(one, read(b), judge, None, by_name=by_name)
-        tell(ctx, a, b, part("endings").explained(found, one), as_json)
+        one, other = read(a), read(b)
+        found = part("compare").compare(one, other, judge, None, by_name=by_name)
+        tell(ctx, a, b, part("endings").explained(found, one, other), as_json)
 
 
 @contextlib.contextmanager
