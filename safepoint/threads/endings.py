@@ -48,13 +48,22 @@ class _Written(NamedTuple):
     loose: list[int]
 
 
+def whole(run: Run) -> bool:
+    """Whether all writes were recorded: what is made of sums is compared by each of them."""
+    level = run.about.get("level") or {}
+    return level.get("variables") in ("modify", "full") and not run.about.get("regions")
+
+
 def explained(found: Found, run: Run, b_run: Run) -> Found:
     """With what is known of a digest that differs, if all writes of both runs were recorded."""
-    level = run.about.get("level") or {}
-    whole = level.get("variables") in ("modify", "full") and not run.about.get("regions")
-    if whole and found.difference and (end := ending(found.difference, run, [], b_run)):
-        found.notes.append(end.text)
-        found.unsure = not end.decided
+    a = found.difference.a if found.difference else None
+    if not whole(run) or found.difference is None or not (end := ending(found.difference, run, [], b_run)):
+        return found
+    if found.carried and a and a.kind == kinds.DIGEST and not a.extra:
+        text = f"what {a.site.name} is made of differs in the last bits, as sums do"
+        end = Ending(False, f"{text}: whether it differs by more can be told with SP_STATISTICS=1 for both")
+    found.notes.append(end.text)
+    found.unsure = not end.decided
     return found
 
 

@@ -13,11 +13,13 @@ import signal
 import socket
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from safepoint.errors import SafepointError, UsageError
 from safepoint.threads import kinds
 from safepoint.threads.compare import Comparing, Found
+from safepoint.threads.endings import whole
 from safepoint.threads.holes import punched
 from safepoint.threads.trace import Run
 from safepoint.threads.values import Rules
@@ -37,7 +39,8 @@ def follow(
     if discard:
         for source in sides:
             source.attach()
-    comparing = Comparing(sides[0].side, sides[1].side, rules or Rules(), by_name)
+    rules = replace(rules or Rules(), rounding=whole(sides[0].side.run))
+    comparing = Comparing(sides[0].side, sides[1].side, rules, by_name)
     while not comparing.found.difference:
         fresh = [source.look() for source in sides]
         if any(source.changed for source in sides):

@@ -244,10 +244,10 @@ class Passes:
         what = "all reads and writes" if level == "full" else "all writes"
         region = f"region{'s' if len(traced) > 1 else ''} {', '.join(map(str, traced))}"
         self._tell_second(a, b, f"pass 2, {what} of {region}:", attempt)
-        if found.difference is None and by_rounding and found.carried:  # and no element has changed places: so go on
+        if found.difference is None and by_rounding:  # no write that is compared says otherwise: so go on
             return self._judged(one, other, *self._compared(one, other))
         if found.difference is None:
-            return self._not_traced(traced, first)
+            return self._not_traced(first)
         self.lines += [_of_rank(rank) + line if not at else line for at, line in enumerate(telling.lines(found))]
         if end := endings.ending(found.difference, Run(a.traces[rank]), runs.left(self.a), Run(b.traces[rank])):
             self.lines.append(f"  {end.text}")
@@ -267,17 +267,18 @@ class Passes:
             return "full", a
         return "modify", self._side("A", "modify", regions)
 
-    def _not_traced(self, traced: Sequence[int], first: Found) -> Outcome:
+    def _not_traced(self, first: Found) -> Outcome:
+        visit = _visit(first)
         if not self.statistics:  # without them nobody can tell by how much it differs
             self.statistics = True
             again = self._compared(self._side("A", "minimal"), self._side("B", "minimal"))[1]
             first = again if _visit(again) == _visit(first) else first
         self.lines += telling.lines(first)
         if first.difference and hints.rounded(first.difference, self.rules):
-            text = f"region {traced[0]} differs by digest in its last bits, and not when it is traced"
+            text = f"region {visit} differs by digest in its last bits, and not when it is traced"
             said = f"Cannot tell: {text}: the optimiser, or a race; --rtol 1e-12 allows for it"
             return Outcome(UNDECIDED, "not known", [*self.lines, said], self.passes, first)
-        text = f"region {traced[0]} differs by digest, and not when it is traced: a race, or the optimiser"
+        text = f"region {visit} differs by digest, and not when it is traced: a race, or the optimiser"
         hint = "" if self.plan.noise and self.plan.runs > 1 else f"; try {CHANCE}"
         hint += "; or rounding: --rtol 1e-9" if first.difference and hints.near(first.difference) else ""
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)

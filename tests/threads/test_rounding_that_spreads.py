@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -172,3 +173,49 @@ def test_a_small_value_beside_large_ones_is_compared_by_its_own_size(tmp_path: P
     """The statistics of the array are those of the large ones alone."""
     done = told(tmp_path, SMALL)
     assert done.returncode == 1 and "write c(2,1)" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("statistics", ["", "1"])
+def test_two_whole_traces_are_judged_alike(statistics: str, tmp_path: Path) -> None:
+    """Without statistics nobody can tell by how much an array differs."""
+    assert outcome(tmp_path, "real(8)").returncode == 0
+    for program, threads in (("p.serial", "1"), ("p", "4")):
+        more = {"SP_LEVEL": "full", "SP_STATISTICS": statistics, "OMP_NUM_THREADS": threads}
+        subprocess.run([tmp_path / program], cwd=tmp_path, env={**os.environ, **more}, check=True, capture_output=True)
+    line = [sys.executable, "-m", "safepoint", "threads", "compare", "p.serial.threads", "p.threads"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == (0 if statistics else 2), done.stdout
+    assert "PRIVATE" not in done.stdout
+
+
+CHUNKS = """\
+program p
+  use omp_lib
+  implicit none
+  integer, parameter :: n = 1000
+  real(8) :: x(n), y(n), s
+  integer :: i, lo, hi
+  x = [(sin(dble(i)) + 2, i = 1, n)]
+  s = 0
+  !$omp parallel do reduction(+: s)
+  do i = 1, n
+    s = s + x(i)
+  end do
+  !$omp parallel private(lo, hi)
+  lo = 1
+  hi = n
+  !$ lo = omp_get_thread_num() * n / omp_get_num_threads() + 1
+  !$ hi = (omp_get_thread_num() + 1) * n / omp_get_num_threads()
+  y(lo:hi) = x(lo:hi) / s
+  !$omp end parallel
+  !$omp parallel workshare
+  x = y / s
+  !$omp end parallel workshare
+  print '(f12.8)', sum(x)
+end program
+"""
+
+
+def test_what_is_made_of_a_sum_may_be_assigned_where_nothing_is_recorded(tmp_path: Path) -> None:
+    done = told(tmp_path, CHUNKS)
+    assert done.returncode == 0, done.stdout

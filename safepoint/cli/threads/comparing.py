@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def compare(
     judge, read = rules(rtol, atol, tolerances, exclude), part("trace").Run
     with comparable(ctx):
         one, other = read(a), read(b)
+        judge = replace(judge, rounding=part("endings").whole(one))
         found = part("compare").compare(one, other, judge, None, by_name=by_name)
         tell(ctx, a, b, part("endings").explained(found, one, other), as_json)
 
