@@ -114,7 +114,7 @@ def test_what_is_wrong_in_a_list_is_found_after_it_was_sorted(tmp_path: Path) ->
 def test_a_counter_that_iterations_count_has_a_digest(tmp_path: Path) -> None:
     wrong = "\n    !$ if (i == 2) cycle"
     code, said = outcome(tmp_path, **{**RIGHT, **ATOMIC, "off": wrong, "shown": "'done'"})
-    assert code == 1 and "q.f90:7-21, m" in said, said
+    assert code == 1 and "q.f90:7-17, m" in said, said
 
 
 @pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran")
