@@ -62,7 +62,10 @@ class Constructs(Regions):
             return
         inner = where if combined else self.sharing(given, where)
         variables = [do_variable(block) for block in nest]
-        directive, settled = self.settled(given, directive, nest, where) if combined else (directive, {})
+        whole = directive
+        directive, settled = (
+            self.settled(given, whole, nest, where) if combined else (self.chunked(given, whole, where), {})
+        )
         clauses = " ".join(map(str, given.directive.clauses))
         site = self.numbering.new("loop", ",".join(variables), nest[0].first, nest[0].last, clauses=clauses,
                                   procedure=self.state.procedure)  # fmt: skip
@@ -76,7 +79,7 @@ class Constructs(Regions):
                 self.puts(self.reading(block.open, block.open.node, self.level(block.first), where), block.first)
             where = replace(where, loops=where.loops | {do_variable(block)})
         self.puts([self.loop_call(site, nest, where.scope, settled)], nest[0].first)
-        if combined:
+        if combined or directive is not whole:
             self.writer.parts += self.inner_directive(directive, given.first)
         else:
             self.writer.raw(given.first, given.directive.last + 1)
@@ -104,7 +107,11 @@ class Constructs(Regions):
             start, end = given.directive.last + 1, given.end.first if given.end else given.last + 1
             self.wrapped(given, directive, start, end, where)
         else:
-            self.copy(given.first, given.last + 1, where)
+            start, inner = given.first, self.chunked(given, directive, where)
+            if inner is not directive:
+                self.writer.parts += self.inner_directive(inner, given.first)
+                start = given.directive.last + 1
+            self.copy(start, given.last + 1, where)
         self.leave(given, where, "in a loop whose iterations have no numbers")
 
     def end_of(self, given: Construct, directive: Directive, combined: bool) -> None:

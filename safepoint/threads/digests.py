@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from safepoint.threads.handed import unsettled
 from safepoint.threads.lines import split_outside
 from safepoint.threads.sharing import Assignment, assignments, constructs, reaches_out
 from safepoint.threads.structure import Construct
 from safepoint.threads.symbols import Scope
 from safepoint.threads.teams import marks
 from safepoint.threads.through import through
-from safepoint.threads.uncertainty import Uncertain, made_of, queued
+from safepoint.threads.uncertainty import Uncertain, made_of
 from safepoint.threads.written import THREADS, compressed, names_in
 
 
@@ -27,7 +28,7 @@ def digested(given: Construct, scope: Scope, unsure: Uncertain, also: Sequence[s
     """Of a parallel construct; what procedures assign that it calls is in it, if it can be seen from here. Arrays
     that are given clocks or numbers of threads are not."""
     found, reduced = dict[str, Digested](), _reduced(given) | unsure.rounded
-    excluded = {name for name, _, _ in undigested(given, scope, unsure)} | set(queued(given, scope))
+    excluded = {name for name, _, _ in undigested(given, scope, unsure)}
     for assignment in assignments([given], scope):
         name, path = assignment.root, _path(assignment)
         if reaches_out(name, assignment.around, assignment.scope):
@@ -51,7 +52,15 @@ def _path(given: Assignment) -> str:
 
 def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[str, int, str]]:
     """Variables that may differ in two right runs as a whole: the line that makes them so, and why."""
+<<<<<<< HEAD
     found = dict[str, tuple[str, int, str]]()
+=======
+    found = {name: (name, line, f"{name} is in no digest, as {why}")
+             for name, (line, why) in unsettled(given, scope).items()
+             if any(each.root == name and reaches_out(name, each.around, each.scope)
+                    for each in assignments([given], scope))}  # fmt: skip
+    bad = unsure.names | THREADS
+>>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
     for each in assignments([given], scope):
         if not reaches_out(each.root, each.around, each.scope):
             continue

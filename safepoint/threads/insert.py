@@ -132,15 +132,18 @@ class Statements:
     def reading(self, stmt: Stmt, node: object, level: str, where: Where) -> list[str]:
         """Reads of an expression, or of what a statement needs."""
         found = list[str]()
-        if level != "full":
-            return found
-        for text in reads_of(node, where.scope, where.loops):
+        for text in reads_of(node, where.scope, where.loops) if level == "full" else ():
             root = root_of(text, where.scope)
             given = status(root, where.around, where.scope)
             inside = set(names_in(text)[1:])
             if root in where.order or given == "reduction" or inside & set(where.order):
                 continue
+<<<<<<< HEAD
             if is_uncertain(text, stmt, self.state.uncertain.at(stmt.first), where.scope):
+=======
+            after = not where.around and root in self.state.handed
+            if after or is_uncertain(text, stmt, self.state.uncertain, where.scope):
+>>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
@@ -184,14 +187,21 @@ class Statements:
         return [*found, *flag]
 
     def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt, where: Where) -> str:
+<<<<<<< HEAD
         if {mark for mark, _ in marks(what.text, where.scope)} & self.state.uncertain.at(stmt.first).times:
             return "a time"
         if root in self.state.uncertain.threads:
             return "a number of a thread"
+=======
+        if root in self.state.uncertain.names:
+            return "a time" if root in self.state.uncertain.times else "a number of a thread"
+>>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
         if is_scratch(what.text, self.state.uncertain.scratch, where.scope):
             return "a place for each thread"
         if what.way == "assignment" and gathers(stmt, root, self.state.uncertain):
             return "a sum of what each thread has"
+        if root in where.filled:
+            return "it has an order of chance"
         if what.way == "pointer":
             return "assignment of a pointer"
         if known.why:

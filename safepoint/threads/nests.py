@@ -14,6 +14,8 @@ from safepoint.threads.structure import Block, Construct
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import PURE, is_variable, names_in
 
+ASKS = {"num_threads", "if"}  # clauses of a team
+CONDITION = re.compile(r"((?:\s*parallel\s*:)?\s*)(.*)", re.I | re.S)  # the modifier of IF, and its expression
 CONSTANT = re.compile(r"[-+]?\d+(_\w+)?")
 
 
@@ -67,6 +69,11 @@ def calls_in(text: str, scope: Scope) -> list[str]:
     """Functions in an expression that may do more than give a value."""
     names = [name.lower() for name in re.findall(r"([a-z]\w*)\s*\(", text, re.I)]
     return [name for name in names if name not in PURE and not is_array(name, scope)]
+
+
+def asks(text: str, scope: Scope) -> bool:
+    """Whether a clause calls what may be recorded."""
+    return any(not name.startswith("omp_") for name in calls_in(text, scope))
 
 
 def is_array(name: str, scope: Scope) -> bool:

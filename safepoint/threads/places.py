@@ -26,7 +26,7 @@ class Where:
     """What holds at a place. `order`: names whose values depend on the order of threads here, and why. `flags`: the
     logical variable of each private scalar. `team`: collects what the parallel construct must make private; None: no
     parallel construct is around. `ends`: labels at which DO loops around end. `early`: what is evaluated before the
-    team of the innermost parallel construct begins."""
+    team of the innermost parallel construct begins. `filled`: arrays with an order of chance."""
 
     scope: Scope
     traced: bool = False
@@ -39,11 +39,13 @@ class Where:
     renames: Renames = field(default_factory=Renames)
     ends: frozenset[str] = frozenset()
     early: Early | None = None
+    filled: frozenset[str] = frozenset()
 
 
 @dataclass
 class State:
-    """Of the unit that is written. `number`: of the site of the procedure. `events`: calls at its entry and exit."""
+    """Of the unit that is written. `number`: of the site of the procedure. `events`: calls at its entry and exit.
+    `handed`: what regions up to here hand out in an order of chance."""
 
     writer: Writer
     needs: Needs
@@ -54,3 +56,4 @@ class State:
     number: int
     events: bool
     fresh: Fresh
+    handed: set[str] = field(default_factory=set)

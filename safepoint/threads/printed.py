@@ -182,7 +182,7 @@ class Judge(NamedTuple):
         special = [each for each in by if each.special]
         if special and len(special) == len(by) and all(self._but_for_unsure(each, x.text, y.text) for each in by):
             return f"times and numbers of threads, {by[0].place}", ()
-        found = [each for each in special if each.unsure or each.way == "perhaps" or not partners]
+        found = [each for each in special if each.doubtful or not partners]
         return "", tuple(dict.fromkeys(each.place for each in found))
 
     def _but_for_unsure(self, shown: Shown, x: str, y: str) -> bool:

@@ -15,9 +15,10 @@ from safepoint.threads.digests import Digested, digested, undigested
 from safepoint.threads.directives import Clause, Directive, split
 from safepoint.threads.elements import INDICES, Piece, pieces_of
 from safepoint.threads.emission import INTEGER, LOGICAL, joined
+from safepoint.threads.handed import filled, unsettled
 from safepoint.threads.insert import Statements
 from safepoint.threads.lines import Line, split_outside
-from safepoint.threads.nests import CONSTANT, chunk_of, expressions, is_early, nested
+from safepoint.threads.nests import ASKS, CONDITION, CONSTANT, asks, chunk_of, expressions, is_early, nested
 from safepoint.threads.places import Early, State, Where
 from safepoint.threads.sharing import assignments, blocks, constructs, do_variable, loop_variables, opens_tasks
 from safepoint.threads.structure import Block, Construct
@@ -86,14 +87,15 @@ class Regions(Statements):
         place, team = self.writer.later(), list[str]()
         inner = replace(where, around=(*where.around, given), team=team, flags={}, protected="", early=early,
                         order=order_names(given, where.scope, where.around))  # fmt: skip
-        inner = replace(inner, flags=self.flagged(given, directive, inner))
+        chance = where.filled | set(filled(given, where.scope, where.around))
+        inner = replace(inner, flags=self.flagged(given, directive, inner), filled=chance)
         self.puts([self.call("enter", f"{site}_4", visit)], given.first)
         self.puts([f"{flag} = .false." for flag in inner.flags.values()], given.first)
         self.inside(given, inner, halves.inner, halves.clauses)
         self.puts([self.call("leave", f"{site}_4", visit)], given.last)
+        clauses = [self.asked(clause, given, inner) for clause in halves.team]
         if where.team is not None:
             where.team.extend([visit, *early.names])
-        clauses = list(halves.team)
         if directive.default in ("none", "private", "firstprivate"):
             clauses.append(Clause("shared", joined([visit, *early.names])))
         if team:
@@ -107,6 +109,7 @@ class Regions(Statements):
         else:
             self.writer.raw(given.end.first, given.end.last + 1)
         if outermost:
+            self.state.handed |= set(unsettled(given, where.scope))
             for _, line, why in undigested(given, where.scope, self.state.uncertain):
                 self.numbering.leaves(line, why)
             for each in through(given, where.scope):
@@ -173,12 +176,44 @@ class Regions(Statements):
             return text
         name = self.needs.variable("b", INTEGER)
         where.early.names.append(name)
-        for line in self.writer.made(f"{name} = {text}", given.first):
-            alone = (
-                line.text if serial else f"!$ {line.text.lstrip()}" if self.writer.source.free else f"!${line.text[2:]}"
-            )
-            where.early.lines.append(line._replace(text=alone))
+        texts = [f"{name} = {text}"]
+        where.early.lines.extend(self.plain(texts, given) if serial else self.muted(texts, given))
         return name
+
+    def plain(self, texts: Sequence[str], given: Construct) -> list[Line]:
+        return [line for text in texts for line in self.writer.made(text, given.first)]
+
+    def muted(self, texts: Sequence[str], given: Construct) -> list[Line]:
+        """Statements with OpenMP alone. What they call is no event, as the serial program does not call it: within a
+        visit of 0 nothing is recorded."""
+        visit = f"{self.state.number}_4", "0_8"
+        lines = self.plain([self.call("enter", *visit), *texts, self.call("leave", *visit)], given)
+        free = self.writer.source.free
+        return [line._replace(text=f"!$ {line.text.lstrip()}" if free else f"!${line.text[2:]}") for line in lines]
+
+    def asked(self, clause: Clause, given: Construct, where: Where) -> Clause:
+        """NUM_THREADS and IF with the value of what they call, from before the team begins."""
+        found = CONDITION.match(clause.argument) if clause.name in ASKS else None
+        if found is None or where.early is None or not asks(found[2], where.scope):
+            return clause
+        name = self.needs.variable("b", LOGICAL if clause.name == "if" else INTEGER)
+        where.early.names.append(name)
+        where.early.lines.extend(self.muted([f"{name} = {found[2]}"], given))
+        return Clause(clause.name, f"{found[1]}{name}")
+
+    def chunked(self, given: Construct, directive: Directive, where: Where) -> Directive:
+        """Of a loop in a team, with the value of the chunk that its SCHEDULE calls for, of each thread."""
+        clauses = list[Clause]()
+        for clause in directive.clauses:
+            kind, chunk = chunk_of(clause)
+            if chunk and asks(chunk, where.scope):
+                name = self.needs.variable("b", INTEGER)
+                if where.team is not None:
+                    where.team.append(name)
+                self.writer.parts += self.muted([f"{name} = {chunk}"], given)
+                clause = Clause(clause.name, f"{kind}, {name}")
+            clauses.append(clause)
+        return directive if clauses == list(directive.clauses) else replace(directive, clauses=tuple(clauses))
 
     def heads(self, nest: Sequence[Block], start: int, end: int, settled: Mapping[int, Sequence[str]],
               where: Where) -> None:  # fmt: skip

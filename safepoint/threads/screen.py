@@ -15,6 +15,8 @@ from safepoint.threads.callees import of_binding
 from safepoint.threads.directives import closing
 from safepoint.threads.known import CLOCK, FILES, unsure_of
 from safepoint.threads.lines import split_outside
+from safepoint.threads.measured import Measured, has_measured, is_measured, measured
+from safepoint.threads.parts import SHARED_OUT, handed_in, is_private, parts_of
 from safepoint.threads.reaching import reached
 from safepoint.threads.sharing import alone, assignments
 from safepoint.threads.shown import Shown
@@ -28,7 +30,6 @@ STRING = re.compile(r"'((?:[^']|'')*)'|\"((?:[^\"]|\"\")*)\"")
 ONE = re.compile(r"(sum|product|maxval|minval|count|size|norm2)\s*\(", re.I)  # one number of a whole array
 INTEGER = {"int", "nint", "size", "count", "floor", "ceiling", "len", "len_trim", "index", "ubound", "lbound"} | THREADS
 REAL = {"real", "dble", "sqrt", "exp", "log", "sin", "cos", "float", *TIMES}
-SHARED_OUT = {"do", "sections", "section", "single", "master", "masked", "task", "taskloop", "workshare", "loop"}
 MOST = 3  # numbers in a line, beyond which compilers begin a new one
 
 
@@ -47,16 +48,21 @@ class At(NamedTuple):
 
 class Unsure(NamedTuple):
     """Names of a unit: `names` have times and numbers of threads, `wide` what is made of them, and of what only the
-    program with OpenMP assigns."""
+    program with OpenMP assigns. `measured`: which of `names` are such numbers themselves. `parts`: private ones that
+    depend on what work a thread was given. `handed`: what has an order of chance, or went on beyond the end."""
 
     names: frozenset[str]
     wide: frozenset[str]
+    measured: Measured
+    parts: frozenset[str]
+    handed: frozenset[str]
 
 
 def survey(modules: Mapping[str, Any]) -> list[Shown]:
     """Of all sources that were read."""
     found = [(source, unit) for source, units in modules.get(FILES, {}).values() for unit in _all(units)]
-    unsure = {id(unit): _unsure(unit) for _, unit in found}
+    known, chance = measured([unit for _, unit in found]), handed_in([unit for _, unit in found])
+    unsure = {id(unit): _unsure(unit, known[id(unit)], chance[id(unit)]) for _, unit in found}
     inside, only, plain, each = set[str](), set[str](), set[str](), set[str]()
     for _, unit in found:
         for at in _walk(unit.body, unit.scope):
@@ -65,15 +71,18 @@ def survey(modules: Mapping[str, Any]) -> list[Shown]:
                 inside |= names
             if _by_each_thread(at):
                 each |= names
-            (only if _depends(at, unsure[id(unit)]) else plain).update(names)
+            way = _depends(at, unsure[id(unit)])
+            only |= names if way else set()
+            plain |= names if way != "only" else set()
     shown, is_open = list[Shown](), False
     for source, unit in found:
         for at in _walk(unit.body, unit.scope):
-            if (made := _shown(at, unit, unsure[id(unit)])) is None:
+            by_each = _by_each_thread(at) or (unit.name in each and not _is_shared_out(at))
+            if (made := _shown(at, unit, unsure[id(unit)], by_each)) is None:
                 continue
             is_open = is_open or bool(re.search(r"\badvance\s*=", at.stmt.at.text, re.I))
             way = "" if unit.name not in only else "perhaps" if unit.name in plain else "only"
-            if _by_each_thread(at) or (unit.name in each and not _is_shared_out(at)):
+            if by_each:
                 way = "only"
             line = source.lines[at.stmt.first]
             shown.append(made._replace(file=line.file, line=line.line, way=made.way or way,
@@ -130,7 +139,7 @@ def _by_each_thread(at: At) -> bool:
     return _in_team(at) and not _is_shared_out(at)
 
 
-def _unsure(unit: Unit) -> Unsure:
+def _unsure(unit: Unit, own_numbers: Measured, handed: frozenset[str]) -> Unsure:
     known = unsure_of(unit, unit.scope)
     names = frozenset(known.times | known.threads)
     given, wide, before = list(assignments(unit.body, unit.scope)), set(names), -1
@@ -145,8 +154,8 @@ def _unsure(unit: Unit) -> Unsure:
                 wide.update(names_in(_unit_of(at.action))[:1])
     own = unit.scope.procedure(unit.name) if unit.kind != "program" else None
     if own is not None and own.takes:  # a clock by one call, and by another perhaps none
-        names = frozenset()
-    return Unsure(names, frozenset(wide))
+        names, own_numbers = frozenset(), Measured()
+    return Unsure(names, frozenset(wide), own_numbers, parts_of(unit, names), handed)
 
 
 def _differs(text: str, scope: Scope, names: frozenset[str]) -> bool:
@@ -162,12 +171,17 @@ def _differs(text: str, scope: Scope, names: frozenset[str]) -> bool:
     return bool(made or functions & (THREADS | TIMES) or known or clocks)
 
 
-def _depends(at: At, unsure: Unsure) -> bool:
-    """OpenMP, or a clock, decides whether or how often it is done."""
+def _depends(at: At, unsure: Unsure) -> str:
+    """OpenMP, or a clock, decides whether or how often it is done: "only"; or what is made of a number of threads,
+    which may be a result: "perhaps"."""
     own = [str(at.stmt.node.children[0])] if at.stmt.kind == "If_Stmt" else []
     heads = [head.at.text for head in at.heads]
-    conditional = at.stmt.at.conditional or any(head.at.conditional for head in at.heads)
-    return conditional or any(_differs(text, at.scope, unsure.names) for text in (*own, *heads))
+    if at.stmt.at.conditional or any(head.at.conditional for head in at.heads):
+        return "only"
+    found = [text for text in (*own, *heads) if _differs(text, at.scope, unsure.names)]
+    if any(has_measured(text, unsure.measured, at.scope) for text in found):
+        return "only"
+    return "perhaps" if found else ""
 
 
 def _unit_of(node: Any) -> str:
@@ -186,13 +200,13 @@ def _is_screen(node: Any, scope: Scope) -> bool:
     return known.type in ("integer", "") and is_variable(unit, scope)
 
 
-def _shown(at: At, unit: Unit, unsure: Unsure) -> Shown | None:
+def _shown(at: At, unit: Unit, unsure: Unsure, by_each: bool) -> Shown | None:
     node, kind = at.action, type(at.action).__name__
     if kind not in ("Print_Stmt", "Write_Stmt") or (kind == "Write_Stmt" and not _is_screen(node, at.scope)):
         return None
     items = node.children[1]
     parts = list(items.children) if type(items).__name__ == "Output_Item_List" else [items] if items is not None else []
-    words, values, way = list[str](), "", "only" if _depends(at, unsure) else ""
+    words, values, way, made = list[str](), "", _depends(at, unsure), False
     loose, text, more = _format(node, kind, unit)
     for part in parts:
         if type(part).__name__ == "Char_Literal_Constant":
@@ -200,11 +214,14 @@ def _shown(at: At, unit: Unit, unsure: Unsure) -> Shown | None:
             continue
         value, many = _value(str(part), at.scope)
         loose, text = loose or many, text or value == "t"
-        letter = value.replace("t", "n")
-        values += letter.upper() if _differs(str(part), at.scope, unsure.names) else letter
-        if set(names_in(str(part))) & unsure.wide - unsure.names:
+        letter, names = value.replace("t", "n"), set(names_in(str(part)))
+        own = is_measured(str(part), unsure.measured, at.scope)
+        values += letter.upper() if own else letter
+        made = made or bool(names & unsure.handed) or (not own and _differs(str(part), at.scope, unsure.names))
+        made = made or (by_each and any(is_private(name, at.around, at.scope) for name in names & unsure.parts))
+        if names & unsure.wide - unsure.names:
             way = way or "perhaps"
-    return Shown("", 0, (*words, *more), values, loose or len(values) > MOST, text, way)
+    return Shown("", 0, (*words, *more), values, loose or len(values) > MOST, text, way, made=made)
 
 
 def _words(literal: str) -> list[str]:

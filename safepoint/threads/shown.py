@@ -14,9 +14,10 @@ FORMS = {
 
 class Shown(NamedTuple):
     """`words`: the texts in it. `values`: a letter for each value, integer, real or any number; a capital: a time or
-    the number of a thread. `loose`: how many numbers it prints is not known; `text`: nor which words. `way`: "only" if
-    OpenMP decides whether it is done, "perhaps" if it may, or if a value may depend on OpenMP. `parallel`: threads do
-    it, in an order of chance."""
+    the number of a thread, and nothing that is made of one. `made`: a value is made of such a number, or depends on
+    what work a thread was given: it may be another one in a right run, and wrong. `loose`: how many numbers it prints
+    is not known; `text`: nor which words. `way`: "only" if OpenMP decides whether it is done, "perhaps" if it may, or
+    if a value may depend on OpenMP. `parallel`: threads do it, in an order of chance."""
 
     file: str
     line: int
@@ -26,6 +27,7 @@ class Shown(NamedTuple):
     text: bool = False
     way: str = ""
     parallel: bool = False
+    made: bool = False
 
     @property
     def place(self) -> str:
@@ -38,7 +40,12 @@ class Shown(NamedTuple):
     @property
     def special(self) -> bool:
         """Two right runs may print other lines here."""
-        return self.unsure or self.way != ""
+        return self.unsure or self.made or self.way != ""
+
+    @property
+    def doubtful(self) -> bool:
+        """They may print other values in the same line."""
+        return self.unsure or self.made or self.way == "perhaps"
 
     def numbers(self, line: str, *, strict: bool = False) -> list[str] | None:
         """What it would have printed beside its words; None: it cannot have printed this line. `strict`: its variables

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from safepoint.threads.handed import ALONE, filled, queued
 from safepoint.threads.locks import loose_lines, way_in
 from safepoint.threads.sharing import Assignment, assignments, constructs, root_of, statements, status
 from safepoint.threads.structure import Construct, Item, Stmt
@@ -18,7 +19,6 @@ from safepoint.threads.teams import COUNTS, components_in, is_made_of, is_scratc
 from safepoint.threads.times import Made, timed
 from safepoint.threads.written import THREADS, TIMES, assigned, called, names_in, target
 
-ALONE = {"critical": "critical", "atomic": "atomic", "lock": "critical"}  # whose order is chance, and what that makes
 WORKSHARING = {"do", "sections", "single", "parallel"}
 
 
@@ -194,6 +194,8 @@ def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...
             found.setdefault(assignment.root, way)
     for name, way in queued(construct, scope, around).items():
         found.setdefault(name, way)
+    for name in filled(construct, scope, around):
+        found.setdefault(name, "critical")
     if construct.directive.construct in ALONE:
         _close(found, construct, scope)
     for inner in constructs([construct]):
@@ -201,29 +203,6 @@ def order_names(construct: Construct, scope: Scope, around: tuple[Construct, ...
             for name in carried(inner, (*around, construct) if inner is not construct else around, scope):
                 found.setdefault(name, "reduction")
     return found
-
-
-def queued(construct: Construct, scope: Scope, around: tuple[Construct, ...] = ()) -> dict[str, str]:
-    """What hands out work, `pos = pos + 1; k = pos` in critical or atomic: the shared counter, which may go on beyond
-    the end, and the private number that each thread is given."""
-    found = dict[str, str]()
-    for inner in constructs([construct]):
-        if (way := ALONE.get(inner.directive.construct, "")) == "":
-            continue
-        given = [each for each in assignments([construct], scope, around)
-                 if any(one is inner for one in each.around) and _is_counter(each)]  # fmt: skip
-        shared = {each.root for each in given if each.root in _source(each)[0]
-                  and status(each.root, each.around, each.scope) in ("shared", "outside")}  # fmt: skip
-        for each in given:
-            used = shared & set(_source(each)[0])
-            if used and each.root not in shared and status(each.root, each.around, each.scope) == "private":
-                found |= dict.fromkeys([each.root, *sorted(used)], way)
-    return found
-
-
-def _is_counter(found: Assignment) -> bool:
-    known = target(found.what.text, found.scope)
-    return known.whole and known.rank == 0 and known.type == "integer"
 
 
 def _close(found: dict[str, str], construct: Construct, scope: Scope) -> None:

@@ -74,10 +74,17 @@ class Screen:
             why = "two runs of B print other numbers there, too, and two runs of A the same ones: a race, or something "
             why += f"that is another in each run with OpenMP, such as a time; for a race {CHANCE}"
             return UNDECIDED, "not deterministic", [f"what they print differs: {unsaid[0]}", f"Cannot tell: {why}"]
-        places = ", ".join(dict.fromkeys(place for pair in left for place in pair.perhaps))
-        why = f"it may be a time, the number of a thread, or a line that OpenMP alone prints ({places}), or another "
-        why += "number; words of its own in that line would tell it"
+        why = self._perhaps(list(dict.fromkeys(place for pair in left for place in pair.perhaps)))
         return UNDECIDED, "not known", [f"what they print differs: {left[0]}", f"Cannot tell: {why}"]
+
+    def _perhaps(self, places: list[str]) -> str:
+        """Why lines that these statements may have printed can be other ones in a program that is right."""
+        made = [each.place for each in self.shown if each.made and each.place in places]
+        if made:
+            why = f"it is made of a number of threads, or of what each was given to do ({', '.join(made)}): it may be "
+            return why + "another one in a program that is right, and in one that shares its work out wrongly"
+        return (f"it may be a time, the number of a thread, or a line that OpenMP alone prints ({', '.join(places)}), "
+                "or another number; words of its own in that line would tell it")  # fmt: skip
 
     def _explained(self, certain: list[Pair]) -> str:
         """What may make these lines differ in a program that is right; empty: nothing that is known."""
