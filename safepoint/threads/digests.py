@@ -52,15 +52,10 @@ def _path(given: Assignment) -> str:
 
 def undigested(given: Construct, scope: Scope, unsure: Uncertain) -> list[tuple[str, int, str]]:
     """Variables that may differ in two right runs as a whole: the line that makes them so, and why."""
-<<<<<<< HEAD
-    found = dict[str, tuple[str, int, str]]()
-=======
     found = {name: (name, line, f"{name} is in no digest, as {why}")
              for name, (line, why) in unsettled(given, scope).items()
              if any(each.root == name and reaches_out(name, each.around, each.scope)
                     for each in assignments([given], scope))}  # fmt: skip
-    bad = unsure.names | THREADS
->>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
     for each in assignments([given], scope):
         if not reaches_out(each.root, each.around, each.scope):
             continue

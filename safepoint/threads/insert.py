@@ -138,12 +138,8 @@ class Statements:
             inside = set(names_in(text)[1:])
             if root in where.order or given == "reduction" or inside & set(where.order):
                 continue
-<<<<<<< HEAD
-            if is_uncertain(text, stmt, self.state.uncertain.at(stmt.first), where.scope):
-=======
             after = not where.around and root in self.state.handed
-            if after or is_uncertain(text, stmt, self.state.uncertain, where.scope):
->>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
+            if after or is_uncertain(text, stmt, self.state.uncertain.at(stmt.first), where.scope):
                 continue
             private = given in ("private", "lastprivate", "firstprivate")
             loose = "reduction" if root in self.state.uncertain.rounded else ""
@@ -187,15 +183,10 @@ class Statements:
         return [*found, *flag]
 
     def why_not(self, what: Assigned, root: str, known: Target, stmt: Stmt, where: Where) -> str:
-<<<<<<< HEAD
         if {mark for mark, _ in marks(what.text, where.scope)} & self.state.uncertain.at(stmt.first).times:
             return "a time"
         if root in self.state.uncertain.threads:
             return "a number of a thread"
-=======
-        if root in self.state.uncertain.names:
-            return "a time" if root in self.state.uncertain.times else "a number of a thread"
->>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
         if is_scratch(what.text, self.state.uncertain.scratch, where.scope):
             return "a place for each thread"
         if what.way == "assignment" and gathers(stmt, root, self.state.uncertain):
@@ -229,9 +220,8 @@ class Statements:
 
     def rounding(self, root: str, stmt: Stmt) -> str:
         """What is made of a sum of threads, here or in a procedure that is called; `total = 0` is not."""
-        rounded, call = self.state.uncertain.rounded, stmt.kind == "Call_Stmt"
-        names = rounded if call else set(names_in(stmt.at.text.partition("=")[2]))
-        return "reduction" if root in rounded and names & rounded else ""
+        rounded, text = self.state.uncertain.rounded, stmt.at.text.partition("=")[2]
+        return "reduction" if root in rounded and (stmt.kind == "Call_Stmt" or rounded & {*names_in(text)}) else ""
 
     def written(self, piece: Target, stmt: Stmt, loose: str, given: str, asks: bool, where: Where) -> str:
         """The call for one value or array; `asks`: it may be not allocated, or not given."""

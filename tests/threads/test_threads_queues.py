@@ -44,7 +44,7 @@ def test_a_queue_is_no_difference_and_what_it_hands_out_is_compared(tmp_path: Pa
     done = subprocess.run([*line, "test", "--", "./q"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     assert '"name": "a"' in (tmp_path / "q.sites.jsonl").read_text()  # it has a digest
-<<<<<<< HEAD
+    assert "pos is in no digest, as it hands out work" in done.stdout
 
 
 @pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran")
@@ -57,8 +57,6 @@ def test_a_wrong_element_is_told_and_not_who_was_given_it(tmp_path: Path, way: s
     done = subprocess.run([*line, "test", "--", "./q"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "=digest a (" in done.stdout, done.stdout
     assert "what lines 14, 15 may assign to a is not recorded" in done.stdout, done.stdout
-=======
-    assert "pos is in no digest, as it hands out work" in done.stdout
 
 
 FILLED = """\
@@ -138,4 +136,3 @@ def test_what_a_queue_counts_beyond_the_end_is_printed_and_no_mistake_for_certai
     subprocess.run([*line, "build", "-o", "q", "--", "gfortran", "-fopenmp", "q.f90"], cwd=tmp_path, check=True)
     done = subprocess.run([*line, "test", "--", "./q"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and "Cannot tell: it is made of" in done.stdout, done.stdout
->>>>>>> f5f668b53f9498858a086d5cc865ff276e6bc532
