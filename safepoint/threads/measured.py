@@ -12,17 +12,20 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from safepoint.threads.callees import of_binding
 from safepoint.threads.directives import closing
 from safepoint.threads.known import CLOCK, unsure_of
+from safepoint.threads.lines import split_outside
 from safepoint.threads.sharing import Assignment, assignments, blocks, do_variable
 from safepoint.threads.structure import Unit
 from safepoint.threads.symbols import Scope
-from safepoint.threads.teams import COUNTS, right_of
-from safepoint.threads.written import INQUIRY, PURE, TIMES, names_in
+from safepoint.threads.teams import COUNTS, marks, paths, right_of
+from safepoint.threads.written import INQUIRY, PURE, TIMES, compressed, names_in
 
 CALCULATE = PURE - INQUIRY - {"index", "count", "len_trim", "minloc", "maxloc"} | {"float", "sngl", "merge"}
 PLAIN = {"int", "nint", "real", "dble", "float", "min", "max", "abs", "merge"}  # of numbers of threads
 HEAD = re.compile(r"^\s*(\w+\s*:\s*)?(else\s*if|if|do\s*while|select\s*case|do)\b", re.I)
+CLOCKED = "omp_get_wtime()"
 Key = tuple[str, str]
 
 
@@ -49,14 +52,14 @@ def measured(units: Sequence[Unit]) -> dict[int, Measured]:
 
 def is_measured(text: str, known: Measured, scope: Scope) -> bool:
     """Whether an expression is a time or a number of threads, by itself, and not made of one."""
-    terms = list(_terms(_bare(re.sub(r"'[^']*'|\"[^\"]*\"", "", text), scope)))
+    terms = list(_terms(_bare(_clocks(re.sub(r"'[^']*'|\"[^\"]*\"", "", text), known, scope), scope)))
     kinds = [_term(term, known, scope) for term in terms]
     return all(kinds) and any(kind != "constant" for kind in kinds)
 
 
 def has_measured(text: str, known: Measured, scope: Scope) -> bool:
     """Whether a condition, or the head of a loop, has a time or a number of threads itself in it."""
-    plain = _bare(HEAD.sub("", re.sub(r"'[^']*'|\"[^\"]*\"", "", text)), scope)
+    plain = _bare(_clocks(HEAD.sub("", re.sub(r"'[^']*'|\"[^\"]*\"", "", text)), known, scope), scope)
     functions = {name.lower() for name in re.findall(r"(\w+)\(\)", plain)}
     return bool(set(names_in(plain)) & (known.times | known.numbers)) or any(
         _gives(name, kind, scope) for name in functions for kind in ("time", "number")
@@ -108,7 +111,8 @@ def _keeps(given: Assignment, known: Measured) -> bool:
     again = given.root in names_in(right) and not re.match(r"\s*(min|max)\s*\(", right, re.I)
     if given.root in known.numbers and again:
         return False  # a count, or a sum
-    kinds = [_term(term, known, scope) for term in _terms(_bare(right, scope).replace(",", "+"))]
+    right = _bare(_clocks(right, known, scope), scope)
+    kinds = [_term(term, known, scope) for term in _terms(right.replace(",", "+"))]
     return all(kinds) and (given.root in known.times or "time" not in kinds)
 
 
@@ -147,6 +151,21 @@ def _gives(name: str, kind: str, scope: Scope) -> bool:
 def _is_constant(name: str, scope: Scope) -> bool:
     symbol = scope.find(name)
     return symbol is not None and symbol.has("parameter")
+
+
+def _clocks(text: str, known: Measured, scope: Scope) -> str:
+    """With a clock in place of each component, or function bound to a type, that is a time."""
+    if "%" not in text:
+        return text
+    text = compressed(text)
+    for path in list(paths(text)):
+        name = split_outside(path, "%")[-1].partition("(")[0].strip().lower()
+        bound = path.rstrip().endswith(")") and any(
+            callee.gives.get(callee.name) == "time" for callee in of_binding(name, scope)
+        )
+        if bound or {mark for mark, _ in marks(path, scope)} & known.times:
+            text = text.replace(path, CLOCKED)
+    return text
 
 
 def _bare(text: str, scope: Scope) -> str:
