@@ -115,6 +115,8 @@ def test_what_is_found_after_the_last_region_may_differ_earlier(tmp_path: Path) 
     (tmp_path / "later.f90").write_text(LATER)
     built(tmp_path / "later.f90", tmp_path)
     found = two_passes(tmp_path / "later", tmp_path)
-    assert found.code == 1 and "\n  after region 5; A: thread" in str(found) and "before region 6" not in str(found), found
+    assert found.code == 1 and "\n  after region 5; A: thread" in str(found) and "before region 6" not in str(found), (
+        found
+    )
     assert found.lines[-1].startswith("  it may differ earlier, as it is in none of the digests"), found
     assert "`!$sp watch NAME`, or by SP_LEVEL=full" in found.lines[-1]

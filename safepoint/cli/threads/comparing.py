@@ -120,7 +120,11 @@ def follow(
 def export(run: str, output: str, name: str, force: bool) -> None:
     """Write the trace RUN as text: a line for each event, a file for each thread.
 
-    A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places.
+    A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places. The
+    text is about twice as large as the trace.
     """
-    for path in part("export").write(part("trace").Run(run), Path(output), name, force=force):
+    text, read = part("export"), part("trace").Run(run)
+    with terminal.progress("writing", text.size(read)) as done:
+        made = text.write(read, Path(output), name, force=force, done=done)
+    for path in made:
         terminal.say(str(path))
