@@ -110,7 +110,7 @@ def size(run: Run) -> int:
 
 
 def events(thread: Thread, done: Callable[[int], None] = lambda more: None) -> Iterator[str]:
-    """A line for each event; `done` as in `write`. Raises `FormatError` at one without all its records, or with more."""
+    """A line for each event; `done` as in `write`. Raises `FormatError` at one that has not all of its records."""
     words: list[int] = []
     head: tuple[int, int, int, int] | None = None
     number = 0

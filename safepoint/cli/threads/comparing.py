@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.judge.compare import UNDECIDED, atol, exclude, make_rules, rtol, tolerance
+from safepoint.cli.judge.compare import UNDECIDED, atol, make_rules, rtol
+from safepoint.cli.threads.options import exclude, tolerance
 from safepoint.cli.threads.threads import part
 from safepoint.errors import UsageError
 
@@ -88,7 +89,8 @@ def rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Sequence
 @tolerance
 @exclude
 @by_name
-@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64.")
+@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64, in "
+              "units of 2 MiB.")  # fmt: skip
 @click.option("--no-stop", is_flag=True, help="Let the programs go on at a difference.")
 @terminal.as_json
 @click.pass_context
