@@ -8,7 +8,7 @@ program heat
 !$omp parallel do private(i)
   do j = 1, n
     do i = 1, n
-      v(i, j) = exp(-((i - n / 2)**2 + (j - n / 2)**2) / 100d0)
+      v(i, j) = 1 / (1 + ((i - n / 2)**2 + (j - n / 2)**2) / 100d0)
     end do
   end do
 !$omp end parallel do

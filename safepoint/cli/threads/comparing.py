@@ -89,8 +89,8 @@ def rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Sequence
 @tolerance
 @exclude
 @by_name
-@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64, in "
-              "units of 2 MiB.")  # fmt: skip
+@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64, "
+              "in units of 2 MiB.")  # fmt: skip
 @click.option("--no-stop", is_flag=True, help="Let the programs go on at a difference.")
 @terminal.as_json
 @click.pass_context
