@@ -80,6 +80,14 @@ class Difference:
     bag: bool
     tasks: Site | None = None  # of the region in which it is, or of a procedure called there: it has TASK
     by_hand: bool = False  # the calls of the program are
+    after: bool = False  # neither has this visit: it is after the last region
+
+    @property
+    def place(self) -> str:
+        """Of which region it is in, or before."""
+        if self.after and not self.inside:
+            return f"after region {self.visit - 1}" if self.visit > 1 else "outside of regions"
+        return f"region {self.visit}" if self.inside else f"before region {self.visit}"
 
 
 def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> Difference:
@@ -104,6 +112,7 @@ def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> 
         (event(sides[0], one[0]), event(sides[1], one[1])) if one else None,
         spot.deviates, _unset(sides, batches, outermost), spot.key & 3 == 2,
         _tasks(sides, batches, outermost) if inside else None, not side.run.sites.build,
+        not any(_has(each, visit) for each in sides),
     )  # fmt: skip
 
 
@@ -115,6 +124,11 @@ def _region(side: Side, batch: Batch, spot: Spot, place: Place) -> tuple[int, bo
         return (batch.visits[visit], True, *side.region(enter)[2:])
     found, inside, ended, site = side.region(place[1])
     return (found if inside else found + 1, inside, ended, site if inside else 0)
+
+
+def _has(side: Side, visit: int) -> bool:
+    """Whether a run has ended this region visit, or a later one; of one that goes on: so far."""
+    return any(number >= visit for _, _, number in side.region_marks) or side.reach(visit)
 
 
 def event(side: Side, place: Place) -> Event:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -36,10 +36,13 @@ EVENTS = {
 CHUNK = 1 << 16
 
 
-def write(run: Run, directory: Path, name: str = "", *, force: bool = False) -> list[Path]:
-    """Write the files; `name` is the ID, that of the run's directory if none is given. Returns their paths. Raises
-    `UsageError` if one cannot be written, or is there and not of this run; `force` replaces it. None comes elsewhere
-    than into `directory`. Raises `FormatError` at an event that is not whole."""
+def write(
+    run: Run, directory: Path, name: str = "", *, force: bool = False, done: Callable[[int], None] = lambda more: None
+) -> list[Path]:  # fmt: skip
+    """Write the files; `name` is the ID, that of the run's directory if none is given. Returns their paths. `done` is
+    told how many bytes more of the trace are written. Raises `UsageError` if a file cannot be written, or is there and
+    not of this run; `force` replaces it. None comes elsewhere than into `directory`. Raises `FormatError` at an event
+    that is not whole."""
     run.kept()
     if os.path.basename(name) != name or "\0" in name:
         raise UsageError(f"{name!r} is no first part of the name of a file: -o names the directory")
@@ -48,21 +51,22 @@ def write(run: Run, directory: Path, name: str = "", *, force: bool = False) -> 
             f"{directory} is there, and no directory for the text of {run.directory}: name another with -o"
         )
     name = name or run.directory.resolve().name.replace(".threads", "")
-    made = [(f"{name}_trace_main.log", partial(main, run))]
-    made += [(f"{name}_trace_{thread.number}.log", partial(events, thread)) for thread in run.threads]
+    made = {f"{name}_trace_main.log": (partial(main, run), partial(main, run))}
+    for thread in run.threads:
+        made[f"{name}_trace_{thread.number}.log"] = partial(events, thread), partial(events, thread, done)
     try:
-        for each, lines in made if not force else ():
+        for each, (lines, _) in made.items() if not force else ():
             if os.path.lexists(directory / each) and not _begins(directory / each, lines()):
                 raise UsageError(
                     f"{directory / each} is there, and not of this run: --name gives other names, --force replaces it"
                 )
         directory.mkdir(parents=True, exist_ok=True)
-        for each, lines in made:
+        for each, (_, lines) in made.items():
             with open(directory / each, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.writelines(f"{line}\n" for line in lines())
     except OSError as error:
         raise UsageError(f"cannot write the text of {run.directory}: {error}", error.errno) from error
-    return [directory / each for each, _ in made]
+    return [directory / each for each in made]
 
 
 def _begins(path: Path, lines: Iterator[str]) -> bool:
@@ -100,8 +104,13 @@ def count(thread: Thread) -> int:
     return int(np.count_nonzero(thread.records["kind"] != kinds.MORE))
 
 
-def events(thread: Thread) -> Iterator[str]:
-    """A line for each event. Raises `FormatError` at one that has not all of its records, or more."""
+def size(run: Run) -> int:
+    """Of the events of all threads, in bytes."""
+    return sum(thread.records.nbytes for thread in run.threads)
+
+
+def events(thread: Thread, done: Callable[[int], None] = lambda more: None) -> Iterator[str]:
+    """A line for each event; `done` as in `write`. Raises `FormatError` at one that has not all of its records."""
     words: list[int] = []
     head: tuple[int, int, int, int] | None = None
     number = 0
@@ -113,6 +122,7 @@ def events(thread: Thread) -> Iterator[str]:
             if head:
                 yield _line(thread, number, *head, words)
             head, words, number = (site, extra, type, kind), [value], number + 1
+        done(min(CHUNK, len(thread.records) - first) * kinds.RECORD)
     if head:
         yield _line(thread, number, *head, words)
 

@@ -36,7 +36,7 @@ def by_hand(difference: Difference, rules: Rules) -> str:
     else:
         real = kinds.REAL4 <= a.type <= kinds.COMPLEX16
         alike = real and abs(a.value - b.value) <= rules.of_sums(a.type) * max(abs(a.value), abs(b.value))
-    name = a.site.name.lstrip("&")
+    name = a.site.name
     text = f"as near as sums of threads are: if {name} is one, or made of one, SP_DIGEST_SUM allows for it"
     return text if alike else ""
 

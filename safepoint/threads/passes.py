@@ -16,13 +16,13 @@ from typing import Any
 
 from safepoint import words
 from safepoint.errors import FormatError
-from safepoint.threads import endings, hints, printed, runs, telling
+from safepoint.threads import endings, hints, lacking, printed, runs, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
 from safepoint.threads.kinds import NESTED, REAL4, REAL8, RECORD, REGION
 from safepoint.threads.runs import Ran
 from safepoint.threads.spread import reached
 from safepoint.threads.trace import Run
-from safepoint.threads.verdicts import CHANCE, DIFFERENT, EQUAL, UNDECIDED, Screen
+from safepoint.threads.verdicts import DIFFERENT, EQUAL, UNDECIDED, Screen
 
 MOST_EVENTS = 10_000_000  # of a region of which reads are recorded too
 ATTEMPTS = 3  # of B in pass 2, even if it is to run once
@@ -109,7 +109,8 @@ class Passes:
         place = self.where / f"{side}-{2 if regions else 1}"
         ran = runs.run(side, command, runs.environment(side, level, **more), place, self.plan.limit)
         if not ran.traces:
-            how = ran.told() + (runs.unread(self.a) if ran.good else f"; {ran.ending()}")
+            how = ran.told() + runs.unmade(command, self.a)
+            how += runs.unread(self.a) if ran.good else f"; {ran.ending()}"
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran
 
@@ -155,29 +156,28 @@ class Passes:
         whole = a.good and b.good and not found.undecided
         if whole and a.output.read_bytes() != b.output.read_bytes() and (outcome := self._printed(a, b, found)):
             return outcome
-        self.lines += telling.lines(found)
+        lines = [*self.lines, *telling.lines(found)]
         if found.undecided:
-            return Outcome(UNDECIDED, "no trace", self.lines, self.passes, found)
+            return Outcome(UNDECIDED, "no trace", lines, self.passes, found)
         if a.status != b.status:
             text = "the two runs end in different ways, and until there all that was compared is equal"
-            return Outcome(DIFFERENT, "differs", [*self.lines, text], self.passes, found)
+            return Outcome(DIFFERENT, "differs", [*lines, text], self.passes, found)
         if not a.good:
             text = "both runs end in the same way, which is not a good one: what comes later was not compared"
-            return Outcome(UNDECIDED, "no run", [*self.lines, text], self.passes, found)
-        if not any(_regions(a, rank) for rank in a.traces):
-            text = "no region was recorded, so nothing of what threads do was compared"
-            said = [f"  {each}" for each in runs.undigested(self.a)]
-            return Outcome(
-                UNDECIDED, "no region", [*self.lines[:-1], f"Cannot tell: {text}", *said], self.passes, found
-            )
-        return self._equal(found)
+            return Outcome(UNDECIDED, "no run", [*lines, text], self.passes, found)
+        return self._equal(a, found)
 
-    def _equal(self, found: Found) -> Outcome:
-        """With what `build` has warned of, as a race that did not happen this time is none the less one."""
-        self.lines += [f"  {text}" for text in runs.undigested(self.a)]
-        if warned := runs.warnings(self.a):
-            self.lines += ["but `build` has warned:", *(f"  {text}" for text in warned)]
-            self.lines.append(f"races are chance: try {CHANCE}")
+    def _equal(self, a: Ran, found: Found, said: Sequence[str] = ()) -> Outcome:
+        """If anything was compared. With what `build` has warned of, as a race that did not happen is one, too."""
+        ranks = [Run(trace) for trace in a.traces.values()]
+        verdict, why = lacking.nothing(ranks)
+        if verdict:
+            notes = [f"  {text}" for text in (*found.notes, *runs.undigested(self.a))]
+            lines = [*self.lines, f"Cannot tell: {why}", *notes, *said]
+            return Outcome(UNDECIDED, verdict, lines, self.passes, found)
+        notes = [f"  {text}" for text in (*lacking.some(ranks), *runs.undigested(self.a))]
+        warned = lacking.ending(runs.warnings(self.a), self.plan.runs, self.plan.noise)
+        self.lines += [*telling.lines(found), *said, *notes, *warned]
         return Outcome(EQUAL, "equal", self.lines, self.passes, found)
 
     def _printed(self, a: Ran, b: Ran, found: Found) -> Outcome | None:
@@ -196,14 +196,14 @@ class Passes:
         if later.difference is None:
             code, verdict, said = screen.verdict()
             if code == EQUAL:
-                self.lines += [*telling.lines(found), *said]
-                return self._equal(found)
-            self.lines += [*said[:1], *(f"  {note}" for note in found.notes), *said[1:]]
+                return self._equal(a, found, said)
+            notes = [*found.notes, *lacking.some([Run(trace) for trace in a.traces.values()])]
+            self.lines += [*said[:1], *(f"  {note}" for note in notes), *said[1:]]
             return Outcome(code, verdict, self.lines, self.passes, found)
         self.lines.append(f"what they print differs: {differs or 'the ends of lines'}")
         self._tell_second(x, y, f"pass 2, all reads and writes after region {last}:", 1)
         self.passes.append({"pass": 2, "level": "full", "regions": [last + 1], **_costs(x, y), "rank": rank, "run": 1})
-        self.lines += telling.lines(later)
+        self.lines += [*telling.lines(later), f"  {lacking.earlier(later.difference)}"]
         return Outcome(DIFFERENT, "differs", self.lines, self.passes, later, rank)
 
     def _again(self, side: str, threads: int = 0) -> list[str]:
@@ -279,7 +279,7 @@ class Passes:
             said = f"Cannot tell: {text}: the optimiser, or a race; --rtol 1e-12 allows for it"
             return Outcome(UNDECIDED, "not known", [*self.lines, said], self.passes, first)
         text = f"region {visit} differs by digest, and not when it is traced: a race, or the optimiser"
-        hint = "" if self.plan.noise and self.plan.runs > 1 else f"; try {CHANCE}"
+        hint = f"; {lacking.chance(self.plan.runs, self.plan.noise) or lacking.NEXT}"
         hint += "; or rounding: --rtol 1e-9" if first.difference and hints.near(first.difference) else ""
         return Outcome(DIFFERENT, "differs", [*self.lines, text + hint], self.passes, first)
 

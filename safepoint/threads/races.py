@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from safepoint.threads.extremes import advice
 from safepoint.threads.flows import flows
 from safepoint.threads.known import guarded, is_constant
 from safepoint.threads.lines import Source
@@ -154,6 +155,8 @@ def _text(given: Assignment, loop: Construct) -> str:
             operator = (how[1] or how[2] or how[3]).replace("-", "+").lower()
             return f"{name} is shared and accumulated {where}: a race; is REDUCTION({operator}:{name}) missing?"
     kind = compressed(given.what.text).lower()
+    if kind == name and (lacks := advice(given)):
+        return f"{name} is shared and assigned {where}: a race; is {lacks} missing?"
     if kind != name:
         return f"{kind} is shared and assigned by each iteration {where}: a race"
     return f"{name} is shared and assigned {where}: a race; is it to be PRIVATE?"

@@ -24,6 +24,7 @@ from safepoint.threads.texts import AS_IT_IS, MARK, SITES, TEXTS
 THREADS = "4"  # of B, if the environment does not say
 TAIL = 5  # lines of what a failed run has said
 ALONE = "SP_REGIONS", "SP_AHEAD"  # of a program by itself: which visits are traced, and that a reader is there
+RUNTIME = b"SP_STATISTICS"  # is in each program that can record
 NOISE = "SP_NOISE", "SP_SEED"  # a serial program has no schedule
 
 
@@ -107,6 +108,20 @@ def unread(a: Sequence[str]) -> str:
     """Why a run may have no trace: sources of which `build` could record nothing; empty: there are none."""
     files = [text for text in warnings(a) if AS_IT_IS in text]
     return "".join(["; `build` has recorded nothing of", *(f"\n  {text}" for text in files)]) if files else ""
+
+
+def unmade(command: Sequence[str], a: Sequence[str]) -> str:
+    """That the program of this side has no runtime in it, as `make` has linked it anew without FC; empty: it has, or it
+    is no program of machine code. `a`: the words of A, of which one is a program."""
+    for word, serial in zip(command, a, strict=True):
+        if serial.endswith(SERIAL) and word.removesuffix(SERIAL) == serial.removesuffix(SERIAL):
+            with contextlib.suppress(OSError), open(shutil.which(word) or word, "rb") as file:
+                data = file.read()
+                if not data.startswith(b"#!") and RUNTIME not in data:
+                    return (f"; {word} was not made by `safepoint threads build`: nothing in it records. Make it anew: "
+                            'remove it and its objects (make clean), and make FC="safepoint threads build -- gfortran"'
+                            )  # fmt: skip
+    return ""
 
 
 def left(a: Sequence[str]) -> list[tuple[str, int, str, str]]:

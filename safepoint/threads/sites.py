@@ -12,9 +12,9 @@ FORMAT = 1
 
 
 class Site(NamedTuple):
-    """A place in the source. `line2` is where it ends; `loose`: "reduction", "critical" or "atomic"; their values are
-    not compared where they are written; of a region or a procedure "task": what tasks do in it is recorded in an order
-    of chance."""
+    """A place in the source. `name`: without the & of a scalar in C, whose address a digest has. `line2` is where it
+    ends; `loose`: "reduction", "critical" or "atomic"; their values are not compared where they are written; of a
+    region or a procedure "task": what tasks do in it is recorded in an order of chance."""
 
     number: int
     type: str
@@ -63,7 +63,8 @@ def _row(path: Path, number: int, line: str) -> dict[str, Any]:
 def _site(path: Path, line: int, row: dict[str, Any]) -> Site:
     try:
         site = Site(**{name: row[name] for name in Site._fields if name in row})
-    except TypeError as error:
+        site = site._replace(name=site.name.lstrip("& ")) if site.type == "array" else site
+    except (TypeError, AttributeError) as error:
         raise FormatError(f"{path}:{line}: a site without all of number, type, name, file, line, line2") from error
     numbers, texts = (site.number, site.line, site.line2), (site.type, site.name, site.file, site.clauses, site.loose)
     if not all(isinstance(each, int) for each in numbers) or not all(isinstance(each, str) for each in texts):

@@ -45,7 +45,7 @@ def lines(found: Found) -> list[str]:
 def place(difference: Difference) -> str:
     """Where it is, short: `region 77, solver.f90:26-34, b`."""
     event = difference.a or difference.b
-    names = [f"region {difference.visit}" if difference.inside else f"before region {difference.visit}"]
+    names = [difference.place]
     if difference.region:
         end = difference.region.line2
         names.append(_at(difference.region) + (f"-{end}" if end > difference.region.line else ""))
@@ -175,10 +175,8 @@ def _where(difference: Difference) -> str:
         parts.append(f"{'section' if item.section else 'iteration'} {_numbers(item)}{around}")
     else:
         parts += [f"in iteration {_numbers(each)}" for each in difference.around]
-    if difference.inside:
-        parts.append(f"region {difference.visit}" + (f" ({_at(difference.region)})" if difference.region else ""))
-    else:
-        parts.append(f"before region {difference.visit}")
+    at = f" ({_at(difference.region)})" if difference.inside and difference.region else ""
+    parts.append(f"{difference.place}{at}")
     threads = [(n, e) for n, e in (("A", difference.a), ("B", difference.b)) if e]
     parts.append(", ".join(f"{name}: thread {event.team}" for name, event in threads))
     equal = f"until there {words.count(difference.regions_equal, 'region')}"

@@ -56,8 +56,8 @@ class Rules:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """A pattern is of a variable (`b`), or of a place in it as the source has it (`b(i,j)`)."""
-    return fnmatch.fnmatchcase(name.partition("(")[0], pattern) or fnmatch.fnmatchcase(name, pattern)
+    """A pattern is of a variable (`b`), or of a place in it as the source has it (`b(i,j)`; in C `b[i]`)."""
+    return fnmatch.fnmatchcase(name.partition("(")[0].partition("[")[0], pattern) or fnmatch.fnmatchcase(name, pattern)
 
 
 class Judge:
@@ -83,7 +83,7 @@ class Judge:
         self.idle = [text for text, each in patterns if not any(fits(name, each) for name in names)]
         self.reductions = 0  # that differ in bits, and are the same within the tolerance of reductions
         self.tolerated = 0  # other values whose bits differ
-        self.by_statistics = 0  # of these, digests
+        self.by_statistics = 0  # of these, digests of arrays
         self.unknown: set[int] = set()  # sites of reductions whose digests differ, and have no statistics
 
     def first(self, a: Words, b: Words, limit: int, state: State) -> tuple[int, str, int]:
@@ -184,7 +184,7 @@ class Judge:
         wide = np.array([0, 0, root, 0, root])[: len(x)]
         near = type in _NUMBERS and bool(_close(x, y, np.full(len(x), rtol), atol + wide).all())
         self.tolerated += near
-        self.by_statistics += near
+        self.by_statistics += near and int(a[0, 1]) > 1
         return near
 
 

@@ -16,6 +16,7 @@ from testbed.threads_chain import Verdict, built, traced, two_passes
 from safepoint.threads import library
 from safepoint.threads.compare import Found, compare
 from safepoint.threads.trace import Run
+from safepoint.threads.values import fits
 
 SOURCE = """\
 #include <stdio.h>
@@ -100,13 +101,27 @@ def test_a_digest_that_differs_as_sums_do_names_the_macro_for_these(tmp_path: Pa
 def test_the_digest_of_a_sum_still_finds_what_differs_by_more(tmp_path: Path) -> None:
     text = SOURCE.replace("1.0000000000000004", "1.00000001")
     found = passes(program(tmp_path, "SP_DIGEST_SUM", text))
-    assert found.code == 1 and "digest &s" in str(found) and "allows for it" not in str(found), found
+    assert found.code == 1 and "digest s (" in str(found) and "allows for it" not in str(found), found
 
 
 def test_what_a_section_does_is_compared_by_the_number_of_the_section(tmp_path: Path) -> None:
     made = program(tmp_path, "SP_DIGEST_SUM", SOURCE.replace(*WRONG))
     found = at_full(made).difference
     assert found and found.iteration and found.iteration.section and found.iteration.numbers == (2,), found
+
+
+def test_a_scalar_is_called_by_its_name_in_options_too(tmp_path: Path) -> None:
+    made = program(tmp_path, "SP_DIGEST", SOURCE.replace("1.0000000000000004", "1.00000001"))
+    for rules in ({"exclude": ("s",)}, {"tolerances": (("s", 1e-6, 0.0),)}):
+        found = two_passes(made, tmp_path, rules={**rules, "rtol": 1e-9})
+        said = str(found)
+        assert "first difference" not in said and "fits no variable" not in said and "&s" not in said, found
+        assert "by statistics" not in said, found
+    assert "3 values differ in bits, and are the same within the tolerance" in said, found
+
+
+def test_an_element_is_called_by_the_name_of_its_array_in_options() -> None:
+    assert fits("a[1]", "a") and fits("a(1)", "a") and not fits("ab[1]", "a")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])

@@ -71,6 +71,17 @@ def test_a_trace_as_text(here: Path) -> None:
     assert (here / "text" / "a_trace_0.log").read_text().startswith("E 1 C 1|PID 1")
 
 
+def test_the_text_of_a_trace_tells_how_far_it_is(here: Path) -> None:
+    from safepoint.threads import export
+    from safepoint.threads.trace import Run
+
+    done: list[int] = []
+    run = Run("a")
+    export.write(run, here / "text", done=done.append)
+    export.write(run, here / "text", done=done.append)  # what is there is read first
+    assert sum(done) == 2 * export.size(run) > 0
+
+
 @pytest.mark.parametrize("file", ["a_trace_main.log", "a_trace_0.log"])
 def test_the_text_of_a_trace_replaces_no_other_file(here: Path, file: str) -> None:
     (here / file).write_text("what I have measured\n")

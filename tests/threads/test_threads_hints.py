@@ -75,7 +75,7 @@ def test_a_warning_of_the_build_is_repeated_where_nothing_was_found(tmp_path: Pa
     shutil.copy(tmp_path / "x.serial", tmp_path / "x")
     said = safepoint(tmp_path, "test", "--", "./x").splitlines()
     assert said[-3] == "but `build` has warned:" and said[-2].startswith("  x.f90:8: k is shared and assigned")
-    assert said[-1] == "races are chance: try --runs 5 --noise 50"
+    assert said[-1] == "races are chance, and none showed in 1 run of B: try --runs 5 --noise 50"
 
 
 def site(name: str, loose: str = "", type: str = "array") -> Site:

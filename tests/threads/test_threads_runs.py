@@ -33,8 +33,9 @@ def test_run_json_says_how_it_ran_and_that_it_ended(tmp_path: Path) -> None:
     assert about["argv"][1:] == ["10", "2"] and about["host"] == os.uname().nodename and "gcc" in about["compiler"]
 
 
-def test_a_limit_stops_the_recording_and_not_the_program(tmp_path: Path) -> None:
-    done = ran(compiled("chain.c"), tmp_path, "2000000", "2", SP_LEVEL="full", SP_MAX="11M")
+@pytest.mark.parametrize("limit", ["11M", "11m", "11264k"])
+def test_a_limit_stops_the_recording_and_not_the_program(limit: str, tmp_path: Path) -> None:
+    done = ran(compiled("chain.c"), tmp_path, "2000000", "2", SP_LEVEL="full", SP_MAX=limit)
     run = Run(tmp_path / "chain.threads")
     assert done.stdout == "ended\n" and "recording stopped (limit 11534336), the program goes on" in done.stderr
     assert (run.about["stopped"], run.about["ended"]) == ("limit 11534336", "exit")

@@ -57,6 +57,26 @@ def test_eleven_of_the_planted_bugs_are_told(bug: object, tmp_path: Path) -> Non
     assert bool(found) == (bug.name in BY_TEXT), found  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [("if (a(i) > s) s = a(i)", "REDUCTION(max:s)"), ("if (s >= a(i)) s = a(i)", "REDUCTION(min:s)"),
+     ("if (i > 1 .and. abs(a(i)) .lt. s) then\n s = abs(a(i))\n end if", "REDUCTION(min:s)"),
+     ("if (a(i) > 7) then\n t = s\n else if (s .lt. a(i)) then\n s = a(i)\n end if", "REDUCTION(max:s)"),
+     ("s = max(s, a(i))", "REDUCTION(max:s)"), ("s = min(a(i), s)", "REDUCTION(min:s)"),
+     ("if (a(i) > s) then\n s = a(i)\n m = i\n end if", "CRITICAL around the IF")],
+)  # fmt: skip
+def test_of_the_greatest_value_of_a_loop_it_is_said_what_is_missing(text: str, missing: str, tmp_path: Path) -> None:
+    found = warnings(program(f"!$omp parallel do\ndo i = 1, n\n {text}\nend do\n"), tmp_path)
+    of = [said for _, said in found if not said.startswith("t ")]
+    assert of and all(said.endswith(f"a race; is {missing} missing?") for said in of), found
+
+
+@pytest.mark.parametrize("text", ["if (a(i) > 2) s = a(i)", "if (a(i) > s) s = b(i, 1)", "if (a(i) > s) t = a(i)"])
+def test_what_an_if_assigns_may_be_to_be_private(text: str, tmp_path: Path) -> None:
+    ((_, said),) = warnings(program(f"!$omp parallel do\ndo i = 1, n\n {text}\nend do\n"), tmp_path)
+    assert said.endswith("a race; is it to be PRIVATE?")
+
+
 SAVED = """\
 module m
   implicit none

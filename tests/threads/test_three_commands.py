@@ -16,6 +16,9 @@ pytest.importorskip("numpy")
 if shutil.which("gfortran") is None:
     pytest.skip("no gfortran: programs are not built", allow_module_level=True)
 
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "threads"
+LINE = ("build", "-o", "heat", "--", "gfortran", "-O2", "-fopenmp", "solver.f90", "heat.f90")
 STEP = """\
 subroutine step(u, n)
   implicit none
@@ -48,7 +51,8 @@ end program smooth
 
 def safepoint(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "safepoint", "threads", *words]
-    return subprocess.run(line, cwd=here, capture_output=True, text=True, timeout=300)
+    wide = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run(line, cwd=here, env=wide, capture_output=True, text=True, timeout=300)
 
 
 def built(here: Path, step: str) -> str:
@@ -57,6 +61,33 @@ def built(here: Path, step: str) -> str:
     done = safepoint(here, "build", "-o", "smooth", "--", "gfortran", "-O1", "-fopenmp", "step.f90", "smooth.f90")
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
+
+
+def test_the_example_of_the_page_does_what_the_page_shows(tmp_path: Path) -> None:
+    """The line of its mistake, before any run; a run that shows it; and the mended program."""
+    for name in ("solver.f90", "heat.f90"):
+        shutil.copy(EXAMPLE / name, tmp_path)
+    page = (ROOT / "docs" / "threads.md").read_text()
+    said = safepoint(tmp_path, *LINE).stdout
+    assert f"$ safepoint threads {' '.join(LINE)}\n{said}```" in page, said
+    assert "\n".join((tmp_path / "solver.f90").read_text().splitlines()[10:18]) in page
+    found = safepoint(tmp_path, "test", "--runs", "5", "--noise", "50", "--", "./heat")
+    assert found.returncode == 1 and "121 regions;  first difference: region " in found.stdout, found.stdout
+    assert "solver.f90:11-18, " in found.stdout, found.stdout
+    text = (tmp_path / "solver.f90").read_text()
+    (tmp_path / "solver.f90").write_text(text.replace("private(i)\n", "private(i, flux)\n", 1))
+    safepoint(tmp_path, *LINE)
+    mended = safepoint(tmp_path, "test", "--", "./heat")
+    assert mended.returncode == 0 and "121 regions;  no difference" in mended.stdout, mended.stdout
+
+
+def test_a_program_that_make_has_linked_without_the_calls_is_told_to_be_one(tmp_path: Path) -> None:
+    built(tmp_path, STEP.replace("private(h)", "firstprivate(h)"))
+    line = ["gfortran", "-fopenmp", "step.f90", "smooth.f90", "-o", "smooth"]
+    subprocess.run(line, cwd=tmp_path, check=True)
+    done = safepoint(tmp_path, "test", "--", "./smooth")
+    assert done.returncode == 2 and "B has left no trace" in done.stdout, done.stdout
+    assert "./smooth was not made by `safepoint threads build`" in done.stdout and "make FC=" in done.stdout
 
 
 def test_a_private_variable_without_a_value_is_found_at_its_line_and_the_mended_program_is_equal(

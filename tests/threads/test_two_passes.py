@@ -61,6 +61,16 @@ def test_what_differs_by_digest_alone_is_a_race_or_the_optimiser(here: Path, mon
     assert found.lines[-1].endswith("try --runs 5 --noise 50")
 
 
+@pytest.mark.parametrize(
+    ("plan", "last"),
+    [({"runs": 5}, "optimiser; try --noise 50"), ({"runs": 5, "noise": 50}, "; ThreadSanitizer is the next step")],
+)
+def test_what_was_used_is_not_the_next_step(
+    here: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, int], last: str
+) -> None:
+    assert outcome(here, monkeypatch, "b2", **plan).lines[-1].endswith(last)
+
+
 def test_an_earlier_region_may_differ_in_pass_2_which_is_traced_then_too(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from safepoint.threads import runs
 from safepoint.threads.compare import Rules
 from safepoint.threads.passes import Outcome, Passes, Plan
 
+TAKES = "takes a number, with K, M, G or T after it or without"
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -33,8 +35,8 @@ def outcome(here: Path) -> Outcome:
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("SP_MAX", "abc", "safepoint: SP_MAX=abc: takes a number; no trace is written"),
-        ("SP_EDGES", "two", "safepoint: SP_EDGES=two: takes a number; no trace is written"),
+        ("SP_MAX", "abc", f"safepoint: SP_MAX=abc: {TAKES}; no trace is written"),
+        ("SP_EDGES", "two", f"safepoint: SP_EDGES=two: {TAKES}; no trace is written"),
     ],
 )
 def test_a_run_without_a_trace_is_told_with_what_the_program_said(

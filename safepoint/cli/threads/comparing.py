@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.judge.compare import UNDECIDED, atol, exclude, make_rules, rtol, tolerance
+from safepoint.cli.judge.compare import UNDECIDED, atol, make_rules, rtol
+from safepoint.cli.threads.options import exclude, tolerance
 from safepoint.cli.threads.threads import part
 from safepoint.errors import UsageError
 
@@ -90,7 +91,8 @@ def rules(rtol: float, atol: float, tolerances: Sequence[str], exclude: Sequence
 @tolerance
 @exclude
 @by_name
-@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64.")
+@click.option("--discard", is_flag=True, help="Give back the room of what was compared; start both with SP_AHEAD=64, "
+              "in units of 2 MiB.")  # fmt: skip
 @click.option("--no-stop", is_flag=True, help="Let the programs go on at a difference.")
 @terminal.as_json
 @click.pass_context
@@ -122,7 +124,11 @@ def follow(
 def export(run: str, output: str, name: str, force: bool) -> None:
     """Write the trace RUN as text: a line for each event, a file for each thread.
 
-    A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places.
+    A(6) in a message is line 6 of the file of that thread, NAME_trace_N.log. NAME_trace_main.log has the places. The
+    text is about twice as large as the trace.
     """
-    for path in part("export").write(part("trace").Run(run), Path(output), name, force=force):
+    text, read = part("export"), part("trace").Run(run)
+    with terminal.progress("writing", text.size(read)) as done:
+        made = text.write(read, Path(output), name, force=force, done=done)
+    for path in made:
         terminal.say(str(path))

@@ -1,4 +1,4 @@
-"""Words that begin with - before the program: options, of which one may be misspelt."""
+"""Options of which variables count, and words before the program that may be a misspelt one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from collections.abc import Sequence
 import click
 
 from safepoint.errors import UsageError
+
+exclude = click.option(
+    "--exclude", multiple=True, metavar="NAME", help="Variables that do not count, such as times; a glob."
+)
+tolerance = click.option(
+    "--tolerance", "tolerances", multiple=True, metavar="NAME=RTOL[,ATOL]",
+    help="Another tolerance for these variables; NAME is a glob.",
+)  # fmt: skip
 
 
 def no_option(ctx: click.Context, words: Sequence[str]) -> None:

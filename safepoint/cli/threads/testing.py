@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from safepoint.cli import terminal
-from safepoint.cli.judge.compare import atol, exclude, rtol, tolerance
+from safepoint.cli.judge.compare import atol, rtol
 from safepoint.cli.threads.comparing import rules
-from safepoint.cli.threads.options import no_option
+from safepoint.cli.threads.options import exclude, no_option, tolerance
 from safepoint.cli.threads.threads import part
 from safepoint.errors import UsageError
 
@@ -23,7 +23,8 @@ from safepoint.errors import UsageError
 @click.option("--runs", default=1, metavar="N", type=click.IntRange(min=1),
               help="Run B so often, until it differs: races are chance. Default: 1.")  # fmt: skip
 @click.option("--noise", default=0, metavar="N", type=click.IntRange(min=0),
-              help="Each thread of B yields at every N-th event on average, so that races show.")  # fmt: skip
+              help="Each thread of B yields at every N-th event on average, so that races show; B may take 50 times "
+                   "as long.")  # fmt: skip
 @click.option("--control", is_flag=True, help="Run A twice first: if these differ, the program is not deterministic.")
 @rtol
 @atol

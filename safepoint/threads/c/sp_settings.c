@@ -52,11 +52,11 @@ static int read_number(const char *name, uint64_t *to) {
         return 1;
     char *end;
     *to = strtoull(text, &end, 10);
-    const char *units = "KMGT", *unit = *end ? strchr(units, *end) : NULL;
-    for (const char *each = units; unit && each <= unit; each++)
+    const char *units = "KkMmGgTt", *unit = *end ? strchr(units, *end) : NULL;
+    for (const char *each = units; unit && each <= unit; each += 2)
         *to <<= 10;
     if (text[0] < '0' || text[0] > '9' || (*end && (!unit || end[1])))
-        return wrong(name, text, "takes a number");
+        return wrong(name, text, "takes a number, with K, M, G or T after it or without");
     return 1;
 }
 
