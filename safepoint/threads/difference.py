@@ -78,6 +78,7 @@ class Difference:
     deviates: tuple[int, int] | None
     unset: tuple[Site, ...]
     bag: bool
+    nested: bool = False  # in a region within a region
     tasks: Site | None = None  # of the region in which it is, or of a procedure called there: it has TASK
     by_hand: bool = False  # the calls of the program are
     after: bool = False  # neither has this visit: it is after the last region
@@ -111,7 +112,7 @@ def told(spot: Spot, sides: tuple[Side, Side], batches: tuple[Batch, Batch]) -> 
         _time(log, begin, mine[1]), ended, spot.equal, spot.of,
         (event(sides[0], one[0]), event(sides[1], one[1])) if one else None,
         spot.deviates, _unset(sides, batches, outermost), spot.key & 3 == 2,
-        _tasks(sides, batches, outermost) if inside else None, not side.run.sites.build,
+        bool(spot.outer), _tasks(sides, batches, outermost) if inside else None, not side.run.sites.build,
         not any(_has(each, visit) for each in sides),
     )  # fmt: skip
 

@@ -109,7 +109,7 @@ class Passes:
         place = self.where / f"{side}-{2 if regions else 1}"
         ran = runs.run(side, command, runs.environment(side, level, **more), place, self.plan.limit)
         if not ran.traces:
-            how = ran.told() + runs.unmade(command, self.a)
+            how = ran.told() + ("" if runs.unread(self.a) else runs.unmade(command, self.a))
             how += runs.unread(self.a) if ran.good else f"; {ran.ending()}"
             raise Undecided("no trace", f"{side} has left no trace, so nothing can be compared{how}")
         return ran

@@ -91,7 +91,9 @@ def _side(name: str, event: Event | None, difference: Difference) -> str:
 
 def _missing(difference: Difference) -> str:
     event = difference.a or difference.b
-    return "iteration" if event and event.kind == kinds.ITER else "event; its trace ends before"
+    if event and event.kind == kinds.ITER:
+        return "iteration"
+    return "event in that region" if difference.nested else "event; its trace ends before"
 
 
 def _place(event: Event) -> str:

@@ -276,6 +276,14 @@ def test_a_nested_region_in_an_iteration_comes_before_what_stands_behind_it(tmp_
     assert "=write d 2.0, B(" in telling.lines(judged(tmp_path / "d", right, iteration(1.0, 4.0)))[0]
 
 
+def test_what_a_nested_region_lacks_at_its_end_is_told_as_of_that_region(tmp_path: Path) -> None:
+    def nested(body: list[Statement]) -> list[Statement]:
+        return [Region([Region(body, team=1), Write("d", 2.0)])]
+
+    found = judged(tmp_path, nested([Write("c", 1.0)]), nested([]))
+    assert "=write c 1.0, B: no such event in that region" in telling.lines(found)[0]
+
+
 def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path: Path) -> None:
     """What differs in it is later than what a thread did before it."""
     table = Table()
