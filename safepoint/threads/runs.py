@@ -111,17 +111,19 @@ def unread(a: Sequence[str]) -> str:
 
 
 def unmade(command: Sequence[str], a: Sequence[str]) -> str:
-    """That the program of this side has no runtime in it, as `make` has linked it anew without FC; empty: it has, or it
-    is no program of machine code. `a`: the words of A, of which one is a program."""
+    """That the program of B has no runtime in it, and that of A has: `make` has linked it anew without FC. Empty: it is
+    not so."""
     for word, serial in zip(command, a, strict=True):
-        if serial.endswith(SERIAL) and word.removesuffix(SERIAL) == serial.removesuffix(SERIAL):
-            with contextlib.suppress(OSError), open(shutil.which(word) or word, "rb") as file:
-                data = file.read()
-                if not data.startswith(b"#!") and RUNTIME not in data:
-                    return (f"; {word} was not made by `safepoint threads build`: nothing in it records. Make it anew: "
-                            'remove it and its objects (make clean), and make FC="safepoint threads build -- gfortran"'
-                            )  # fmt: skip
+        if word != serial and _records(serial) and not _records(word):
+            return (f"; {word} was not made by `safepoint threads build`: nothing in it records. Make it anew: remove "
+                    'it and its objects (make clean), and make FC="safepoint threads build -- gfortran"')  # fmt: skip
     return ""
+
+
+def _records(program: str) -> bool:
+    with contextlib.suppress(OSError), open(shutil.which(program) or program, "rb") as file:
+        return RUNTIME in file.read()
+    return False
 
 
 def left(a: Sequence[str]) -> list[tuple[str, int, str, str]]:
