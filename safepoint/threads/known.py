@@ -123,7 +123,7 @@ def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
     locks = any(LOCKS.search(stmt.at.text) for stmt, _ in statements(unit.body))
     given = [found for found in assignments(unit.body, scope) if found.root in own.arguments]
     bare = {found.root for found in given
-            if not (locks or found.what.way == "call" or protected(found.around))}  # fmt: skip
+            if not (locks or found.what.way in ("call", "handed") or protected(found.around))}  # fmt: skip
     return {found.root for found in given} - bare
 
 
@@ -285,7 +285,12 @@ def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:
     found, varying = dict[str, Race](), {given.root for given in assignments(unit.body, scope)}
     for given in assignments(unit.body, scope):
         symbol = given.scope.find(given.root)
-        if symbol is None or given.around or given.what.way == "call" or scope.is_threadprivate(given.root):
+        if (
+            symbol is None
+            or given.around
+            or given.what.way in ("call", "handed", "status")
+            or scope.is_threadprivate(given.root)
+        ):
             continue
         saved = symbol.has("save", "initial") or (scope.saved and not symbol.has("dummy"))
         saved = saved and given.root in scope.names and not symbol.home

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from safepoint.threads.callees import Unknown, callees, followed, stated
 from safepoint.threads.known import inside_of
-from safepoint.threads.sharing import Around, reaches_out
-from safepoint.threads.structure import Construct
+from safepoint.threads.sharing import reaches_out
+from safepoint.threads.structure import Around, Construct
 from safepoint.threads.symbols import OUTER, Procedure, Scope
 
 
