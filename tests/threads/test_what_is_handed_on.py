@@ -174,13 +174,44 @@ def test_what_is_only_read_is_in_none(stmt: str, name: str, tmp_path: Path) -> N
     assert not [each for each in found if each.split("%")[0] == name] and "no digest" not in left, (found, left)
 
 
+STATUS = {
+    "iostat of read": ("read (5, *, iostat=b) k", "b"),
+    "iostat of write": ("write (6, *, iostat=b) k", "b"),
+    "iostat of open, in if": ("if (k == 0) open (7, file='a', iostat=b)", "b"),
+    "exist and opened": ("inquire (file='a', exist=l(1), opened=l(2))", "l"),
+    "iolength": ("inquire (iolength=b) r", "b"),
+    "stat of allocate": ("allocate (g, stat=b)", "b"),
+    "stat of deallocate": ("deallocate (g, stat=b)", "b"),
+    "size": ("read (5, '(i1)', advance='no', size=b, iostat=k) i", "b"),
+}
+
+
+@pytest.mark.parametrize("stmt, name", STATUS.values(), ids=STATUS.keys())
+def test_what_a_specifier_gives_a_value_is_in_a_digest(stmt: str, name: str, tmp_path: Path) -> None:
+    made = text(stmt).replace("integer, target :: a(4)", "logical :: l(2)\n integer, target :: a(4)")
+    assert name in digests(made, tmp_path)[0]
+
+
+@pytest.mark.parametrize("stmt, why", [
+    ("open (newunit=b, file='a')", "b is in no digest, as it is a number that no program chooses"),
+    ("read (5, *, iomsg=s, iostat=k) i", "s is in no digest, as it has a value only after an error"),
+    ("read (5, nml=group)", "what NAMELIST group has is in no digest"),
+    ("call far(at)", "what at leads to is in no digest, as it is an address"),
+    ("call far(at)", "what q of far leads to is in no digest"),
+])  # fmt: skip
+def test_what_cannot_be_digested_is_said(stmt: str, why: str, tmp_path: Path) -> None:
+    own = "character(9) :: s\n namelist /group/ b\n integer, target :: a(4)"
+    assert why in digests(text(stmt).replace("integer, target :: a(4)", own), tmp_path)[1]
+
+
 @pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran")
 @pytest.mark.parametrize("stmt", ["call x%up()", "k = 0 * x%next()", "if (f(a) > 0) k = 1", "call follows(z)",
-                                  "call far(c_loc(b))"])  # fmt: skip
+                                  "call far(c_loc(b))", "read (5, *, iostat=b) k"])  # fmt: skip
 def test_a_call_by_each_thread_is_a_difference(stmt: str, tmp_path: Path) -> None:
     (tmp_path / "a.f90").write_text(text(stmt))
     line = [sys.executable, "-m", "safepoint", "threads"]
     build = [*line, "build", "-o", "a", "--", "gfortran", "-fopenmp", "a.f90"]
     subprocess.run(build, cwd=tmp_path, capture_output=True, text=True, check=True)
-    done = subprocess.run([*line, "test", "--", "./a"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([*line, "test", "--", "./a"], cwd=tmp_path, capture_output=True, text=True, timeout=300,
+                          input="1\n2\n")  # fmt: skip
     assert done.returncode == 1, done.stdout
