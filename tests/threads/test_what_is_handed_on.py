@@ -215,3 +215,18 @@ def test_a_call_by_each_thread_is_a_difference(stmt: str, tmp_path: Path) -> Non
     done = subprocess.run([*line, "test", "--", "./a"], cwd=tmp_path, capture_output=True, text=True, timeout=300,
                           input="1\n2\n")  # fmt: skip
     assert done.returncode == 1, done.stdout
+
+
+def test_what_a_polymorphic_object_may_have_beside_its_type_is_said(tmp_path: Path) -> None:
+    for stmt in ("call unknown(g)", "call g%up()"):
+        _, left = digests(text(stmt), tmp_path)
+        assert "g as child is in no digest: it is polymorphic" in left, left
+
+
+@pytest.mark.parametrize("components", ["integer, private :: n = 0", "private\n integer :: n = 0"])
+def test_a_private_component_of_another_module_is_said_and_not_digested(components: str, tmp_path: Path) -> None:
+    made = text("call x%up()").replace(
+        "integer :: n = 0, other = 0\n    ", f"{components}\n integer, public :: other = 0\n"
+    )
+    found, left = digests(made, tmp_path)
+    assert "x%n" not in found and "x%n is in no digest: component n of type t is PRIVATE" in left, (found, left)
