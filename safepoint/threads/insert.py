@@ -13,7 +13,7 @@ from safepoint.threads import locks, written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
-from safepoint.threads.handed import handed
+from safepoint.threads.handing import handed
 from safepoint.threads.places import State, Where
 from safepoint.threads.reaching import opens_region
 from safepoint.threads.reading import reads_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint.threads.directives import Directive
-from safepoint.threads.handed import handed
+from safepoint.threads.handing import handed
 from safepoint.threads.lines import split_outside
 from safepoint.threads.structure import Around, Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
