@@ -10,6 +10,7 @@ from safepoint.threads.structure import Stmt
 from safepoint.threads.symbols import OUTER, Program, Scope
 
 BOUND = "%"  # before the name of a binding that stands for a procedure
+NOPASS = "-"
 
 
 def program_of(scope: Scope) -> Program:
@@ -31,16 +32,27 @@ def bind(scope: Scope, name: str, parts: Sequence[Stmt]) -> None:
             rest = re.sub(r"(?i)^\s*(procedure|final)\b", "", part.at.text)
         rest = re.sub(r"\s", "", rest).lower()
         if part.kind == "Proc_Component_Def_Stmt":
-            program.pointers |= {re.split(r"\W", each)[0] for each in split_outside(rest, ",")}
+            own = {re.split(r"\W", each)[0] for each in split_outside(rest, ",")}
+            program.pointers |= own
+            _pass(program, own, attributes)
         elif part.kind == "Final_Binding":
             program.finals.setdefault(name, []).extend((scope, each) for each in rest.split(","))
         elif part.kind == "Generic_Binding":
             key, _, names = rest.partition("=>")
             program.bound.setdefault(key, []).extend((scope, BOUND + each) for each in names.split(","))
-        elif part.kind == "Specific_Binding" and not re.search(r"\bdeferred\b", attributes, re.I):
-            for each in split_outside(rest, ","):
+        elif part.kind == "Specific_Binding":
+            _pass(program, {each.partition("=>")[0] for each in split_outside(rest, ",")}, attributes)
+            for each in split_outside(rest, ",") if not re.search(r"\bdeferred\b", attributes, re.I) else ():
                 binding, _, procedure = each.partition("=>")
                 program.bound.setdefault(binding, []).append((scope, procedure or binding))
+
+
+def _pass(program: Program, names: set[str], attributes: str) -> None:
+    """How the object is passed by bindings or pointers of these names."""
+    found = re.search(r"\bnopass\b|\bpass\s*\(\s*(\w+)", attributes, re.I)
+    way = (found[1] or NOPASS).lower() if found else ""
+    for name in names:
+        program.passes.setdefault(name, set()).add(way)
 
 
 def relate(scope: Scope, name: str, parent: str, types: Sequence[str]) -> None:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Union
 from safepoint.threads.bindings import BOUND, program_of
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
-from safepoint.threads.sharing import Around
-from safepoint.threads.structure import Construct, Item, Stmt
+from safepoint.threads.referred import STRINGS, Reference, operands, plain, references
+from safepoint.threads.structure import Around, Construct, Item, Stmt
 from safepoint.threads.symbols import Procedure, Scope, Symbol
 from safepoint.threads.written import NAME, OUTPUTS, inner_scope, is_action, names_in, target
 
@@ -30,14 +30,9 @@ LIBRARY = re.compile(r"""(omp|p?mpi|ieee|mpix|sp)_\w+ | c_(loc|funloc|f_pointer|
     | second | dsecnd | idate | itime | fdate | ctime | time8? | mclock8? | irand | rand | srand | ran | abort | system
     | exit | signal | hostnm | getcwd | getlog | loc | cdabs | cdexp | cdsqrt | dreal | dimag | dfloat | dcmplx | lnblnk
     | sizeof | [dq]?(sin|cos|tan|a?sin|acos|atan2?)d? | int[248] | zabs | zexp | zsqrt""", re.X)  # fmt: skip
-WORDS = {"if", "while", "case", "select", "type", "class", "is", "rank", "where", "elsewhere", "forall", "concurrent",
-         "allocate", "deallocate", "nullify", "write", "read", "print", "open", "close", "inquire", "backspace",
-         "rewind", "endfile", "flush", "wait", "associate", "call", "stop", "error", "return", "data", "goto", "to",
-         "real", "integer", "logical", "complex", "character", "format", "critical", "local"}  # fmt: skip
 OPERATORS = re.compile(r"\*\*|//|==|/=|<=|>=|[-+*/<>]|\.[a-z]+\.", re.I)
 DOTTED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "/="}
 GIVING = ("Procedure_Declaration_Stmt", "Proc_Component_Def_Stmt", "Type_Declaration_Stmt")
-STRINGS = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class Unknown(NamedTuple):
@@ -94,33 +89,21 @@ def _direct(given: Procedure) -> list[Any]:
 
 def callees(stmt: Stmt, scope: Scope) -> Iterator[Callee]:
     """What one statement may call."""
-    program, text = program_of(scope), _plain(stmt.node)
+    program, text = program_of(scope), plain(stmt.node)
     if program.finals:
         names = [scope.declared(name, set()) for name in dict.fromkeys(names_in(text))]
         yield from _finalizers([symbol for symbol in names if symbol], scope)
     if not is_action(stmt) or stmt.kind in ("Format_Stmt", "Entry_Stmt"):
         return
-    action = stmt.node.children[1] if stmt.kind == "If_Stmt" else stmt.node
-    if type(action).__name__ == "Call_Stmt":
-        *objects, name = split_outside(str(action.children[0]), "%")
-        given = f"({_plain(action.children[1])})" if action.children[1] is not None else ""
-        way = _of_component if objects else _by_name
-        yield from way(name.strip().lower(), given, 0, scope, True)
-        condition = _plain(stmt.node.children[0]) if action is not stmt.node else ""
-        text = f"{condition} ; {'%'.join(objects)} ; {given}"
-    assigned = str(action.children[0]).split("(")[0].lower() if type(action).__name__ == "Assignment_Stmt" else ""
-    for found in re.finditer(r"(%\s*|(?<!\w))([a-z]\w*)\s*(?=\()", text, re.I):
-        name = found[2].lower()
-        if found[1]:
-            yield from _of_component(name, text, found.end(), scope, False)
-        elif name not in WORDS and name != assigned:
-            yield from _by_name(name, text, found.end(), scope, False)
-    yield from _defined(stmt, text, scope)
+    for given in references(stmt.node):
+        yield from candidates(given, scope)
+    yield from _defined(stmt, operands(stmt.node), scope)
 
 
-def _plain(node: Any) -> str:
-    """The text, without strings."""
-    return STRINGS.sub("0", str(node))
+def candidates(given: Reference, scope: Scope) -> Iterator[Callee]:
+    """What one reference may call; nothing for an array."""
+    way = _of_component if given.object else _by_name
+    return way(given.name, given.text, given.at, scope, given.call)
 
 
 def _by_name(name: str, text: str, at: int, scope: Scope, call: bool) -> Iterator[Callee]:
@@ -310,7 +293,7 @@ def _finalizers(symbols: Iterable[Symbol], scope: Scope) -> Iterator[Callee]:
 def take(stmt: Stmt, scope: Scope) -> None:
     """Note the procedures that a statement gives away: as an argument, or as the target of a pointer."""
     declares = stmt.kind in GIVING
-    text = STRINGS.sub("0", stmt.at.text) if declares else _plain(stmt.node)
+    text = STRINGS.sub("0", stmt.at.text) if declares else plain(stmt.node)
     begin = re.search(r"=>|=\s*\w+\s*\(" if declares else r"\(|=>", text)
     for found in NAME.finditer(text, begin.start() if begin else len(text)):
         after = text[found.end() :].lstrip()

@@ -154,11 +154,18 @@ class Declaring:
         types = [symbol.type for symbol in inner.names.values()]
         relate(self.scope, known, extends[1].lower() if extends else "", types)
         components = {found: symbol for found, symbol in inner.names.items() if symbol.type != "procedure"}
+        components = {found: self.hidden(symbol, parts) for found, symbol in components.items()}
         if extends:
             components = {**(self.scope.type_of(extends[1]) or {}), **components}
         if name:
             self.scope.types[known] = components
         return at
+
+    def hidden(self, symbol: Symbol, parts: Iterable[Stmt]) -> Symbol:
+        """A component that only the module names, with the attribute `private:MODULE`."""
+        every = any(part.kind == "Private_Components_Stmt" for part in parts)
+        private = symbol.has("private") or (every and not symbol.has("public"))
+        return replace(symbol, attributes=symbol.attributes | {f"private:{self.scope.unit}"}) if private else symbol
 
     def interface(self, given: list[Stmt], at: int) -> int:
         generic = generic_of(given[at].at.text)
@@ -225,7 +232,7 @@ class Declaring:
         given = [part.strip().lower() for part in split_outside(str(attributes or ""), ",") if part.strip()]
         shape = next((part[part.index("(") + 1 : -1] for part in given if part.startswith("dimension")), "")
         names = {re.sub(r"\s", "", part.split("(", 1)[1][:-1]) if part.startswith("intent") else part.split("(")[0]
-                 for part in given}  # fmt: skip
+                 for part in given} | ({"class"} if re.match(r"class\b", str(spec), re.I) else set())  # fmt: skip
         for part in split_outside(str(entities), ","):
             name, own, value = _entity(part)
             marks = frozenset(names | ({"initial"} if value and "parameter" not in names else set()))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from safepoint.threads.bindings import program_of
 from safepoint.threads.symbols import Scope, Symbol
 
 DEEPEST = 4  # components in components
@@ -88,14 +89,32 @@ def _follow(piece: Piece, symbol: Symbol, names: list[str], scope: Scope, depth:
     if symbol.rank:
         piece = piece.looped() if piece.rank else piece
         piece = replace(piece, base=piece.text, rest="", rank=symbol.rank)
+    parents = program_of(scope).parents.items() if symbol.has("class") else ()
+    more = sorted(name for name, (_, parent) in parents if parent == symbol.type[5:])
+    if more and (not names or names[0] not in components):
+        yield replace(piece, name=f"{piece.name} as {more[0]}", why="it is polymorphic")
     for name, component in components.items():
         if names and name != names[0]:
+            continue
+        if _is_hidden(component, scope):
+            why = f"component {name} of type {symbol.type[5:]} is PRIVATE"
+            yield replace(piece, name=f"{piece.name}%{name}", why=why)
             continue
         if not names and component.has("pointer"):  # it may lead anywhere, and round
             yield replace(piece, name=f"{piece.name}%{name}", why=f"derived type {symbol.type[5:]}: component {name}")
             continue
         inner = replace(piece, name=f"{piece.name}%{name}", rest=f"{piece.rest}%{name}")
         yield from _follow(inner, component, names[1:], scope, depth + 1)
+
+
+def _is_hidden(component: Symbol, scope: Scope) -> bool:
+    """Whether it has no name here: PRIVATE in another module."""
+    homes = {each[8:] for each in component.attributes if each.startswith("private:")}
+    where: Scope | None = scope
+    while homes and where is not None:
+        homes -= {where.unit}
+        where = where.parent
+    return bool(homes)
 
 
 def _last(piece: Piece, symbol: Symbol) -> Piece:

@@ -13,6 +13,7 @@ from safepoint.threads import locks, written
 from safepoint.threads.directives import closing
 from safepoint.threads.doubling import can_double, labels_in, targets
 from safepoint.threads.emission import call
+from safepoint.threads.handing import handed
 from safepoint.threads.places import State, Where
 from safepoint.threads.reaching import opens_region
 from safepoint.threads.reading import reads_of
@@ -124,7 +125,8 @@ class Statements:
         before = self.reading(stmt, node, level, where)
         if type(node).__name__ == "Return_Stmt" and self.state.events:
             before.append(self.event(self.state.number, 12))
-        after = list[str]()
+        roots = {root_of(what.text, where.scope) for what in handed(stmt, where.scope)} if where.flags else set()
+        after = [f"{where.flags[name]} = .true." for name in sorted(roots & set(where.flags))]
         for what in assigned(node, where.scope):
             after += self.record(what, stmt, where)
         return before, after
@@ -163,13 +165,8 @@ class Statements:
             self.numbering.leaves(stmt.first, why)
             return flag
         given = status(root, where.around, scope)
-        if (
-            what.way == "call"
-            and known.rank
-            and known.whole
-            and where.around
-            and given not in ("private", "firstprivate")
-        ):
+        shared = where.around and given not in ("private", "firstprivate")
+        if what.way == "call" and known.rank and known.whole and shared:
             self.numbering.records(stmt.first)  # by the digest at the end of the region
             return flag
         loose = self.loose(root, given, stmt, where)

@@ -28,6 +28,7 @@ from safepoint.threads.symbols import OUTER, Procedure, Race, Scope
 from safepoint.threads.teams import is_number, made_directly, marks
 from safepoint.threads.times import named
 from safepoint.threads.uncertainty import Uncertain, functions_in, sums_in, uncertain
+from safepoint.threads.unseen import led
 from safepoint.threads.written import DESIGNATOR, PURE, THREADS, called, is_variable, names_in, target
 
 FILES = "/files"  # the key of what was read
@@ -90,7 +91,7 @@ def _learn(unit: Unit, scope: Scope, source: Source) -> None:
         parallel = any("parallel" in construct.directive.construct.split() for construct in constructs(unit.body))
         own.regions = parallel or unit.trouble is not None
         own.calls = sorted({name for stmt, _ in statements(unit.body) for name in called(stmt.node)})
-        given = [found.root for found in assignments(unit.body, scope)]
+        given = [*(found.root for found in assignments(unit.body, scope)), *sorted(led(unit)[0])]
         own.writes = [each for each in _outside(given, scope) if each[1] != f"in {scope.unit}"]
         own.hosted = _hosted(set(given), scope)
         own.kept = _kept(set(given), scope)
@@ -123,7 +124,7 @@ def _guards(unit: Unit, scope: Scope, own: Procedure) -> set[str]:
     locks = any(LOCKS.search(stmt.at.text) for stmt, _ in statements(unit.body))
     given = [found for found in assignments(unit.body, scope) if found.root in own.arguments]
     bare = {found.root for found in given
-            if not (locks or found.what.way == "call" or protected(found.around))}  # fmt: skip
+            if not (locks or found.what.way in ("call", "handed") or protected(found.around))}  # fmt: skip
     return {found.root for found in given} - bare
 
 
@@ -285,7 +286,12 @@ def _races(unit: Unit, scope: Scope, source: Source) -> list[Race]:
     found, varying = dict[str, Race](), {given.root for given in assignments(unit.body, scope)}
     for given in assignments(unit.body, scope):
         symbol = given.scope.find(given.root)
-        if symbol is None or given.around or given.what.way == "call" or scope.is_threadprivate(given.root):
+        if (
+            symbol is None
+            or given.around
+            or given.what.way in ("call", "handed", "status")
+            or scope.is_threadprivate(given.root)
+        ):
             continue
         saved = symbol.has("save", "initial") or (scope.saved and not symbol.has("dummy"))
         saved = saved and given.root in scope.names and not symbol.home

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from safepoint.threads.callees import of_binding
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
+from safepoint.threads.referred import pairs
 from safepoint.threads.structure import Stmt
 from safepoint.threads.symbols import Procedure, Scope
 from safepoint.threads.teams import paths
@@ -25,7 +26,7 @@ def calls(stmt: Stmt, scope: Scope) -> Iterator[Passed]:
     if objects:
         yield from _bound(name, "%".join(objects), given, scope)
     elif (callee := scope.procedure(name)) is not None:
-        yield callee, _pairs(callee, given)
+        yield callee, pairs(callee.arguments, split_outside(given, ","))
 
 
 def references(stmt: Stmt, scope: Scope) -> Iterator[Passed]:
@@ -34,7 +35,8 @@ def references(stmt: Stmt, scope: Scope) -> Iterator[Passed]:
     for found in re.finditer(r"(?<![\w%])([a-z]\w*)\s*\(", text, re.I):
         symbol, callee = scope.find(found[1]), scope.procedure(found[1])
         if callee is not None and not (symbol and symbol.rank):
-            yield callee, _pairs(callee, text[found.end() : closing(text, found.end() - 1)])
+            inside = text[found.end() : closing(text, found.end() - 1)]
+            yield callee, pairs(callee.arguments, split_outside(inside, ","))
     for path in paths(text) if "%" in text else ():
         *objects, last = split_outside(path, "%")
         name, bracket, given = last.partition("(")
@@ -47,13 +49,5 @@ def _bound(name: str, object: str, text: str, scope: Scope) -> Iterator[Passed]:
     for callee in of_binding(name.strip().lower(), scope):
         first = callee.unit.scope.names.get(callee.arguments[0]) if callee.unit and callee.arguments else None
         passes = first is not None and first.type.startswith("type ")
-        yield callee, _pairs(callee, f"{object.strip()},{text}" if passes else text)
-
-
-def _pairs(callee: Procedure, text: str) -> list[tuple[str, str]]:
-    pairs = list[tuple[str, str]]()
-    for number, part in enumerate(split_outside(text, ",")):
-        keyword = re.match(r"\s*(\w+)\s*=(?!=)", part)
-        dummy = keyword[1].lower() if keyword else (callee.arguments[number : number + 1] or [""])[0]
-        pairs.append((dummy, part[keyword.end() :].strip() if keyword else part.strip()))
-    return pairs
+        given = f"{object.strip()},{text}" if passes else text
+        yield callee, pairs(callee.arguments, split_outside(given, ","))

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint.threads.directives import Directive
+from safepoint.threads.handing import handed
 from safepoint.threads.lines import split_outside
-from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit
+from safepoint.threads.structure import Around, Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
 from safepoint.threads.written import Assigned, assigned, inner_scope
 
@@ -140,17 +141,16 @@ def assignments(items: Sequence[Item], scope: Scope, around: tuple[Construct, ..
     """All that is assigned, in order."""
     for item in items:
         if isinstance(item, Stmt):
-            for what in assigned(item.node, scope):
+            for what in (*assigned(item.node, scope), *handed(item, scope)):
                 yield Assignment(what, root_of(what.text, scope), item, scope, around, inside)
         elif isinstance(item, Construct):
             yield from assignments(item.body, scope, (*around, item), inside)
         else:
             inner = inner_scope(item, scope)
             for head, body in item.parts:
+                for what in handed(head, scope):
+                    yield Assignment(what, root_of(what.text, scope), head, scope, around, inside)
                 yield from assignments(body, inner, around, (*inside, (item, head)))
-
-
-Around = tuple[Construct, ...]
 
 
 def statements(items: Sequence[Item], around: Around = ()) -> Iterator[tuple[Stmt, Around]]:

@@ -103,6 +103,7 @@ class Construct:
 
 
 Item = Union[Stmt, Block, Construct]  # noqa: UP007 - of classes that name it
+Around = tuple[Construct, ...]
 
 
 @dataclass

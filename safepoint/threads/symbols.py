@@ -53,7 +53,8 @@ class Procedure:
     only in a call that gives one. `guards`: those that it assigns in critical or atomic alone. `locks`: "set" or
     "free", if it does one of them to locks, and not the other; None: not asked yet. `unit`: its text, None if that is
     not known; `direct`: what it calls, once that was asked. `hosted`: variables of the unit around it that it assigns;
-    `kept`: its own that it assigns and that have SAVE."""
+    `kept`: its own that it assigns and that have SAVE. `changed`: of its arguments, the components that it assigns,
+    once that was asked."""
 
     name: str
     arguments: list[str] = field(default_factory=list)
@@ -74,6 +75,7 @@ class Procedure:
     kept: set[str] = field(default_factory=set)
     unit: Any = field(default=None, repr=False)
     direct: list[Any] | None = field(default=None, repr=False)
+    changed: dict[str, set[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Program:
     knows them. `bound`: to types, by the name of the binding or an operator. `finals`: of a type. `related`: the types
     that a type extends, that extend it, and that it has as components; `parents`: of these the one that it extends.
     `taken`: what is an argument or the target of a pointer anywhere. `pointers`: components that are procedures.
-    `bodies`: procedures outside of modules, and those of submodules."""
+    `bodies`: procedures outside of modules, and those of submodules. `passes`: by a binding or pointer, how it passes
+    its object (`handed.passes`)."""
 
     bound: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
     finals: dict[str, list[tuple[Scope, str]]] = field(default_factory=dict)
@@ -102,6 +105,7 @@ class Program:
     taken: dict[str, tuple[Scope, str]] = field(default_factory=dict)
     pointers: set[str] = field(default_factory=set)
     bodies: dict[str, Procedure] = field(default_factory=dict)
+    passes: dict[str, set[str]] = field(default_factory=dict)
     macros: set[str] = field(default_factory=set)
 
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from safepoint.threads.callees import Unknown, callees, followed, stated
 from safepoint.threads.known import inside_of
-from safepoint.threads.sharing import Around, reaches_out
-from safepoint.threads.structure import Construct
+from safepoint.threads.sharing import reaches_out
+from safepoint.threads.structure import Around, Construct
 from safepoint.threads.symbols import OUTER, Procedure, Scope
+from safepoint.threads.unseen import hidden, unseen
 
 
 class Through(NamedTuple):
@@ -25,6 +26,8 @@ class Through(NamedTuple):
 def through(given: Construct, scope: Scope) -> Iterator[Through]:
     """In the order of the calls; what has no name is told once."""
     told = set[str]()
+    for line, why in dict.fromkeys(unseen(given, scope)):
+        yield Through("", line, (), why)
     for stmt, where, around in stated([given], scope):
         for callee in followed(callees(stmt, where)):
             if isinstance(callee, Unknown):
@@ -48,6 +51,8 @@ def _assigned(given: Procedure, scope: Scope) -> Iterator[tuple[str, str]]:
             continue
         here = _name_of(name, home, scope)
         yield here, "" if here else _nameless(f"{name} of {home}", given)
+    for why in hidden(given):
+        yield "", why
     for name in sorted(given.kept):
         yield "", _nameless(f"{name} of {given.name}", given)
     host: Scope | None = given.unit.scope.parent if given.unit is not None else None

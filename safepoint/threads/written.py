@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from safepoint.threads.controls import results
 from safepoint.threads.declaring import Declaring
 from safepoint.threads.directives import closing
 from safepoint.threads.lines import split_outside
@@ -194,13 +195,17 @@ class Assigned(NamedTuple):
 
 def assigned(node: Any, scope: Scope) -> list[Assigned]:
     """Designators that a statement gives values, as far as they can be told."""
+    if type(node).__name__ == "If_Stmt":
+        return assigned(node.children[1], scope)
+    return [*_assigned(node, scope), *(Assigned(text, "status") for text in results(node))]
+
+
+def _assigned(node: Any, scope: Scope) -> list[Assigned]:
     kind = type(node).__name__
     if kind == "Assignment_Stmt":
         return [Assigned(str(node.children[0]))]
     if kind == "Pointer_Assignment_Stmt":
         return [Assigned(str(node).split("=>")[0].strip(), "pointer")]
-    if kind == "If_Stmt":
-        return assigned(node.children[1], scope)
     if kind in ("Where_Stmt", "Forall_Stmt"):
         return [Assigned(str(found.children[0]), "masked") for found in _below(node, "Assignment_Stmt")]
     if kind == "Call_Stmt":
