@@ -315,5 +315,9 @@ def _intrinsic() -> frozenset[str]:
             "leadz", "trailz", "hypot", "merge_bits", "storage_size", "bessel_j0", "bessel_j1", "this_image",
             "num_images", "is_contiguous", "image_index", "log_gamma", "asinh", "acosh", "atanh", "iall", "iany",
             "parity", "dshiftl", "dshiftr", "maskl", "maskr", "bge", "bgt", "ble", "blt", "co_sum", "co_max", "co_min",
-            "co_broadcast", "co_reduce", "atomic_add", "atomic_define", "atomic_ref"}  # fmt: skip
+            "co_broadcast", "co_reduce", "atomic_add", "atomic_define", "atomic_ref",
+            "dcmplx", "dconjg", "dimag", "dreal", "dfloat", "qfloat", "cdabs", "cdexp", "cdlog", "cdsqrt", "cdsin",
+            "cdcos", "zabs", "zexp", "zlog", "zsqrt", "zsin", "zcos", "isnan", "imag", "realpart", "imagpart", "lshift",
+            "rshift", "and", "or", "xor", "iargc", "lnblnk", "loc", "sizeof", "rand", "irand", "cosd", "sind",
+            "tand"}  # of compilers  # fmt: skip
     return frozenset(name.lower() for name in Intrinsic_Name.function_names) | more

@@ -143,7 +143,8 @@ def _read_only(unit: Unit, scope: Scope, own: Procedure) -> None:
     for stmt, _ in statements(unit.body):
         action = stmt.node.children[1] if stmt.kind == "If_Stmt" else stmt.node
         if type(action).__name__ in STATUS or stmt.kind in ("Pointer_Assignment_Stmt", "Entry_Stmt"):
-            changed |= set(names_in(stmt.at.text))
+            written = type(action).__name__ == "Write_Stmt"  # what it prints, it does not change
+            changed |= set(names_in(str(action.children[0]) if written else stmt.at.text))
     for name in own.arguments:
         if (
             not own.intents[name]

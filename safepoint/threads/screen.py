@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from safepoint.threads import passing
 from safepoint.threads.callees import of_binding
 from safepoint.threads.directives import closing
 from safepoint.threads.known import CLOCK, FILES, unsure_of
@@ -22,7 +23,7 @@ from safepoint.threads.sharing import alone, assignments
 from safepoint.threads.shown import Shown
 from safepoint.threads.structure import Block, Construct, Item, Stmt, Unit
 from safepoint.threads.symbols import Scope
-from safepoint.threads.teams import components_in
+from safepoint.threads.teams import components_in, right_of
 from safepoint.threads.uncertainty import functions_in, made_of
 from safepoint.threads.written import DESIGNATOR, THREADS, TIMES, called, inner_scope, is_variable, names_in, target
 
@@ -62,7 +63,8 @@ def survey(modules: Mapping[str, Any]) -> list[Shown]:
     """Of all sources that were read."""
     found = [(source, unit) for source, units in modules.get(FILES, {}).values() for unit in _all(units)]
     known, chance = measured([unit for _, unit in found]), handed_in([unit for _, unit in found])
-    unsure = {id(unit): _unsure(unit, known[id(unit)], chance[id(unit)]) for _, unit in found}
+    given = _given([unit for _, unit in found], known)
+    unsure = {id(unit): _unsure(unit, known[id(unit)], chance[id(unit)], given) for _, unit in found}
     inside, only, plain, each = set[str](), set[str](), set[str](), set[str]()
     for _, unit in found:
         for at in _walk(unit.body, unit.scope):
@@ -139,7 +141,19 @@ def _by_each_thread(at: At) -> bool:
     return _in_team(at) and not _is_shared_out(at)
 
 
-def _unsure(unit: Unit, own_numbers: Measured, handed: frozenset[str]) -> Unsure:
+def _given(units: Sequence[Unit], known: Mapping[int, Measured]) -> set[tuple[str, str]]:
+    """Procedures with those of their arguments that are times or numbers of threads in each of their calls."""
+    ways = dict[tuple[str, str], bool]()
+    for unit in units:
+        for at in _walk(unit.body, unit.scope):
+            for callee, pairs in (*passing.calls(at.stmt, at.scope), *passing.references(at.stmt, at.scope)):
+                for dummy, actual in pairs:
+                    own = is_measured(actual, known[id(unit)], at.scope)
+                    ways[callee.name, dummy] = ways.get((callee.name, dummy), True) and own
+    return {key for key, always in ways.items() if always}
+
+
+def _unsure(unit: Unit, own_numbers: Measured, handed: frozenset[str], always: set[tuple[str, str]]) -> Unsure:
     known = unsure_of(unit, unit.scope)
     names = frozenset(known.times | known.threads)
     given, wide, before = list(assignments(unit.body, unit.scope)), set(names), -1
@@ -154,7 +168,11 @@ def _unsure(unit: Unit, own_numbers: Measured, handed: frozenset[str]) -> Unsure
                 wide.update(names_in(_unit_of(at.action))[:1])
     own = unit.scope.procedure(unit.name) if unit.kind != "program" else None
     if own is not None and own.takes:  # a clock by one call, and by another perhaps none
-        names, own_numbers = frozenset(), Measured()
+        lost, before = {name for name, _ in own.takes if (own.name, name) not in always}, -1
+        while len(lost) != before:
+            before = len(lost)
+            lost |= {found.root for found in given if lost & set(names_in(right_of(found)))}
+        names, own_numbers = names - lost, Measured(*(each - lost for each in own_numbers))
     return Unsure(names, frozenset(wide), own_numbers, parts_of(unit, names), handed)
 
 

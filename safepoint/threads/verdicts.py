@@ -15,7 +15,7 @@ EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
 CHANCE = "--runs 5 --noise 50"
 UNKNOWN = (
     "nothing that is recorded differs, so the place is not known. Look at what `build` says is not recorded; name "
-    f"arrays under digest in threads.toml; for a race {CHANCE}; for rounding --rtol"
+    f"arrays under digest in threads.toml; for a race {CHANCE}; for rounding --rtol, or --atol where sums cancel"
 )
 Verdict = tuple[int, str, list[str]]
 
