@@ -231,6 +231,11 @@ def is_count(pair: Pair, threads: int, first: Text, others: int, again: Text) ->
                for x, y, z in zip(one, two, three, strict=True))  # fmt: skip
 
 
+def is_left(pair: Pair, rtol: float, atol: float) -> bool:
+    """Whether numbers of these lines differ by little in size, and perhaps by much of themselves."""
+    return bool(pair.a and pair.b and _apart(pair.a.text, pair.b.text, rtol, atol) < BEYOND)
+
+
 def _apart(x: str | None, y: str | None, rtol: float, atol: float) -> int:
     """In words alone, in numbers, or by more than rounding."""
     one, other = (_NUMBER.findall(text or "") for text in (x, y))

@@ -12,6 +12,7 @@ from safepoint.threads import printed, runs
 from safepoint.threads.printed import BEYOND, WORDS, Pair, Text
 
 EQUAL, DIFFERENT, UNDECIDED = 0, 1, 2  # exit codes
+MOST_LEFT = 1e-5  # of rounding, where values of about 1 cancel
 CHANCE = "--runs 5 --noise 50"
 UNKNOWN = (
     "nothing that is recorded differs, so the place is not known. Look at what `build` says is not recorded; name "
@@ -90,6 +91,10 @@ class Screen:
         """What may make these lines differ in a program that is right; empty: nothing that is known."""
         if sorted(self.whole[0]) == sorted(self.whole[1]):
             return "the same lines are in another order, which is that of threads, or a mistake"
+        least = min(self.judge.rtol, MOST_LEFT)
+        if least and all(printed.is_left(pair, self.judge.rtol, least) for pair in certain):
+            why = "it differs by no more than a sum of values of about 1 is rounded: what is left where sums cancel"
+            return f"{why}, or a mistake; --atol {least:g} allows for it"
         moved = len(self.a.ordered) != len(self.b.ordered)
         if moved and (self.a.shifted or self.b.shifted):
             return "there may be lines among them that OpenMP alone prints, and others are moved by these"

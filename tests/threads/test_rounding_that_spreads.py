@@ -219,3 +219,12 @@ end program
 def test_what_is_made_of_a_sum_may_be_assigned_where_nothing_is_recorded(tmp_path: Path) -> None:
     done = told(tmp_path, CHUNKS)
     assert done.returncode == 0, done.stdout
+
+
+def test_what_is_printed_of_a_sum_that_cancels_is_not_known_to_be_wrong(tmp_path: Path) -> None:
+    text = ANOMALY.partition("  t = 0\n")[0] + "  print '(a, es12.4)', 'mean ', sum(a) / n + extra()\ncontains\n"
+    text += "  real(8) function extra()\n    extra = 0\n    !$ extra = WRONG\n  end function\nend program\n"
+    done = told(tmp_path, text.replace("WRONG", "0"))
+    assert done.returncode in (0, 2), done.stdout
+    assert done.returncode == 0 or "what is left where sums cancel" in done.stdout, done.stdout
+    assert told(tmp_path, text.replace("WRONG", "1d-6")).returncode == 1
