@@ -72,12 +72,16 @@ end program
 ANOTHER_PLACE = "!$ if (i < 3) w2 = 3 - i"  # with OpenMP alone: the first two have changed places
 
 
-def outcome(place: Path, kind: str, wrong: str = "", *words: str) -> subprocess.CompletedProcess[str]:
-    (place / "p.f90").write_text(SPREADS.replace("KIND", kind).replace("WRONG", wrong))
+def told(place: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (place / "p.f90").write_text(text)
     line = [sys.executable, "-m", "safepoint", "threads"]
     subprocess.run([*line, "build", "-o", "p", "--", "gfortran", "-O1", "-fopenmp", "p.f90"], cwd=place, check=True,
                    capture_output=True)  # fmt: skip
-    return subprocess.run([*line, "test", *words, "--", "./p"], cwd=place, capture_output=True, text=True, timeout=300)
+    return subprocess.run([*line, "test", "--", "./p"], cwd=place, capture_output=True, text=True, timeout=300)
+
+
+def outcome(place: Path, kind: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
+    return told(place, SPREADS.replace("KIND", kind).replace("WRONG", wrong))
 
 
 @pytest.mark.parametrize("kind", ["real(8)", "real(4)"])
@@ -153,14 +157,6 @@ contains
   end function
 end program
 """
-
-
-def told(place: Path, text: str) -> subprocess.CompletedProcess[str]:
-    (place / "p.f90").write_text(text)
-    line = [sys.executable, "-m", "safepoint", "threads"]
-    subprocess.run([*line, "build", "-o", "p", "--", "gfortran", "-O1", "-fopenmp", "p.f90"], cwd=place, check=True,
-                   capture_output=True)  # fmt: skip
-    return subprocess.run([*line, "test", "--", "./p"], cwd=place, capture_output=True, text=True, timeout=300)
 
 
 def test_what_is_left_of_a_sum_that_cancels_is_not_known_to_be_wrong(tmp_path: Path) -> None:
