@@ -23,17 +23,20 @@ INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-ve
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 
-.PHONY: demo test proof check check-style check-types check-house check-suites crash crash-all docs bench bench-more clean
+.PHONY: demo test proof proof-all check check-style check-types check-house check-suites crash crash-all docs bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
 
 # Three on two cores, here and below: one of them waits most of the time, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 3 --dist loadgroup --ignore=tests/proof
+	$(VENV) -m pytest -n 3 --dist loadgroup -m 'not proof'
 
-proof: .venv/.dev
-	$(VENV) -m pytest -n 3 --dist loadgroup tests/proof
+proof: .venv/.dev .venv/.servers
+	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 3 --dist loadgroup -m 'proof or hypothesis'
+
+proof-all: .venv/.dev .venv/.servers
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 3 --dist loadgroup
 
 # Parts, so that `make -j 2 check` can do two at a time once .venv is there.
 check: check-style check-types check-house build/.site

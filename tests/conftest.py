@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import filelock  # noqa: F401
+import hypothesis
 import pytest
 import zstandard  # noqa: F401
 from testbed.outcomes import pytest_addoption, pytest_configure  # noqa: F401
 from testbed.sessions import clean_slate, said, start, work  # noqa: F401
 from testbed.shares import pytest_collection_modifyitems, pytest_runtest_setup  # noqa: F401
 from testbed.shares import said as said_of_shares
-from testbed.sweep import ALL, turn
+from testbed.sweep import ALL, many, turn
 
 from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
@@ -25,6 +26,10 @@ from safepoint.root import Root
 # A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No deadline: a busy machine is no fault. A failure prints what makes it happen again.
+hypothesis.settings.register_profile("any load", deadline=None, max_examples=many(200), print_blob=True)
+hypothesis.settings.load_profile("any load")
 
 
 def pytest_report_header() -> list[str]:

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from safepoint.c.build import Compilers, built, flags
-from testbed.paths import EXAMPLES, TESTBED
+from testbed.builds import built_once, digest_of, version
+from testbed.paths import EXAMPLES, HOUSE, TESTBED
 from testbed.program import Violation
 from testbed.shares import SLEEPS
 from testbed.sweep import one_of
 
-SOURCES = TESTBED / "c"
+SOURCES, C = TESTBED / "c", HOUSE / "safepoint" / "c"
 PATIENCE = 120  # seconds for one job, many times what it takes
 
 
@@ -65,7 +66,7 @@ each_mpi = pytest.mark.parametrize(
 
 @functools.cache
 def place() -> Path:
-    """Where what is built lies until this process ends."""
+    """Where what one process builds for itself lies until it ends."""
     directory = tempfile.TemporaryDirectory(prefix="safepoint-c-")
     place.directory = directory  # type: ignore[attr-defined]  # kept, or it would be removed at once
     return Path(directory.name)
@@ -74,20 +75,22 @@ def place() -> Path:
 @functools.cache
 def library(mpi: Mpi | None = None, cc: str = "cc", fc: str = "", options: str = "") -> tuple[list[str], list[str]]:
     """What to compile with, and to link with."""
-    name = "-".join([mpi.name if mpi else cc, fc, options]).replace("/", "_").replace(" ", "_")
     mine = Compilers(cc, f"{mpi.cc} {options}".strip() if mpi else "", f"{mpi.fc if mpi else fc} {options}".strip())
     if not mpi and not fc:
         mine = Compilers(f"{cc} {options}".strip())
-    found = flags(mine, built(mine, place() / name))
+    key = [*mine, *(version(command.split()[0]) for command in mine if command), digest_of(C)]
+    found = flags(mine, built_once("library", key, lambda place: built(mine, place)))
     return shlex.split(found[0]), shlex.split(found[1])
 
 
-@functools.cache
 def sleeps() -> str:
     """An object with which ranks of MPICH sleep while they wait, where `shares.py` says so."""
-    target = place() / "sleeps.o"
-    subprocess.run(["cc", "-O1", "-c", str(SOURCES / "sleeps.c"), "-o", str(target)], check=True)
-    return str(target)
+    source = SOURCES / "sleeps.c"
+
+    def compile(place: Path) -> None:
+        subprocess.run(["cc", "-O1", "-c", str(source), "-o", str(place / "sleeps.o")], check=True)
+
+    return str(built_once("sleeps", [version("cc"), digest_of(source)], compile) / "sleeps.o")
 
 
 def program(source: str, mpi: Mpi | None = None, *options: str, cc: str = "cc", fc: str = "gfortran") -> Path:
@@ -104,14 +107,15 @@ def linked(source: str, mpi: Mpi | None, options: tuple[str, ...], cc: str, fc: 
     fortran = path.suffix == ".f90"
     compile_with, link_with = library(mpi, cc, fc if fortran and not mpi else "")
     compiler = (mpi.fc if fortran else mpi.cc) if mpi else fc if fortran else cc
-    kind = [mpi.name if mpi else compiler, *options, *(["sleeps"] if sleeping else [])]
-    target = place() / "-".join([path.name, *kind]).replace("/", "_")
-    work = Path(tempfile.mkdtemp(dir=place()))  # where a compiler of Fortran puts its modules
     command = [*compiler.split(), "-O1", *options, *(["-DRANKS"] if mpi else []), *compile_with, str(path)]
-    command += [*([sleeps()] if sleeping else []), *link_with, "-lm", "-o", str(target)]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}: {done.stderr}"
-    return target
+    command += [*([sleeps()] if sleeping else []), *link_with, "-lm"]
+    name = "-".join([path.name, mpi.name if mpi else compiler]).replace("/", "_")
+
+    def link(place: Path) -> None:  # a compiler of Fortran puts its modules there, too
+        done = subprocess.run([*command, "-o", str(place / name)], cwd=place, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+    return built_once(name, [*command, version(compiler.split()[0]), digest_of(SOURCES, path)], link) / name
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from testbed.paths import TESTS
 from testbed.sweep import COARSER, LONG, turn
 
 WHOLE = 400  # tests: who asks for fewer of them gets these
@@ -38,7 +39,12 @@ def share(items: Sequence[pytest.Item], of: float) -> list[pytest.Item]:
     return [item for at, item in enumerate([*items[begin:], *items[:begin]]) if at % of < 1]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what belongs to `make proof`, before `-m` selects; leave out what a short run does not take."""
+    for item in items:
+        if item.path.is_relative_to(TESTS / "proof"):
+            item.add_marker("proof")
     if LONG:
         return
     left_out = set[pytest.Item]()

@@ -24,8 +24,10 @@ from testbed.faultdisk import FaultDisk, Image, images
 from testbed.paths import HOUSE
 from testbed.program import SAVERS, SHAPES, Program, Violation, new_directory, restart, restart_image, steps_of
 
-# How much is tried: a sample in `make test`, more in `make crash`, every case in `make crash-all`.
-LONG, ALL = (os.environ.get("SAFEPOINT_CRASH") in levels for levels in (("long", "all"), ("all",)))
+# How much is tried: little in `make test`, a sample in `make proof`, more in `make proof-all` and `make crash`, every
+# case in `make crash-all`.
+LEVEL = ("", "proof", "long", "all").index(os.environ.get("SAFEPOINT_CRASH", ""))
+PROOF, LONG, ALL = (level <= LEVEL for level in (1, 2, 3))
 # Where little time is left .ci/run lets `make proof` take so many times fewer operations.
 COARSER = 1.0 if LONG else max(1.0, float(os.environ.get("SAFEPOINT_COARSER", "1")))
 STEPS = 3
@@ -51,6 +53,23 @@ T = TypeVar("T")
 def one_of(values: Sequence[T]) -> list[T]:
     """Of cases that take long: another one with each commit in `make test`, all in `make crash`."""
     return list(values) if LONG else [values[turn() % len(values)]]
+
+
+def some_of(values: Sequence[T], count: int, proof: int | None = None) -> list[T]:
+    """So many of these cases in `make test`, `proof` (or twice as many) in `make proof`, all in `make crash`.
+
+    They are spread evenly over the list, and are other ones with each commit.
+    """
+    count = (proof or 2 * count) if PROOF else count
+    if LONG or count >= len(values):
+        return list(values)
+    begin = turn() % len(values)
+    return [values[at] for at in sorted((begin + len(values) * k // count) % len(values) for k in range(count))]
+
+
+def many(examples: int) -> int:
+    """How many examples a property is tried on: all of these in `make proof`, an eighth in `make test`."""
+    return examples if PROOF else max(10, examples // 8)
 
 
 class Points(list[int]):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import glob
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +15,10 @@ import pytest
 
 from safepoint.threads import kinds, library
 from safepoint.threads.trace import Run, Thread, decoded
+from testbed.builds import built_once, digest_of, version
 
 SOURCES = Path(__file__).parent / "c" / "threads"
+LIBRARY = Path(library.__file__).parent / "c"
 OMP = [f"-L{os.path.dirname(path)}" for path in sorted(glob.glob("/usr/lib/llvm-*/lib/libomp.so"))[:1]]
 TELLS = ("SP_", "OMP_", "PMI_")  # variables that a test sets itself
 
@@ -37,13 +37,6 @@ class Event(NamedTuple):
         return decoded(self.type, list(self.words))
 
 
-@functools.cache
-def _place() -> Path:
-    made = tempfile.mkdtemp(prefix="traced-threads-")
-    atexit.register(shutil.rmtree, made, True)
-    return Path(made)
-
-
 def needs(compiler: str) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} here")
@@ -54,25 +47,31 @@ def compiled(source: str, compiler: str = "gcc", *flags: str, archive: Path | No
     """The program of a source in `testbed/c/threads`. Skips if there is no such compiler, or it has no OpenMP."""
     needs(compiler)
     of = library.library(compiler)
-    made = Path(tempfile.mkdtemp(dir=_place())) / source.partition(".")[0]
+    name = source.partition(".")[0]
     ended = ["-xnone"] if "-xc++" in flags else []
-    command = [compiler, "-O2", "-DSP_TRACE", *flags, str(SOURCES / source), *ended, f"-I{of.include}", "-o", str(made),
+    command = [compiler, "-O2", "-DSP_TRACE", *flags, str(SOURCES / source), *ended, f"-I{of.include}", "-o", name,
                str(archive or of.archive), *of.flags]  # fmt: skip
-    done = subprocess.run(command + (OMP if "flang" in compiler or "clang" in compiler else []), capture_output=True,
-                          text=True, cwd=made.parent)  # fmt: skip
-    if "-fopenmp" in flags and re.search(r"cannot find -l\w*omp|omp\.h|omp_lib", done.stderr):
-        pytest.skip(f"no OpenMP for {compiler} here")
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr, done.stderr
-    return made
+    command += OMP if "flang" in compiler or "clang" in compiler else []
+
+    def link(place: Path) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=place)
+        if "-fopenmp" in flags and re.search(r"cannot find -l\w*omp|omp\.h|omp_lib", done.stderr):
+            pytest.skip(f"no OpenMP for {compiler} here")
+        assert done.returncode == 0, done.stderr
+        assert "warning" not in done.stderr, done.stderr
+
+    return built_once(name, [*command, version(compiler), digest_of(SOURCES, LIBRARY)], link) / name
 
 
 @functools.cache
 def killable() -> Path:
     """A library that calls `sp_point` wherever a kill would be between two steps."""
-    place = Path(tempfile.mkdtemp(dir=_place()))
-    library.build(place, ["gcc"], [], more=["-DSP_POINT=extern void sp_point(void); sp_point();"])
-    return place / "libsp_trace.a"
+    more = ["-DSP_POINT=extern void sp_point(void); sp_point();"]
+
+    def build(place: Path) -> None:
+        library.build(place, ["gcc"], [], more=more)
+
+    return built_once("killable", [*more, version("gcc"), digest_of(LIBRARY)], build) / "libsp_trace.a"
 
 
 def ran(
