@@ -20,6 +20,9 @@ PYTHON ?= python3
 VENV := .venv/bin/python
 INSTALL := PYTHONWARNINGS=ignore $(VENV) -m pip install --quiet --disable-pip-version-check
 
+# Where it is set, each of thousands of processes compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 

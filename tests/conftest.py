@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes  # noqa: F401 - this, filelock and zstandard now: a test that drops its privileges could not do it later
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ from testbed.sweep import ALL, many, turn
 from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
+
+# Some environments forbid it: then each of thousands of processes would compile the package anew, and pytest all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
