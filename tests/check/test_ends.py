@@ -96,14 +96,18 @@ class Run:
         assert found, self.events
         return found[0]
 
-    def stands(self, *names: str) -> None:
-        """Follow until each rank is inside of this call, or, "", outside after one."""
+    def stands(self, *names: str, came: int = 0) -> None:
+        """Follow until each rank is inside of this call, or, "", outside after one; the first is in this Barrier."""
 
         def of(rank: int) -> str | None:
             one = self.ends.followed[rank].standing
             return one.name(ends.inside(one)[0]) if any(one.inside.values()) else "" if one.last else None
 
-        self.follow(lambda: len(self.ends.followed) == len(names) and [*map(of, range(len(names)))] == [*names])
+        self.follow(
+            lambda: len(self.ends.followed) == len(names)
+            and [*map(of, range(len(names)))] == [*names]
+            and came in (0, self.ends.followed[0].standing.came["world"])
+        )
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]
@@ -245,13 +249,13 @@ def test_ranks_that_compute_or_are_stopped_do_not_hang_however_long_it_takes(
         program.ends.poll()
         assert program.ends.look() == []
     (tmp_path / "all").touch()
-    program.stands("Barrier", "")
+    program.stands("Barrier", "", came=3)
     later()
     computes = program.until("computes")
     assert computes.ranks == (1,) and re.match(r"rank 1 computes since 36\d\d s, after solver.py:9$", computes.text)
     (tmp_path / "one").touch()
     program.follow(lambda: program.ends.followed[1].process.stopped)
-    program.stands("Barrier", "")
+    program.stands("Barrier", "", came=4)
     later()
     stopped = program.until("stopped")
     assert stopped.ranks == (1,) and stopped.text == "rank 1 is stopped (SIGSTOP, or a debugger), solver.py:12"
