@@ -104,9 +104,11 @@ class Run:
             return one.name(ends.inside(one)[0]) if any(one.inside.values()) else "" if one.last else None
 
         self.follow(
-            lambda: len(self.ends.followed) == len(names)
-            and [*map(of, range(len(names)))] == [*names]
-            and came in (0, self.ends.followed[0].standing.came["world"])
+            lambda: (
+                len(self.ends.followed) == len(names)
+                and [*map(of, range(len(names)))] == [*names]
+                and came in (0, self.ends.followed[0].standing.came["world"])
+            )
         )
 
     def kinds(self) -> list[str]:

@@ -264,7 +264,9 @@ def test_every_function_of_the_standard_is_known_and_every_argument_by_number_an
         names = [one.name for one in signature.parameters if one.name not in ("", *ATTRIBUTES)]
         words = [*range(1, len(signature.parameters) + 1), *names]
         lines = [f"F1({word})=F1({word})" for word in words]
-        assert len(template("\n".join([f"{START}F1=p1:{name}", "3block" if lines else "", *lines])).conditions) == len(words)
+        assert len(template("\n".join([f"{START}F1=p1:{name}", "3block" if lines else "", *lines])).conditions) == len(
+            words
+        )
 
 
 def test_a_number_of_a_receive_is_the_argument_that_it_was_in_2014() -> None:

@@ -219,7 +219,9 @@ def test_what_is_no_trace_is_told_with_the_file_and_the_note(tmp_path: Path) -> 
         Tail(where, 1)
 
 
-@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 400), marks=pytest.mark.proof)], ids=["few", "more"])
+@pytest.mark.parametrize(
+    "seeds", [range(50), pytest.param(range(50, 400), marks=pytest.mark.proof)], ids=["few", "more"]
+)
 def test_damaged_files_end_in_a_told_error_and_take_no_more_memory_than_a_few_times_their_size(
     tmp_path: Path, seeds: range
 ) -> None:

@@ -478,7 +478,9 @@ def test_true_is_the_condition_that_always_holds() -> None:
     assert holds(TRUE, ()) and not holds(Any(()), ())
 
 
-@pytest.mark.parametrize("seeds", [range(80), pytest.param(range(80, 480), marks=pytest.mark.proof)], ids=["few", "more"])
+@pytest.mark.parametrize(
+    "seeds", [range(80), pytest.param(range(80, 480), marks=pytest.mark.proof)], ids=["few", "more"]
+)
 def test_what_is_called_a_deadlock_in_a_random_program_is_one_in_each_of_its_further_runs(
     tmp_path: Path, seeds: range
 ) -> None:

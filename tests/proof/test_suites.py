@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from testbed import suite_codes, suites
+from testbed.checking import last_object
 from testbed.foreign import MPICH
 from testbed.suite_codes import CORRBENCH, CORRECT, FITTING, MBI, Run
 
@@ -153,12 +154,12 @@ def test_the_report_is_found_behind_what_the_program_prints() -> None:
     place = {"calls": [call, {"not_called": ["Wait"], "ranks": [1]}], "ranks": [1], "count": 2}
     one = {"template": "a", "kind": "error", "places": [place]}
     text = json.dumps({"situations": [one], "hang": None})
-    found = suites.last_object("Hello {\n{} \n" + text + "\n")
+    found = last_object("Hello {\n{} \n" + text + "\n")
     assert found is not None
     assert suites.situations(found) == (
         suites.Situation("a", "error", (suites.Call("Isend", 41),), frozenset({"Wait"})),
     )
-    assert suites.last_object("Hello {\n{}\n") is None
+    assert last_object("Hello {\n{}\n") is None
 
 
 def test_the_page_says_what_the_next_run_must_reach() -> None:

@@ -7,7 +7,6 @@ The table is in docs/check-evidence.md, and what it says is what the next run mu
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testbed.checking import last_object
 from testbed.foreign import MPICH, environment
 from testbed.paths import HOUSE
 from testbed.suite_codes import CORRECT, DEADLOCK, FITTING, GOALS, Run, headers
@@ -201,17 +201,6 @@ def checked(run: Run, suites: Path, into: Path, made: Callable[[Path, Run], list
     return Outcome(
         run, "checked", situations(report), bool(hang), bool(hang.get("deadlock")), process.returncode, seconds
     )
-
-
-def last_object(said: str) -> dict[str, Any] | None:
-    """The report: what the program itself prints stands before it, its last line maybe without an end."""
-    at = len(said)
-    while (at := said.rfind("{", 0, at)) >= 0:
-        with suppress(ValueError):
-            found = json.loads(said[at:])
-            if isinstance(found, dict) and "situations" in found:
-                return found
-    return None
 
 
 def ran(runs: Sequence[Run], suites: Path, into: Path) -> list[Outcome]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
 from launcher import mpiexec
+from testbed.checking import Done, safepoint, situations
 from testbed.commands import cli
 
 BEGIN = """import os, time
@@ -59,12 +57,6 @@ F2=p1:Gather
 3block
 F1(comm)=F2(comm)
 """
-Done = subprocess.CompletedProcess[str]
-
-
-def safepoint(cwd: Path, *words: object) -> Done:
-    command = [sys.executable, "-m", "safepoint", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300)
 
 
 def of_program(cwd: Path, text: str, *words: object, ranks: int = 2) -> Done:
@@ -80,11 +72,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def check(*words: object) -> Result:
     """Of what is there already; in this process."""
     return cli("check", *words)
-
-
-def situations(said: str) -> list[Any]:
-    report: dict[str, Any] = json.loads(said[said.index("{") :])
-    return list(report["situations"])
 
 
 def test_mistakes_are_told_with_their_lines_and_the_trace_tells_the_same_afterwards(tmp_path: Path) -> None:
