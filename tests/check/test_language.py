@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from testbed.checking import NOT_FREED, REUSED
 from testbed.sweep import LONG, many
 
 from safepoint.check import language, vocabulary
@@ -21,26 +22,6 @@ from safepoint.errors import UsageError
 from safepoint.trace import roles
 from safepoint.trace.signatures import HANDLES, signatures
 
-REUSED = """Name=Repeated using of active request
-1block
-N=1
-2block
-F1=p1:IPTP
-F2=p1:Wait! && p1:Test!
-F3=p1:IPTP
-3block
-F1(7)=F2(1)
-F1(7)=F3(7)
-"""
-NOT_FREED = """Name=Derived datatype is not freed
-1block
-N=1
-2block
-F1=p1:Type_contiguous
-F2=p1:Type_free!
-3block
-F1(3)=F2(1)
-"""
 START = "Name=x\n1block\nN=2\n2block\n"  # the next line is line 5
 WHERE = Path("t.tpl")
 

@@ -13,6 +13,27 @@ from testbed.foreign import environment
 
 Done = subprocess.CompletedProcess[str]
 PATIENCE_S = 300  # only what hangs reaches it
+# The two templates of 2014, as they were printed.
+REUSED = """Name=Repeated using of active request
+1block
+N=1
+2block
+F1=p1:IPTP
+F2=p1:Wait! && p1:Test!
+F3=p1:IPTP
+3block
+F1(7)=F2(1)
+F1(7)=F3(7)
+"""
+NOT_FREED = """Name=Derived datatype is not freed
+1block
+N=1
+2block
+F1=p1:Type_contiguous
+F2=p1:Type_free!
+3block
+F1(3)=F2(1)
+"""
 
 
 def safepoint(cwd: Path, *words: object, **more: str) -> Done:
