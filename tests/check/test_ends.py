@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from testbed import traced
+from testbed.checking import PATIENCE_S, wait_for
 from testbed.foreign import Mpi, each_mpi, needs
 from testbed.foreign import environment as of_system
 from testbed.foreign import program as compiled
@@ -28,7 +29,6 @@ from safepoint.run import proc
 from safepoint.trace import launch, record
 from safepoint.trace.record import ENTERED, RETURNED
 
-PATIENCE_S = 120  # only what hangs reaches it
 HANG_S = 600.0  # nobody waits so long: `later` moves the clock by which it is judged
 BEGIN = """import os, signal, sys, threading, time
 from mpi4py import MPI
@@ -51,13 +51,6 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Later:
 
     monkeypatch.setattr(ends, "time", SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() + int(ahead[0] * 1e9)))
     return jump
-
-
-def wait_for(holds: Callable[[], object], what: object) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 class Run:

@@ -96,14 +96,11 @@ def test_the_head_has_kind_expect_and_text() -> None:
     assert (found.name, found.kind, found.expect, found.text) == ("a # b", "note", 3, "It = so # too")
 
 
-@pytest.mark.parametrize("kind", ["error", "warning", "note"])
-def test_each_kind_is_read(kind: str) -> None:
-    assert template(START.replace("1block", f"Kind={kind}\n1block") + "F1=p1:Send").kind == kind
-
-
-@pytest.mark.parametrize(("word", "expect"), [("none", "none"), ("some", "some"), ("0", 0), ("12", 12)])
-def test_each_expectation_is_read(word: str, expect: str | int) -> None:
-    assert template(START.replace("1block", f"Expect={word}\n1block") + "F1=p1:Send").expect == expect
+def test_each_kind_and_each_expectation_is_read() -> None:
+    for kind in ("error", "warning", "note"):
+        assert template(START.replace("1block", f"Kind={kind}\n1block") + "F1=p1:Send").kind == kind
+    for word, expect in (("none", "none"), ("some", "some"), ("0", 0), ("12", 12)):
+        assert template(START.replace("1block", f"Expect={word}\n1block") + "F1=p1:Send").expect == expect
 
 
 def test_the_comment_before_a_template_is_its_text() -> None:
@@ -178,9 +175,9 @@ def test_blanks_tabs_comments_and_case_change_nothing() -> None:
     assert (loose.name, loose.size, loose.bound) == (dense.name, dense.size, dense.bound)
 
 
-@pytest.mark.parametrize("word", ["Send", "send", "MPI_Send", "mpi_send_c", "MPI_SEND", "Send_c"])
-def test_a_function_may_be_written_as_people_write_it(word: str) -> None:
-    assert template(START + f"F1=p1:{word}").functions[1] == ((called(1, "Send", text=word),),)
+def test_a_function_may_be_written_as_people_write_it() -> None:
+    for word in ("Send", "send", "MPI_Send", "mpi_send_c", "MPI_SEND", "Send_c"):
+        assert template(START + f"F1=p1:{word}").functions[1] == ((called(1, "Send", text=word),),)
 
 
 def test_hide_is_a_function_and_has_a_step() -> None:
@@ -191,24 +188,22 @@ def test_hide_is_a_function_and_has_a_step() -> None:
 # Macros.
 
 
-@pytest.mark.parametrize(
-    ("macro", "members"),
-    [
-        ("Send_any", "Send Bsend Ssend Rsend"),
-        ("Isend_any", "Isend Ibsend Issend Irsend"),
-        ("Recv_any", "Recv Mrecv"),
-        ("IRecv_any", "Irecv Imrecv"),
-        ("PTP", "Send Bsend Ssend Rsend Recv"),
-        ("iptp", "Isend Ibsend Issend Irsend Irecv"),
-        (
-            "Complete_any",
-            "Wait Waitall Waitany Waitsome Test Testall Testany Testsome Request_free",
-        ),
-        ("PTP_init", "Send_init Bsend_init Ssend_init Rsend_init Psend_init Recv_init Precv_init"),
-    ],
-)
-def test_a_macro_has_these_members(macro: str, members: str) -> None:
-    assert vocabulary.functions(macro) == {*members.split()}
+MACROS = {
+    "Send_any": "Send Bsend Ssend Rsend",
+    "Isend_any": "Isend Ibsend Issend Irsend",
+    "Recv_any": "Recv Mrecv",
+    "IRecv_any": "Irecv Imrecv",
+    "PTP": "Send Bsend Ssend Rsend Recv",
+    "iptp": "Isend Ibsend Issend Irsend Irecv",
+    "Complete_any": "Wait Waitall Waitany Waitsome Test Testall Testany Testsome Request_free",
+    "PTP_init": "Send_init Bsend_init Ssend_init Rsend_init Psend_init Recv_init Precv_init",
+}
+
+
+def test_a_macro_has_these_members() -> None:
+    assert {macro: vocabulary.functions(macro) for macro in MACROS} == {
+        macro: {*members.split()} for macro, members in MACROS.items()
+    }
 
 
 def test_macros_follow_from_the_table_of_roles() -> None:
@@ -260,10 +255,11 @@ def test_a_request_of_an_array_has_the_name_request() -> None:
     assert found.conditions[0].right == Argument(2, "request")
 
 
-@pytest.mark.parametrize("name", ATTRIBUTES)
-def test_each_attribute_may_be_named(name: str) -> None:
-    function = "hide" if name == "step" else "Comm_dup"
-    assert template(f"{START}F1=p1:{function}\n3block\nF1({name})=F1({name})").conditions[0].left.name == name
+def test_each_attribute_may_be_named() -> None:
+    for name in ATTRIBUTES:
+        function = "hide" if name == "step" else "Comm_dup"
+        found = template(f"{START}F1=p1:{function}\n3block\nF1({name})=F1({name})")
+        assert found.conditions[0].left.name == name
 
 
 # Faults: each with its line and column.

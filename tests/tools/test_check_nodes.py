@@ -9,15 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launcher import mpiexec
 from testbed import apart
-from testbed.checking import PATIENCE_S, Done, report, safepoint, situations
+from testbed.checking import PATIENCE_S, Done, report, safepoint, situations, wait_for
 from testbed.commands import cli
 from testbed.foreign import Mpi, each_mpi, environment, program
 
@@ -133,20 +131,13 @@ def test_a_rank_that_dies_on_another_node_is_told_first(mpi: Mpi, tmp_path: Path
 # What is missing.
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.02)
-
-
 def test_a_node_whose_follower_is_killed_is_told_and_its_trace_can_be_judged_later(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "safepoint", *ON_PORT, "-o", "run.trace"]
     command = [*words, *map(str, ranks(tmp_path, LOST, *two_nodes(tmp_path)))]
     running = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=environment(**HERE))  # fmt: skip
     trace = tmp_path / "run.trace"
-    until(lambda: [*trace.glob("rank-00001.json")] and (tmp_path / "here-1").exists(), "rank 1 is not followed")
+    wait_for(lambda: [*trace.glob("rank-00001.json")] and (tmp_path / "here-1").exists(), "rank 1 is not followed")
     (kept,) = (tmp_path / "node").iterdir()
     os.kill(int((kept / "following").read_text()), signal.SIGKILL)
     (tmp_path / "go").touch()
