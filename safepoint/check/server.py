@@ -244,6 +244,10 @@ class Server:
         self._until(is_settled)
         if self.hurried:
             self.end_ranks()
+            begun = time.monotonic()
+            self._until(
+                lambda node: node.over or bool(node.left()) or time.monotonic() - max(node.heard, begun) > SETTLES_S
+            )
         with self.writing:
             for node in self.nodes:
                 if node.over or node.lost:
@@ -257,7 +261,7 @@ class Server:
 
     def _late(self, node: Node) -> str:
         """Why it is not waited for any longer."""
-        if self.hurried:
+        if self.hurried and node.left():
             return "its ranks have not ended though they were told to"
         if node.lives:
             return f"its ranks have not ended {SETTLES_S:.0f} s after the launcher"

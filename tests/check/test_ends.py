@@ -5,39 +5,59 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from testbed import traced
+from testbed.checking import PATIENCE_S, wait_for
 from testbed.foreign import Mpi, each_mpi, needs
 from testbed.foreign import environment as of_system
 from testbed.foreign import program as compiled
 from testbed.noted import Noted
 
-from safepoint.check import processes, stacks
+from safepoint.check import ends, processes, stacks
 from safepoint.check.ends import Ends, Event
 from safepoint.matching.symbols import Site
 from safepoint.run import proc
 from safepoint.trace import launch, record
-from safepoint.trace.record import ENTERED
+from safepoint.trace.record import ENTERED, RETURNED
 
-HANG_S = 2.0
-BEGIN = "import os, signal, sys, time\nfrom mpi4py import MPI\ncomm, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank\n"
-linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-pytestmark = linux
+HANG_S = 600.0  # nobody waits so long: `later` moves the clock by which it is judged
+BEGIN = """import os, signal, sys, threading, time
+from mpi4py import MPI
+comm, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+"""
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+Later = Callable[..., None]
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Later:
+    """Let the clock of `ends` jump; by default so far that what has not moved meanwhile hangs."""
+    ahead = [0.0]
+
+    def jump(seconds: float = 2 * HANG_S) -> None:
+        ahead[0] += seconds
+
+    monkeypatch.setattr(ends, "time", SimpleNamespace(monotonic_ns=lambda: time.monotonic_ns() + int(ahead[0] * 1e9)))
+    return jump
 
 
 class Run:
     """A program under `safepoint trace`, followed: of Python, or of C with one of these libraries."""
 
     def __init__(self, where: Path, ranks: int, program: str, mpi: Mpi | None = None) -> None:
-        self.trace = where / "t"
+        self.trace, self.ranks = where / "t", ranks
         if mpi is None:
             (where / "solver.py").write_text(BEGIN + program)
             command, environment = traced.command(ranks, "solver.py"), traced.environment("mpich", self.trace)
@@ -51,30 +71,50 @@ class Run:
         )  # fmt: skip
         self.ends, self.events = Ends(self.trace, HANG_S), list[Event]()
 
-    def follow(self, until: Callable[[], bool] = lambda: False, most_s: float = 60) -> list[Event]:
-        end = time.monotonic() + most_s
+    def follow(self, until: Callable[[], object] = lambda: False) -> list[Event]:
+        end = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and not until():
             assert time.monotonic() < end, self.events
             self.ends.poll()
             self.events += self.ends.look()
-            self.ends.wait(0.05)
+            self.ends.wait(0.02)
         if self.process.poll() is not None:
             self.ends.poll()
             self.events += [*self.ends.look(), *self.ends.finish(self.process.returncode)]
         return self.events
 
     def until(self, kind: str) -> Event:
-        self.follow(lambda: any(event.kind == kind for event in self.events))
+        self.follow(lambda: {kind, "hang"} & {*self.kinds()})
         found = [event for event in self.events if event.kind == kind]
         assert found, self.events
         return found[0]
 
+    def stands(self, *names: str, came: int = 0) -> None:
+        """Follow until each rank is inside of this call, or, "", outside after one; the first is in this Barrier."""
+
+        def of(rank: int) -> str | None:
+            one = self.ends.followed[rank].standing
+            return one.name(ends.inside(one)[0]) if any(one.inside.values()) else "" if one.last else None
+
+        self.follow(
+            lambda: (
+                len(self.ends.followed) == len(names)
+                and [*map(of, range(len(names)))] == [*names]
+                and came in (0, self.ends.followed[0].standing.came["world"])
+            )
+        )
+
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]
 
+    def parent(self, rank: int) -> int:
+        """The process of the launcher that started this rank."""
+        stat = Path(f"/proc/{self.ends.followed[rank].pid}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[1])
+
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def run(tmp_path: Path, later: Later) -> Iterator[Callable[..., Run]]:
     runs = list[Run]()
 
     def start(ranks: int, program: str, mpi: Mpi | None = None) -> Run:
@@ -90,54 +130,61 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         one.ends.close()
 
 
-def test_a_barrier_that_one_rank_misses_is_a_hang_and_a_deadlock(run: Callable[..., Run]) -> None:
-    program = run(4, "if rank == 2:\n    comm.recv(source=3, tag=5)\ncomm.Barrier()\n")
-    begun, hang = time.monotonic(), program.until("hang").hang
-    assert hang is not None and hang.deadlock and hang.ranks == (0, 1, 2, 3)
-    assert [line.split("  since")[0].rstrip() for line in hang.text.splitlines()[1:]] == [
-        "  ranks 0 1 3  Barrier                solver.py:6",
-        "  rank  2      Recv(source=3, tag=5)  solver.py:5",
-        "  rank 2 waits for rank 3, rank 3 for rank 2: deadlock. Nobody has sent (3 → 2, tag 5). "
-        "Rank 2 has not come to Barrier",
-        "  ranks 0 1 wait for one of these ranks",
+def said_of(text: str) -> list[str]:
+    """The lines of a report of a hang, without its head and without times."""
+    return [line.split("  since")[0].rstrip() for line in text.splitlines()[1:]]
+
+
+HANGS = """
+import faulthandler
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+path = os.environ["SAFEPOINT_TRACE"] + f"/rank-{rank:05d}.stack"
+faulthandler.register(signal.SIGRTMIN + 11, file=open(path, "ab", buffering=0), all_threads=True, chain=False)
+def main():
+    if rank == 1:
+        comm.recv(source=2, tag=5)
+    comm.Barrier()
+main()
+"""
+
+
+def test_a_hang_is_told_with_stacks_and_who_waits_and_is_ended_with_all_processes(
+    run: Callable[..., Run], later: Later
+) -> None:
+    """Stacks, as the tracer lets ranks say them in check mode: while MPI holds the interpreter."""
+    program = run(3, HANGS)
+    program.stands("Barrier", "Recv", "Barrier")
+    assert program.kinds() == []
+    later()
+    hang = program.until("hang").hang
+    assert hang is not None and hang.deadlock and hang.ranks == (0, 1, 2) and program.kinds() == ["hang"]
+    assert said_of(hang.text) == [
+        "  ranks 0 2  Barrier                solver.py:15 < solver.py:16",
+        "  rank  1    Recv(source=2, tag=5)  solver.py:14 < solver.py:16",
+        "  rank 1 waits for rank 2, rank 2 for rank 1: deadlock. Nobody has sent (2 → 1, tag 5). "
+        "Rank 1 has not come to Barrier",
+        "  rank 0 waits for one of these ranks",
     ]
-    assert time.monotonic() - begun < HANG_S + 8 and program.kinds() == ["hang"]
-
-
-def test_a_cycle_of_three_is_a_deadlock(run: Callable[..., Run]) -> None:
-    program = run(3, "comm.recv(source=(rank + 1) % 3)\n")
-    assert "rank 0 waits for rank 1, rank 1 for rank 2, rank 2 for rank 0: deadlock" in program.until("hang").text
-
-
-def test_a_receive_of_what_nobody_sends_is_told_with_the_rank_that_has_ended(run: Callable[..., Run]) -> None:
-    program = run(2, "if rank:\n    comm.recv(source=0, tag=9)\n")
-    text = program.until("hang").text
-    assert "rank  0  has ended" in text and "rank 1 waits for rank 0, which has ended" in text
-
-
-def test_a_program_that_hangs_is_ended_with_all_its_processes(run: Callable[..., Run]) -> None:
-    program = run(3, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ncomm.recv(source=(rank + 1) % 3)\n")
-    program.until("hang")
     pids = program.ends.pids()
     assert len(pids) == 3
-    program.ends.end(program.process, 1.0)
-    end = time.monotonic() + 10
-    while any(proc.is_alive(pid) for pid in pids) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not any(proc.is_alive(pid) for pid in pids) and program.process.poll() is not None
+    program.ends.end(program.process, 0.2)
+    wait_for(lambda: not any(map(proc.is_alive, pids)), pids)
+    assert program.process.poll() is not None
 
 
 @needs("cc", "mpicc.mpich")
 @each_mpi
-def test_ranks_of_c_that_wait_for_each_other_are_a_deadlock(run: Callable[..., Run], mpi: Mpi) -> None:
+def test_ranks_of_c_that_wait_for_each_other_are_a_deadlock(run: Callable[..., Run], later: Later, mpi: Mpi) -> None:
     """Of a `Wait` nobody has noted for which request: it is one of those that are open."""
     program = run(3, "wait", mpi)
+    program.stands("Barrier", "Recv", "Wait")
+    later()
     hang = program.until("hang").hang
     assert hang is not None and hang.stuck == (0, 1, 2)
-    assert [line.split("  since")[0].rstrip() for line in hang.text.splitlines()[1:]] == [
-        "  rank  0  Barrier                hangs.c:31",
-        "  rank  1  Recv(source=2, tag=5)  hangs.c:10",
-        "  rank  2  Wait                   hangs.c:29",
+    assert said_of(hang.text) == [
+        "  rank  0  Barrier                hangs.c:38",
+        "  rank  1  Recv(source=2, tag=5)  hangs.c:11",
+        "  rank  2  Wait                   hangs.c:36",
         "  rank 1 waits for rank 2, rank 2 for rank 1: deadlock. Nobody has sent (2 → 1, tag 5); what rank 2 has sent, "
         "and nobody has received, has tag 8. Nobody has sent (1 → 2, tag 9)",
         "  rank 0 waits for one of these ranks",
@@ -147,191 +194,249 @@ def test_ranks_of_c_that_wait_for_each_other_are_a_deadlock(run: Callable[..., R
 @needs("cc", "mpicc.mpich")
 @each_mpi
 def test_a_rank_of_c_that_dies_is_told_first(run: Callable[..., Run], mpi: Mpi) -> None:
-    for _ in range(6):  # on a busy machine all are gone before anybody looks, but not each time
-        program = run(3, "abort", mpi)
-        program.follow()
-        if program.ends.deaths[0] == 1:
-            break
-        shutil.rmtree(program.trace)
-    assert program.ends.deaths[0] == 1
+    """Its launcher, which would kill the others, is kept from it until that is seen."""
+    program = run(3, "abort", mpi)
+    program.until("died")
+    program.follow()
+    assert program.ends.deaths[0] == 1 and program.events[0].text == "rank 1 died (SIGABRT) after Barrier hangs.c:20"
     text = program.ends.death(1, program.process.returncode)  # the status of the process, or what the launcher says
-    assert re.fullmatch(r"rank 1 died \((SIGABRT|a signal)\) after Barrier hangs.c:19", text)
-
-
-def test_a_long_computation_is_no_hang(run: Callable[..., Run]) -> None:
-    program = run(2, f"comm.Barrier()\nif rank:\n    time.sleep({2.5 * HANG_S})\ncomm.Barrier()\n")
-    program.follow()
-    assert program.process.returncode == 0 and sorted(program.kinds()) == ["computes", "ended", "ended"]
-    (computes,) = (event for event in program.events if event.kind == "computes")
-    assert computes.ranks == (1,) and computes.text.startswith("rank 1 computes since 2 s, after solver.py:4")
-
-
-def test_a_program_of_which_all_ranks_compute_is_left_alone(run: Callable[..., Run]) -> None:
-    program = run(2, f"comm.Barrier()\ntime.sleep({1.5 * HANG_S})\n")
-    program.follow()
-    assert sorted(program.kinds()) == ["ended", "ended"]
-
-
-def test_a_rank_that_was_stopped_does_not_hang_and_the_others_wait_for_it(run: Callable[..., Run]) -> None:
-    program = run(2, "comm.Barrier()\nif rank:\n    os.kill(os.getpid(), signal.SIGSTOP)\ncomm.Barrier()\n")
-    stopped = program.until("stopped")
-    assert stopped.ranks == (1,) and stopped.text == "rank 1 is stopped (SIGSTOP, or a debugger), solver.py:4"
-    os.kill(program.ends.followed[1].pid, signal.SIGCONT)
-    program.follow()
-    assert program.process.returncode == 0 and "hang" not in program.kinds()
+    assert re.fullmatch(r"rank 1 died \((SIGABRT|a signal)\) after Barrier hangs.c:20", text)
 
 
 def test_the_rank_that_was_killed_is_told_first_and_where_it_was(run: Callable[..., Run]) -> None:
-    """The launcher takes note of it and kills the others at once: on a busy machine all are gone before anybody looks,
-    but not each time. By which signal is known if we look before the launcher has."""
-    for _ in range(6):
-        program = one_killed(run)
-        assert program.events[0].kind == "died" and "hang" not in program.kinds()
-        said = program.ends.death(2, program.process.returncode)
-        assert re.fullmatch(r"rank 2 died( \((SIGFPE or )?SIGKILL\))? in Recv\(source=3, tag=5\) solver.py:5", said)
-        if program.ends.deaths[0] == 2:
-            return
-        shutil.rmtree(program.trace)
-    raise AssertionError(program.events)
-
-
-def one_killed(run: Callable[..., Run]) -> Run:
-    program = run(4, "comm.Barrier()\ncomm.recv(source=(rank + 1) % 4, tag=5)\n")
-    program.follow(lambda: len(program.ends.followed) == 4 and all(
-        one.standing.came and any(one.standing.inside.values()) for one in program.ends.followed.values()
-    ))  # fmt: skip
-    os.kill(program.ends.followed[2].pid, signal.SIGKILL)
+    """The launcher takes note of it and kills the others at once, so it stands still until that is seen."""
+    program = run(3, "comm.Barrier()\ncomm.recv(source=(rank + 1) % 3, tag=5)\n")
+    program.stands("Recv", "Recv", "Recv")
+    launcher = program.parent(1)
+    os.kill(launcher, signal.SIGSTOP)
+    try:
+        os.kill(program.ends.followed[1].pid, signal.SIGKILL)
+        assert program.until("died").ranks == (1,)
+    finally:
+        os.kill(launcher, signal.SIGCONT)
     program.follow()
-    return program
+    assert program.events[0].kind == "died" and "hang" not in program.kinds() and program.ends.deaths[0] == 1
+    assert program.ends.death(1, program.process.returncode) == (
+        "rank 1 died (SIGKILL) in Recv(source=2, tag=5) solver.py:8"
+    )
 
 
-def test_a_report_is_withdrawn_when_a_rank_goes_on(run: Callable[..., Run]) -> None:
-    program = run(2, "comm.recv(source=1 - rank, tag=5)\n")
-    program.until("hang")
-    for one in program.ends.followed.values():  # a rank makes a step: as if its note had come late
-        stack = one.standing.inside[0]
-        path = record.names(program.trace, one.tail.rank).calls
-        with path.open("r+b") as file:
-            file.seek(record.HEADER + record.NOTE * stack[-1].number + record.NOTE - 1)
-            file.write(bytes([record.RETURNED]))
-    assert program.until("goes on").ranks == (0, 1)
-
-
-def test_a_deadlock_of_some_is_told_while_the_others_go_on(run: Callable[..., Run]) -> None:
-    program = run(3, "if rank < 2:\n    comm.recv(source=1 - rank, tag=5)\nwhile True:\n    time.sleep(0.1)\n"
-                     "    MPI.COMM_SELF.Barrier()\n")  # fmt: skip
-    event = program.until("deadlock")
-    assert event.ranks == (0, 1) and "hang" not in program.kinds()
-    assert event.text.startswith("rank 0 waits for rank 1, rank 1 for rank 0: deadlock")
-
-
-def test_ranks_that_are_all_in_one_hide_store_and_do_not_hang(tmp_path: Path) -> None:
-    for name, state in (("a", None), ("b", "hang")):
-        trace = Noted(tmp_path / name, 2)
-        trace[0].call("hide", 30, comm=0, size=1, state=ENTERED)
-        if state is None:
-            trace[1].call("hide", 30, comm=0, size=1, state=ENTERED)
-        else:
-            trace[1].call("Recv", 31, peer=0, tag=1, state=ENTERED)
-        watched = Ends(trace.directory, 0.05)
-        watched.poll()
-        time.sleep(0.1)
-        assert [event.kind for event in watched.look()] == ([state] if state else [])
-        assert watched.look() == []  # told once
-        watched.close()
-        trace.close()
-
-
-def test_a_rank_that_writes_a_file_for_long_does_not_hang(tmp_path: Path) -> None:
-    trace = Noted(tmp_path / "t", 2)
-    trace[0].call("Barrier", 3, state=ENTERED)
-    trace[1].call("File_write", 4, comm=0, state=ENTERED)
-    watched = Ends(trace.directory, 0.05)
-    watched.poll()
-    time.sleep(0.1)
-    assert [(event.kind, event.ranks) for event in watched.look()] == [("computes", (1,))]
-    watched.close()
-    trace.close()
-
-
-WORKER = """import threading
-def work():
-    end = time.monotonic() + 7
-    while time.monotonic() < end:
-        pass
-    comm.send(1, 1 - rank, 3)
-helper = threading.Thread(target=work)
-if {helped}:
-    helper.start()
-comm.recv(source=1 - rank, tag=3)
+PHASES = """comm.Barrier()
+until("all")
+comm.Barrier()
+if rank:
+    until("one")
+comm.Barrier()
+if rank:
+    os.kill(os.getpid(), signal.SIGSTOP)
+comm.Barrier()
 """
 
 
-@pytest.mark.parametrize("helped", [True, False])
-def test_a_thread_that_computes_and_has_not_called_mpi_yet_makes_it_no_hang(
-    run: Callable[..., Run], helped: bool
+def test_ranks_that_compute_or_are_stopped_do_not_hang_however_long_it_takes(
+    run: Callable[..., Run], later: Later, tmp_path: Path
 ) -> None:
-    program = run(2, WORKER.format(helped=helped))
-    if not helped:
-        program.until("hang")
-        return
+    """Nothing is said while all compute; one for which the others wait is named, and one that was stopped."""
+    program = run(2, PHASES)
+    program.stands("", "")
+    for _ in range(2):
+        later()
+        program.ends.poll()
+        assert program.ends.look() == []
+    (tmp_path / "all").touch()
+    program.stands("Barrier", "", came=3)
+    later()
+    computes = program.until("computes")
+    assert computes.ranks == (1,) and re.match(r"rank 1 computes since 36\d\d s, after solver.py:9$", computes.text)
+    (tmp_path / "one").touch()
+    program.follow(lambda: program.ends.followed[1].process.stopped)
+    program.stands("Barrier", "", came=4)
+    later()
+    stopped = program.until("stopped")
+    assert stopped.ranks == (1,) and stopped.text == "rank 1 is stopped (SIGSTOP, or a debugger), solver.py:12"
+    os.kill(program.ends.followed[1].pid, signal.SIGCONT)
+    program.follow()
+    assert program.process.returncode == 0  # before it goes on it may be told of once more
+    assert [*dict.fromkeys(program.kinds())] == ["computes", "stopped", "ended"]
+
+
+WORKER = """
+def work():
+    while not os.path.exists("go"):
+        sum(range(10_000))
+    comm.send(1, 0, 3)
+if rank:
+    threading.Thread(target=work).start()
+comm.recv(source=1 - rank, tag=3) if rank == 0 else comm.recv(source=0, tag=4)
+if rank == 0:
+    comm.send(1, 1, 4)
+"""
+
+
+def test_a_thread_that_computes_and_has_not_called_mpi_yet_makes_it_no_hang(
+    run: Callable[..., Run], later: Later, tmp_path: Path
+) -> None:
+    """What its threads use of a processor is looked at for a second."""
+    program = run(2, WORKER)
+    program.stands("Recv", "Recv")
+    later(HANG_S - 1.2)
+    computes = program.until("computes")
+    assert computes.ranks == (1,) and "another thread of it is at work" in computes.text
+    (tmp_path / "go").touch()
     program.follow()
     assert program.process.returncode == 0 and "hang" not in program.kinds(), program.events
 
 
-def test_a_rank_of_which_another_thread_is_outside_may_still_do_something(tmp_path: Path) -> None:
-    trace = Noted(tmp_path / "t", 2)
-    trace[0].call("Barrier", 3, state=ENTERED)
-    trace[1].call("Recv", 4, comm=2, peer=0, tag=1, thread=0, state=ENTERED)
-    trace[1].call("Barrier", 5, comm=2, thread=1)
-    watched = Ends(trace.directory, 0.05)
-    watched.poll()
-    time.sleep(0.1)
-    assert [(event.kind, event.ranks) for event in watched.look()] == [("computes", (1,))]
-    watched.close()
-    trace.close()
+# Of notes that no program has written.
 
+Noting = tuple[int, str, dict[str, Any]]  # a rank is inside of this call
+
+
+def watched(trace: Noted, *calls: Noting) -> Ends:
+    for rank, name, how in calls:
+        trace[rank].call(name, 3 + rank, **{"state": ENTERED, **how})
+    found = Ends(trace.directory, HANG_S)
+    found.poll()
+    return found
+
+
+def events(watched: Ends) -> list[tuple[str, tuple[int, ...]]]:
+    return [(event.kind, event.ranks) for event in watched.look()]
+
+
+HIDE: dict[str, Any] = {"comm": 0, "size": 1}
+FROM_0 = 1, "Recv", {"peer": 0, "tag": 1}
+STANDING: dict[str, tuple[list[Noting], list[tuple[str, tuple[int, ...]]]]] = {
+    "all are in one hide, and store": ([(0, "hide", HIDE), (1, "hide", HIDE)], []),
+    "one is in hide, and the other waits": ([(0, "hide", HIDE), FROM_0], [("hang", (0, 1))]),
+    "one writes a file for long": ([(0, "Barrier", {}), (1, "File_write", {"comm": 0})], [("computes", (1,))]),
+    "another thread is outside, and may still do something": (
+        [(0, "Barrier", {}), (1, "Recv", {"comm": 2, "peer": 0, "tag": 1, "thread": 0}),
+         (1, "Barrier", {"comm": 2, "thread": 1, "state": RETURNED})],
+        [("computes", (1,))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", STANDING)
+def test_where_nothing_moves_this_is_told_once(how: str, tmp_path: Path, later: Later) -> None:
+    calls, expected = STANDING[how]
+    quiet = watched(Noted(tmp_path, 2), *calls)
+    assert events(quiet) == []
+    later()
+    assert (events(quiet), events(quiet)) == (expected, [])
+    quiet.close()
+
+
+def test_a_receive_of_what_nobody_sends_is_told_with_the_rank_that_has_ended(tmp_path: Path, later: Later) -> None:
+    trace = Noted(tmp_path, 2)
+    quiet = watched(trace, FROM_0)
+    trace[0].notes.close("exit")
+    assert events(quiet) == [("ended", (0,))]
+    later()
+    (hang,) = quiet.look()
+    assert "rank  0  has ended" in hang.text and "rank 1 waits for rank 0, which has ended" in hang.text
+    quiet.close()
+
+
+def test_a_report_is_withdrawn_when_a_rank_goes_on(tmp_path: Path, later: Later) -> None:
+    trace = Noted(tmp_path, 2)
+    quiet = watched(trace, (0, "Recv", {"peer": 1, "tag": 1}), FROM_0)
+    later()
+    assert events(quiet) == [("hang", (0, 1))]
+    trace[1].notes.map[record.HEADER + record.NOTE - 1] = RETURNED  # as if its note had come late
+    quiet.poll()
+    assert events(quiet) == [("goes on", (1,))]
+    quiet.close()
+
+
+def test_a_deadlock_of_some_is_told_while_the_others_go_on(tmp_path: Path, later: Later) -> None:
+    trace = Noted(tmp_path, 3)
+    quiet = watched(trace, (0, "Recv", {"peer": 1, "tag": 1}), FROM_0)
+    later()
+    trace[2].call("Barrier", 9, comm=2)
+    quiet.poll()
+    (event,) = quiet.look()
+    assert (event.kind, event.ranks) == ("deadlock", (0, 1))
+    assert event.text.startswith("rank 0 waits for rank 1, rank 1 for rank 0: deadlock")
+    quiet.close()
+
+
+def test_a_rank_that_cannot_be_read_is_named_once_and_that_others_wait_for_it_is_no_hang(
+    tmp_path: Path, later: Later
+) -> None:
+    """The others are followed. It may compute."""
+    trace = Noted(tmp_path, 2)
+    (tmp_path / "rank-00001.json").write_text("{}")
+    quiet = watched(trace, (0, "Recv", {"peer": 1, "tag": 5}))
+    (lost,) = quiet.look()
+    assert [*quiet.followed] == [0] and (lost.kind, lost.ranks) == ("lost", (1,))
+    assert lost.text.startswith("rank 1 is not followed: ") and "rank-00001.json" in lost.text
+    later()
+    (event,) = quiet.look()
+    said = r"rank 1 is not followed, and nothing else moves since \d+ s: whether this is a hang is not known"
+    assert (event.kind, event.ranks) == ("lost", (1,)) and re.fullmatch(said, event.text), event
+    later()
+    assert quiet.look() == []
+    quiet.close()
+
+
+@pytest.mark.parametrize("wrong", ["size", "calls", "more", "sites", "objects", "head"])
+def test_of_a_rank_that_is_refused_no_file_is_kept_open(wrong: str, tmp_path: Path) -> None:
+    """There may be thousands, and descriptors are few."""
+    trace = Noted(tmp_path, 2, {1: {"size": 3}} if wrong == "size" else {})
+    trace.close()
+    if wrong == "head":
+        (tmp_path / "rank-00001.more").write_bytes(bytes(64))
+    elif wrong != "size":
+        (tmp_path / f"rank-00001.{wrong}").unlink()
+    before = len(os.listdir("/proc/self/fd"))
+    refused = Ends(tmp_path, HANG_S)
+    refused.poll()
+    assert [*refused.never] == [1]
+    if wrong == "size":
+        assert refused.never[1] == (f"rank 1 is not followed: {tmp_path / 'rank-00001.json'}: the trace is of 2 ranks, "
+                                    "and this one is of another program")  # fmt: skip
+    refused.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_that_has_the_number_of_a_rank_later_is_not_taken_for_it(tmp_path: Path) -> None:
+    """(3): it would be sent a signal."""
+    mine, other = (
+        watched(Noted(tmp_path / name, 1, {0: {"boot": of, "pid": os.getpid()}}))
+        for name, of in (("t", processes.boot()), ("u", "of another host"))
+    )
+    assert mine.pids() == [os.getpid()]
+    mine.followed[0].process.started -= 1
+    assert mine.pids() == other.pids() == other.look() == []
+    mine.close()
+    other.close()
+
+
+# Processes.
 
 LAUNCHER = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-wait = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        "print('ready', flush=True); time.sleep(60)"]
+wait = [sys.executable, "-ISc", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('ready', flush=True); time.sleep(600)"]
 for apart in (False, True):
     child = subprocess.Popen(wait, start_new_session=apart, stdout=subprocess.PIPE)
     child.stdout.readline()
     print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
 def test_a_launcher_that_does_not_end_is_killed_with_its_group_and_what_is_left() -> None:
-    process = subprocess.Popen([sys.executable, "-c", LAUNCHER], stdout=subprocess.PIPE, text=True,
+    process = subprocess.Popen([sys.executable, "-ISc", LAUNCHER], stdout=subprocess.PIPE, text=True,
                                start_new_session=True)  # fmt: skip
     assert process.stdout is not None
     in_group, apart = (int(process.stdout.readline()) for _ in range(2))
     process.stdout.close()
     assert processes.end(process, 0.2, lambda: [apart]) == -signal.SIGKILL
-    end = time.monotonic() + 10
-    while (proc.is_alive(in_group) or proc.is_alive(apart)) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not proc.is_alive(in_group) and not proc.is_alive(apart)
-
-
-def test_a_process_that_has_the_number_of_a_rank_later_is_not_taken_for_it(tmp_path: Path) -> None:
-    """(3): it would be sent a signal."""
-    trace = Noted(tmp_path / "t", 1, {0: {"boot": processes.boot(), "pid": os.getpid()}})
-    watched = Ends(trace.directory, 60)
-    watched.poll()
-    assert watched.pids() == [os.getpid()]
-    watched.followed[0].process.started -= 1
-    assert watched.pids() == []
-    other = Noted(tmp_path / "u", 1, {0: {"boot": "of another host", "pid": os.getpid()}})
-    of_other = Ends(other.directory, 60)
-    of_other.poll()
-    assert of_other.pids() == [] and of_other.look() == []
-    for one in (watched, of_other):
-        one.close()
+    wait_for(lambda: not proc.is_alive(in_group) and not proc.is_alive(apart), (in_group, apart))
 
 
 @pytest.mark.parametrize(
@@ -393,14 +498,14 @@ LISTENING = """
 import faulthandler, signal, sys, time
 faulthandler.register(signal.SIGRTMIN + 11, file=open(sys.argv[1], "ab", buffering=0), all_threads=True, chain=False)
 def work():
-    sys.stdout.write("ready\\n"); sys.stdout.flush(); time.sleep(60)
+    sys.stdout.write("ready\\n"); sys.stdout.flush(); time.sleep(600)
 work()
 """
 
 
 def test_a_process_that_listens_says_where_it_is_and_one_that_does_not_is_let_alone(tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(LISTENING)
-    silent = [sys.executable, "-c", "print('ready', flush=True); import time; time.sleep(60)"]
+    silent = [sys.executable, "-c", "print('ready', flush=True); import time; time.sleep(600)"]
     listening = [sys.executable, str(tmp_path / "work.py"), str(tmp_path / "rank-00001.stack")]
     with contextlib.ExitStack() as stack:
         started = [
@@ -416,76 +521,3 @@ def test_a_process_that_listens_says_where_it_is_and_one_that_does_not_is_let_al
                 1: "work.py:5 < work.py:6"
             }
         assert [process.poll() for process in started] == [None, None]
-
-
-EXCHANGE = """
-import faulthandler
-path = os.environ["SAFEPOINT_TRACE"] + f"/rank-{rank:05d}.stack"
-faulthandler.register(signal.SIGRTMIN + 11, file=open(path, "ab", buffering=0), all_threads=True, chain=False)
-def exchange():
-    comm.recv(source=1 - rank, tag=5)
-def main():
-    exchange()
-main()
-"""
-
-
-def test_ranks_that_listen_say_where_they_are_when_the_program_hangs(run: Callable[..., Run]) -> None:
-    """As the tracer lets them in check mode: while MPI holds the interpreter."""
-    program = run(2, EXCHANGE)
-    text = program.until("hang").text
-    assert "Recv(source=1, tag=5)  solver.py:9 < main solver.py:11 < solver.py:12  since" in text
-
-
-def test_a_rank_that_cannot_be_read_from_the_start_is_named_and_the_others_are_followed(tmp_path: Path) -> None:
-    Noted(tmp_path, 2)
-    (tmp_path / "rank-00001.json").write_text("{}")
-    ends = Ends(tmp_path, HANG_S)
-    ends.poll()
-    told = [event for event in ends.look() if event.kind == "lost"]
-    assert list(ends.followed) == [0] and [event.ranks for event in told] == [(1,)], told
-    assert told[0].text.startswith("rank 1 is not followed: ") and "rank-00001.json" in told[0].text
-    assert not [event for event in ends.look() if event.kind == "lost"]  # once
-
-
-def test_a_rank_of_a_program_of_another_size_is_not_followed(tmp_path: Path) -> None:
-    Noted(tmp_path, 2, {1: {"size": 3}})
-    ends = Ends(tmp_path, HANG_S)
-    ends.poll()
-    assert ends.never == {1: f"rank 1 is not followed: {tmp_path / 'rank-00001.json'}: the trace is of 2 ranks, and "
-                             "this one is of another program"}  # fmt: skip
-
-
-def test_that_others_wait_for_a_rank_that_is_not_followed_is_told_and_is_no_hang(tmp_path: Path) -> None:
-    """It may compute. Once: nothing has moved since."""
-    with subprocess.Popen(["sleep", "60"]) as process:
-        trace = Noted(tmp_path, 2, {0: {"pid": process.pid, "boot": processes.boot()}})
-        trace[0].call("Recv", 4, peer=1, tag=5, state=ENTERED)
-        (tmp_path / "rank-00001.json").write_text("{}")
-        ends, events, end = Ends(tmp_path, 0.3), list[Event](), time.monotonic() + 3
-        while time.monotonic() < end:
-            ends.poll()
-            events += ends.look()
-            time.sleep(0.05)
-        process.kill()
-    ends.close()
-    assert [event.kind for event in events] == ["lost", "lost"] and events[1].ranks == (1,), events
-    said = r"rank 1 is not followed, and nothing else moves since \d s: whether this is a hang is not known"
-    assert re.fullmatch(said, events[1].text), events
-
-
-@pytest.mark.parametrize("wrong", ["size", "calls", "more", "sites", "objects", "head"])
-def test_of_a_rank_that_is_refused_no_file_is_kept_open(wrong: str, tmp_path: Path) -> None:
-    """There may be thousands, and descriptors are few."""
-    trace = Noted(tmp_path, 2, {1: {"size": 3}} if wrong == "size" else {})
-    trace.close()
-    if wrong == "head":
-        (tmp_path / "rank-00001.more").write_bytes(bytes(64))
-    elif wrong != "size":
-        (tmp_path / f"rank-00001.{wrong}").unlink()
-    before = len(os.listdir("/proc/self/fd"))
-    ends = Ends(tmp_path, HANG_S)
-    ends.poll()
-    assert list(ends.never) == [1]
-    ends.close()
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -15,16 +15,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from testbed.noted import Noted, Rank, plain, some
 
 from safepoint.check import callers, hosts, running, server, wire
+from safepoint.check import node as follower
 from safepoint.check.config import Config
 from safepoint.check.landing import Landed, Landing
 from safepoint.check.node import connected
-from safepoint.check.node import greeted as greeted_by_node
 from safepoint.check.processes import boot
 from safepoint.check.running import Run
 from safepoint.check.server import Server
@@ -33,12 +34,13 @@ from safepoint.check.tail import Noted as Note
 from safepoint.check.tail import Tail
 from safepoint.errors import UsageError
 from safepoint.matching import match
-from safepoint.nodes.transfer import GREETS, Channel, Peer, Refused
+from safepoint.nodes import transfer
+from safepoint.nodes.transfer import Channel, Peer, Refused
 from safepoint.trace import elsewhere, record
 from safepoint.trace.record import AFTER, ARGUMENTS, EMPTY, ENTERED, HEADER, NOTE, RETURNED
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-PATIENCE_S = 30.0  # many times what it takes
+PATIENCE_S = 120.0  # only what hangs reaches it
 
 
 class Node:
@@ -67,7 +69,7 @@ class Node:
 
     def child(self, *command: str) -> subprocess.Popen[bytes]:
         """A process, as that of a rank."""
-        self._processes.append(subprocess.Popen(command or ("sleep", "60")))
+        self._processes.append(subprocess.Popen(command or ("sleep", "600")))
         return self._processes[-1]
 
     def has(self, *ranks: int) -> bool:
@@ -185,24 +187,27 @@ def test_times_are_by_the_clock_of_the_launcher(shift: int, tmp_path: Path) -> N
     assert begins[1] == begins[0] + shift
 
 
-def test_an_answer_that_was_long_on_its_way_is_not_what_a_clock_is_known_by(node: Node, tmp_path: Path) -> None:
+def test_an_answer_that_was_long_on_its_way_is_not_what_a_clock_is_known_by(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A host that is busy, or a network: by half of it the clocks would seem to differ."""
-    pauses_s = [0.5, 0.3, 0.0, 0.4]
+    now = [10**9]  # of both: it goes on while an answer is on its way
+    monkeypatch.setattr(follower, "time", SimpleNamespace(monotonic_ns=lambda: now[0], monotonic=time.monotonic))
     with socket.create_server(("127.0.0.1", 0)) as late:
         where = node.server.where._replace(port=late.getsockname()[1])
 
         def serve() -> None:
             with Channel(late.accept()[0]) as channel:
                 channel.welcome(where.peer)
-                for pause_s in pauses_s:
+                for pause_ns in (5 * 10**8, 3 * 10**8, 0, 4 * 10**8):
                     wire.take(channel)
-                    time.sleep(pause_s)
-                    wire.put(channel, "clock", ns=time.monotonic_ns())
+                    now[0] += pause_ns
+                    wire.put(channel, "clock", ns=now[0])
 
         thread = threading.Thread(target=serve)
         thread.start()
         with connected(where) as channel:
-            assert abs(greeted_by_node(channel, tmp_path)) < 10**8
+            assert follower.greeted(channel, tmp_path) == 0
         thread.join()
 
 
@@ -255,7 +260,8 @@ def test_how_many_threads_work_is_told_from_there(node: Node) -> None:
 # A node that is lost.
 
 
-def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node) -> None:
+def test_a_follower_whose_connection_is_cut_leaves_all_there(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "GRACE_S", 3600.0)
     trace = some(node.directory)
     process = node.follow()
     node.until(lambda: node.has(0, 1))
@@ -321,78 +327,58 @@ def rank_of(server: Server, **state: object) -> tuple[Channel, Callable[[], None
     channel, _ = greeted(server)
     for do, words, blob in (BEGIN, ("file", {"rank": 0, "name": "about"}, ABOUT)):
         wire.put(channel, do, blob, **words)
-    told: dict[str, Any] = {
-        "at": 0,
-        "gone": False,
-        "lives": True,
-        "stopped": False,
-        "status": None,
-        "working": 0,
-        **state,
-    }
+    told = {"at": 0, "gone": False, "lives": True, "stopped": False, "status": None, "working": 0} | state
     return channel, lambda: wire.put(channel, "state", rank=0, **told)
 
 
-@contextlib.contextmanager
-def again_and_again(say: Callable[[], None]) -> Iterator[threading.Event]:
-    """It is said until the end, or until the event is set."""
-    over = threading.Event()
+@pytest.mark.parametrize(
+    ("lives", "says", "why"),
+    [(True, 1000, "its ranks have not ended 10 s after the launcher"), (False, 50, "nothing has come of it for 10 s")],
+)
+def test_after_the_launcher_it_is_waited_for_what_ranks_that_are_gone_have_noted_and_for_no_others(
+    lives: bool, says: int, why: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it comes; however much the others do: else srun that was killed would leave `check` waiting for ever.
+    Each look is a second later than the one before, and in some seconds the follower says something."""
+    channel, say = rank_of(node.server, lives=lives)
+    say()
+    node.until(lambda: node.server.nodes and node.server.nodes[0].lives is lives and node.has(0))
+    (one,), now, looks = node.server.nodes, time.monotonic(), 0
 
-    def run() -> None:
-        while not over.wait(0.02):
-            with contextlib.suppress(OSError):
-                say()
+    def sleep(_: float) -> None:
+        nonlocal now, looks
+        now, looks = now + 1, looks + 1
+        if looks <= says:
+            say()
+            node.until(lambda: one.heard == now)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield over
-    finally:
-        over.set()
-        thread.join()
-
-
-def test_ranks_that_go_on_after_their_launcher_are_not_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much they do. Else srun that was killed would leave `check` waiting for ever."""
-    monkeypatch.setattr(server, "SETTLES_S", 0.4)
-    channel, say = rank_of(node.server)
-    with channel, again_and_again(say):
-        node.until(lambda: node.has(0))
-        settling = threading.Thread(target=node.server.settle, args=(0,), daemon=True)
-        settling.start()
-        settling.join(5)
-        assert not settling.is_alive()
-    assert "its ranks have not ended 0 s after the launcher" in node.server.lost()[0]
-
-
-def test_what_ranks_that_are_gone_have_noted_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as it comes."""
-    monkeypatch.setattr(server, "SETTLES_S", 0.4)
-    channel, say = rank_of(node.server, lives=False)
-    with channel, again_and_again(say) as over:
-        node.until(lambda: node.server.nodes and node.server.nodes[0].processes and not node.server.nodes[0].lives)
-        settling = threading.Thread(target=node.server.settle, args=(0,), daemon=True)
-        settling.start()
-        settling.join(1.2)
-        assert settling.is_alive() and not node.server.lost()
-        over.set()
-        settling.join(5)
-    assert "nothing has come of it for 0 s" in node.server.lost()[0]
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, strftime=time.strftime)
+    with channel, monkeypatch.context() as patch:
+        patch.setattr(server, "time", clock)
+        node.server.settle(0)
+    assert why in node.server.lost()[0] and looks == (11 if lives else says + 11)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_what_a_launcher_has_left_behind(number: int, node: Node) -> None:
+def test_a_signal_ends_what_a_launcher_has_left_behind(
+    number: int, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rank = node.child()
     Noted(node.directory, 1, {0: {"pid": rank.pid}})
     node.follow()
     node.until(lambda: node.has(0))
     reaped = threading.Thread(target=rank.wait)  # else it would stay, as a process that has ended
     reaped.start()
-    threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
-    begun, before = time.monotonic(), signal.getsignal(number)
+    settle, before = node.server.settle, signal.getsignal(number)
+
+    def interrupted(code: int) -> None:
+        signal.raise_signal(number)
+        settle(code)
+
+    monkeypatch.setattr(node.server, "settle", interrupted)
     Run(node.launcher, [], 0, False, print, node.server).run(["true"], os.environ)
-    assert 0.4 < time.monotonic() - begun < 5 and signal.getsignal(number) is before
-    reaped.join(5)
+    assert signal.getsignal(number) is before
+    reaped.join(PATIENCE_S)
     assert rank.returncode == -signal.SIGTERM and node.server.lost() == []
 
 
@@ -402,7 +388,7 @@ def test_a_signal_ends_what_a_launcher_has_left_behind(number: int, node: Node) 
 def test_stacks_of_many_ranks_come_however_long_their_names_are(node: Node) -> None:
     """C++ has names of thousands of characters: all together they are more than a word may have."""
     count, name = 16, "f" * 490
-    body = f"def {name}(n):\n    if n: {name}(n - 1)\n    open(sys.argv[2], 'w')\n    time.sleep(60)\n{name}(6)\n"
+    body = f"def {name}(n):\n    if n: {name}(n - 1)\n    open(sys.argv[2], 'w')\n    time.sleep(600)\n{name}(6)\n"
     text = (
         "import faulthandler, signal, sys, time\nfile = open(sys.argv[1], 'a')\n"
         f"faulthandler.register(signal.SIGRTMIN + {record.STACK_SIGNAL}, file)\n"
@@ -454,7 +440,7 @@ def test_many_files_may_be_open_here_and_no_more_than_before_in_the_program(tmp_
 
 
 def connection(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.where.port), 10)
+    return socket.create_connection(("127.0.0.1", server.where.port), PATIENCE_S)
 
 
 def test_who_has_not_the_secret_is_not_listened_to(node: Node) -> None:
@@ -477,14 +463,14 @@ def test_who_has_not_the_secret_is_not_listened_to(node: Node) -> None:
     node.until(lambda: node.server.nodes and node.server.nodes[0].over)
 
 
-def test_callers_that_keep_silent_keep_no_follower_out(node: Node) -> None:
+def test_callers_that_keep_silent_keep_no_follower_out(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would not go by themselves."""
+    monkeypatch.setattr(transfer, "GREETS", 3600.0)
     silent = [connection(node.server) for _ in range(callers.GREETING)]
     some(node.directory).close()
-    begun = time.monotonic()
     node.follow()
     node.until(lambda: node.server.nodes and node.server.nodes[0].over)
     assert len(silent[0].recv(100)) == 32 and silent[0].recv(100) == b""
-    assert time.monotonic() - begun < GREETS - 2  # after that they would have gone by themselves
     for one in silent:
         one.close()
 
@@ -509,15 +495,18 @@ def test_a_follower_that_is_sent_away_tries_again(node: Node) -> None:
             connected(where, lambda: False)
 
 
-def test_a_follower_that_was_not_accepted_at_once_is_accepted_later(node: Node) -> None:
+def test_a_follower_that_was_not_accepted_at_once_is_accepted_later(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Here: as this process has no descriptor left for a moment."""
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    failed, limits = threading.Event(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(callers, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: failed.set()))
     with socket.socket() as caller:
         os.close(free := os.dup(0))  # all below are in use
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
         try:
             caller.connect(("127.0.0.1", node.server.where.port))
-            time.sleep(0.2)
+            assert failed.wait(PATIENCE_S)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     channel, answer = greeted(node.server)
@@ -535,7 +524,7 @@ def test_a_follower_that_does_not_read_keeps_nobody_waiting(node: Node) -> None:
         with contextlib.suppress(OSError):
             for _ in range(20_000):
                 wire.put(channel, "here")
-        assert node.server.writing.acquire(timeout=3)
+        assert node.server.writing.acquire(timeout=PATIENCE_S)
         node.server.writing.release()
         node.until(lambda: node.server.nodes[0].closed)
     assert node.server.nodes[0].why == "it does not take what is said to it"

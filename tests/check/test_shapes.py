@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from testbed.given import CONSTANTS, Rank
+from testbed.sweep import LONG
 
 from safepoint.check import language, vocabulary
 from safepoint.check.call import Call
@@ -18,7 +18,10 @@ from safepoint.check.shapes import Shapes, function
 from safepoint.check.tail import Noted as Note
 from safepoint.trace import record
 
-TRIES = 200 if os.environ.get("SAFEPOINT_CRASH") == "long" else 15
+# A few programs here, more in `make proof`.
+each_part = pytest.mark.parametrize(
+    "seeds", [range(3), pytest.param(range(3, 200 if LONG else 15), marks=pytest.mark.proof)], ids=["few", "more"]
+)
 TEMPLATES = language.load(sorted(map(str, language.shipped().values())))
 COMMS, TYPES = ["MPI_COMM_WORLD", "MPI_COMM_SELF", 0x900, 0x901], ["MPI_INT", "MPI_DOUBLE", "MPI_PACKED", 0x910, 0x911]
 SENDS, RECVS = ["Send", "Ssend", "Isend", "Send_init"], ["Recv", "Recv", "Irecv", "Probe", "Iprobe", "Iprobe"]
@@ -130,9 +133,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shapes, "_alike", Shapes._alone)
 
 
-def test_calls_that_are_alike_have_the_values_that_each_would_have_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_part
+def test_calls_that_are_alike_have_the_values_that_each_would_have_by_itself(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared = 0
-    for seed in range(TRIES):
+    for seed in seeds:
         calls = [call for rank in ran(seed) for call in rank.made]
         with monkeypatch.context() as patched:
             alone(patched)
@@ -142,15 +148,16 @@ def test_calls_that_are_alike_have_the_values_that_each_would_have_by_itself(mon
         for one, other in zip(calls, singly, strict=True):
             assert (one.function, one.wild, one.pending) == (other.function, other.wild, other.pending), seed
             assert [one.value(name) for name in ASKED] == [other.value(name) for name in ASKED], (seed, one.function)
-    assert shared > 20 * TRIES  # else nothing was tried
+    assert shared > 20 * len(seeds)  # else nothing was tried
 
 
-def test_what_is_found_is_the_same_if_no_two_calls_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_part
+def test_what_is_found_is_the_same_if_no_two_calls_are_alike(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     several = 0
-    for seed in range(TRIES):
+    for seed in seeds:
         found = told(ran(seed))
         with monkeypatch.context() as patched:
             alone(patched)
             assert told(ran(seed)) == found, seed
         several += len({one.template for one in found})  # type: ignore[attr-defined]
-    assert several > 5 * TRIES
+    assert several > 5 * len(seeds)

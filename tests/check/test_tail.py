@@ -6,7 +6,6 @@ import json
 import os
 import random
 import struct
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -220,10 +219,15 @@ def test_what_is_no_trace_is_told_with_the_file_and_the_note(tmp_path: Path) -> 
         Tail(where, 1)
 
 
-def test_damaged_files_end_in_a_told_error_and_take_no_more_memory_than_a_few_times_their_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(50), pytest.param(range(50, 400), marks=pytest.mark.proof)], ids=["few", "more"]
+)
+def test_damaged_files_end_in_a_told_error_and_take_no_more_memory_than_a_few_times_their_size(
+    tmp_path: Path, seeds: range
+) -> None:
     """Seeds are in the message."""
     seen = set[str]()
-    for seed in range(300):
+    for seed in seeds:
         draw, where = random.Random(seed), tmp_path / f"t{seed}"
         trace = some(where)
         trace.close(*([0, 1] if draw.random() < 0.5 else []))
@@ -239,7 +243,6 @@ def test_damaged_files_end_in_a_told_error_and_take_no_more_memory_than_a_few_ti
         path.write_bytes(data[: draw.randrange(len(data) + 1)] if draw.random() < 0.2 else data)
         size = sum(path.stat().st_size for path in where.iterdir())
         tracemalloc.start()
-        begun = time.process_time()
         for rank in (0, 1):
             try:
                 tail = Tail(where, rank)
@@ -253,7 +256,6 @@ def test_damaged_files_end_in_a_told_error_and_take_no_more_memory_than_a_few_ti
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 20 * size + (4 << 20), f"seed {seed}: {path.name}"
-        assert time.process_time() - begun < 5, f"seed {seed}: {path.name}"
     assert len(seen) > 5, seen
 
 

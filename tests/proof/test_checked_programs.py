@@ -10,34 +10,13 @@ from typing import Any
 
 import pytest
 from launcher import mpiexec
-from testbed import suites
-from testbed.foreign import Mpi, each_mpi, environment
+from testbed.checking import NOT_FREED, REUSED, report, safepoint
+from testbed.foreign import Mpi, each_mpi
 from testbed.paths import EXAMPLES
 
 from safepoint.errors import UsageError
 from safepoint.trace import pmpi
 
-pytestmark = pytest.mark.timeout(180)
-REUSED = """Name=Repeated using of active request
-1block
-N=1
-2block
-F1=p1:IPTP
-F2=p1:Wait! && p1:Test!
-F3=p1:IPTP
-3block
-F1(7)=F2(1)
-F1(7)=F3(7)
-"""
-NOT_FREED = """Name=Derived datatype is not freed
-1block
-N=1
-2block
-F1=p1:Type_contiguous
-F2=p1:Type_free!
-3block
-F1(3)=F2(1)
-"""
 IN_C = """#include <mpi.h>
 int main(int argc, char **argv)
 {
@@ -89,17 +68,13 @@ end program
 """
 
 
-def checked(work: Path, templates: tuple[str, ...], command: list[str], *options: str, **more: str) -> dict[str, Any]:
+def checked(work: Path, templates: tuple[str, ...], command: list[str], *options: str) -> dict[str, Any]:
     """The report."""
-    words = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", "60", *options]
-    for one in templates:
-        words += ["-t", one]
-    done = subprocess.run([*words, "--", *command], cwd=work, env=environment(**more), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, errors="replace", timeout=150)  # fmt: skip
-    report = suites.last_object(done.stdout)
-    assert report is not None, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
-    assert report["code"] == done.returncode
-    return report
+    named = [word for one in templates for word in ("-t", one)]
+    done = safepoint(work, "check", "--json", "--hang", 60, *options, *named, "--", *command)
+    found = report(done.stdout)
+    assert found["code"] == done.returncode
+    return found
 
 
 def lines(report: dict[str, Any]) -> dict[str, list[int]]:
@@ -132,10 +107,10 @@ def test_both_templates_of_2014_as_printed_find_their_mistakes(mpi: Mpi, fortran
 def test_the_solver_of_the_examples_is_silent(tmp_path: Path) -> None:
     for name in ("landscape_mpi.py", "landscape.py"):
         shutil.copy(EXAMPLES / name, tmp_path)
-    command = [mpiexec(), "-n", "4", sys.executable, "landscape_mpi.py", "--steps", "200"]
+    command = [mpiexec(), "-n", "4", sys.executable, "landscape_mpi.py", "--steps", "60"]
     report = checked(tmp_path, ("standard",), command)
     assert (report["situations"], report["hang"], report["code"]) == ([], None, 0)
-    assert report["calls"] > 400
+    assert report["calls"] > 200
 
 
 def test_lammps_is_silent(tmp_path: Path) -> None:
@@ -147,9 +122,9 @@ def test_lammps_is_silent(tmp_path: Path) -> None:
     except UsageError as error:
         pytest.skip(f"needs the mpicc of the MPI of mpi4py: {error}")
     shutil.copy(EXAMPLES / "lammps/in.melt", tmp_path)
-    command = [mpiexec(), "-n", "2", str(lmp), "-in", "in.melt", "-var", "last", "20"]
+    command = [mpiexec(), "-n", "2", str(lmp), "-in", "in.melt", "-var", "last", "5"]
     report = checked(tmp_path, ("standard",), command, "--with", "c")
-    assert report["calls"] > 300 and not report["hang"] and report["code"] == 0
+    assert report["calls"] > 150 and not report["hang"] and report["code"] == 0
     assert [one for one in report["situations"] if one["kind"] == "error"] == []
 
 
@@ -202,6 +177,6 @@ def test_a_hide_that_one_rank_leaves_out_is_told(tmp_path: Path) -> None:
     (tmp_path / "solver.py").write_text(HIDES.replace("    safepoint.hide(step)", "    if step == 1 or not comm.rank:"
                                                       "\n        safepoint.hide(step)"))  # fmt: skip
     command = [mpiexec(), "-n", "2", sys.executable, "solver.py", "good"]
-    report = checked(tmp_path, ("hide-not-by-all",), command, "--hang", "3")
+    report = checked(tmp_path, ("hide-not-by-all",), command, "--hang", "1")
     assert lines(report) == {"hide-not-by-all": [16]} and report["hang"] and report["code"] == 1
     assert "hide, number 2" in report["hang"]["text"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
+import shutil
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from launcher import mpiexec
 from testbed import suites
-from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, environment, needs, place
+from testbed.checking import report, safepoint
+from testbed.foreign import OPEN_MPI, SOURCES, Mpi, each_mpi, needs, program
 from testbed.paths import TESTBED
-from testbed.sweep import LONG, turn
+from testbed.sweep import some_of
 
 from safepoint.check import follow, language, outcome
 
 PLANTED = SOURCES / "check"
 FORTRAN = PLANTED / "check_calls.f90"
 PYTHON = TESTBED / "planted.py"
-HANG = 3  # seconds without progress
+TEMPLATES = language.load((str(suites.TEMPLATES),))
 OF_SAFEPOINT = "hide-not-by-all", "hide-with-open-request"  # no C program has these mistakes without the library
-TURNS = MPICH, OPEN_MPI  # in a short run every other template has the one, the rest the other
 IN_C = sorted(path.stem for path in PLANTED.glob("*.c"))
 IN_BOTH = {FORTRAN: re.compile(r"! ([a-z-]+)((?: F\d+)+)$"), PYTHON: re.compile(r"# ([a-z-]+)((?: F\d+)+)$")}
 
@@ -46,7 +46,6 @@ BESIDE = {
     "rma-outside-epoch": {"rma-not-completed"},
     "negative-tag-received": {"receive-without-send", "send-without-receive"},
 }
-pytestmark = pytest.mark.timeout(120)
 
 
 def marked(source: Path) -> dict[str, dict[str, set[int]]]:
@@ -64,20 +63,16 @@ def marked(source: Path) -> dict[str, dict[str, set[int]]]:
     return found
 
 
-def checked(work: Path, command: list[str]) -> dict[str, Any]:
+def checked(work: Path, command: list[str], hang: int = 60) -> dict[str, Any]:
     """The report on a program, after the same was found in its trace."""
-    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(HANG), "-t", str(suites.TEMPLATES),
-             "-o", "run.trace"]  # fmt: skip
-    more = {"OMPI_MCA_osc": "pt2pt"}  # Open MPI 4.1 makes no window on one node by itself
-    done = subprocess.run([*check, "--", *command], cwd=work, env=environment(**more), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, errors="replace", timeout=60)  # fmt: skip
-    report = suites.last_object(done.stdout)
-    assert report is not None, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
-    templates = language.load((str(suites.TEMPLATES),))
-    follower, found = follow.afterwards(work / "run.trace", templates)[:2]
-    later = outcome.Outcome(templates, follower, found).as_json()
-    assert json.loads(json.dumps(later["situations"])) == report["situations"]
-    return report
+    shutil.rmtree(work / "run.trace", ignore_errors=True)
+    words = "--json", "--hang", hang, "-t", suites.TEMPLATES, "-o", "run.trace", "--", *command
+    # Open MPI 4.1 makes no window on one node by itself.
+    found = report(safepoint(work, "check", *words, OMPI_MCA_osc="pt2pt").stdout)
+    follower, later = follow.afterwards(work / "run.trace", TEMPLATES)[:2]
+    again = outcome.Outcome(TEMPLATES, follower, later).as_json()
+    assert json.loads(json.dumps(again["situations"])) == found["situations"]
+    return found
 
 
 def reported(report: dict[str, Any], template: str) -> dict[str, set[int]]:
@@ -91,11 +86,11 @@ def reported(report: dict[str, Any], template: str) -> dict[str, set[int]]:
     return found
 
 
-def judge(report: dict[str, Any], template: str, lines: dict[str, set[int]], good: bool) -> None:
+def judged(work: Path, command: list[str], source: Path, template: str) -> None:
     """Without the mistake: silence, but for notes. With it: its lines, and no error but what follows from it."""
-    if good:
-        assert [one for one in report["situations"] if one["kind"] != "note" or one["template"] == template] == []
-        return
+    right = checked(work, [*command, "good"])["situations"]
+    assert [one for one in right if one["kind"] != "note" or one["template"] == template] == []
+    report, lines = checked(work, command, hang=2), marked(source)[template]
     if report["hang"] and template == "epoch-not-completed":  # with MPICH the other rank never posts, and it waits here
         assert all(f"{template}.c:{line}" in report["hang"]["text"] for there in lines.values() for line in there)
         return
@@ -106,53 +101,28 @@ def judge(report: dict[str, Any], template: str, lines: dict[str, set[int]], goo
     assert report["hang"] or wrong - {template} <= BESIDE.get(template, set()), report
 
 
-def some(names: list[str]) -> list[str]:
-    """In a short run every fourth, other ones with each commit; `make check-suites` takes all."""
-    return names if LONG else names[turn() % 4 :: 4]
-
-
-each_way = pytest.mark.parametrize("good", [False, True], ids=["bad", "good"])
-
-
-def made(source: Path, mpi: Mpi) -> Path:
-    """The program, with debug information."""
-    target = place() / f"planted-{source.name}-{mpi.name}"
-    compiler = mpi.fc if source.suffix == ".f90" else mpi.cc
-    command = [compiler, "-g", "-O0", str(source), "-o", str(target)]
-    done = subprocess.run(command, cwd=place(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return target
-
-
 @needs("mpicc.mpich")
-@each_way
 @each_mpi
-@pytest.mark.parametrize("template", some(IN_C))
-def test_a_mistake_of_c_is_found_at_its_lines(template: str, mpi: Mpi, good: bool, tmp_path: Path) -> None:
-    source = PLANTED / f"{template}.c"
+@pytest.mark.parametrize("template", some_of(IN_C, 4))
+def test_a_mistake_of_c_is_found_at_its_lines(template: str, mpi: Mpi, tmp_path: Path) -> None:
     if template == "large-tag" and mpi == OPEN_MPI:
         pytest.skip("every tag is allowed in Open MPI")
-    if not LONG and mpi != TURNS[IN_C.index(template) % 2] and template != "large-tag":
-        pytest.skip("in make check-suites: each with both MPIs")
-    report = checked(tmp_path, mpi.started(2, made(source, mpi), *["good"] * good))
-    judge(report, template, marked(source)[template], good)
+    exe = program(f"check/{template}.c", mpi, "-g", "-O0")
+    judged(tmp_path, mpi.started(2, exe), PLANTED / f"{template}.c", template)
 
 
-@each_way
 @each_mpi
-@pytest.mark.parametrize("template", some(sorted(marked(FORTRAN))))
-def test_a_mistake_of_fortran_is_found_at_its_lines(template: str, mpi: Mpi, good: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("template", some_of(sorted(marked(FORTRAN)), 1))
+def test_a_mistake_of_fortran_is_found_at_its_lines(template: str, mpi: Mpi, tmp_path: Path) -> None:
     if template == "request-reused" and mpi == OPEN_MPI:
         pytest.skip("two sends that are complete at once have one request, and its binding passes a copy of that on")
-    report = checked(tmp_path, mpi.started(2, made(FORTRAN, mpi), template, *["good"] * good))
-    judge(report, template, marked(FORTRAN)[template], good)
+    exe = program("check/check_calls.f90", mpi, "-g", "-O0")
+    judged(tmp_path, mpi.started(2, exe, template), FORTRAN, template)
 
 
-@each_way
-@pytest.mark.parametrize("template", some(sorted(marked(PYTHON))))
-def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, good: bool, tmp_path: Path) -> None:
-    command = [mpiexec(), "-n", "2", sys.executable, str(PYTHON), template, *["good"] * good]
-    judge(checked(tmp_path, command), template, marked(PYTHON)[template], good)
+@pytest.mark.parametrize("template", some_of(sorted(marked(PYTHON)), 1))
+def test_a_mistake_of_mpi4py_is_found_at_its_lines(template: str, tmp_path: Path) -> None:
+    judged(tmp_path, [mpiexec(), "-n", "2", sys.executable, str(PYTHON), template], PYTHON, template)
 
 
 def test_what_right_programs_do_raises_no_alarm(tmp_path: Path) -> None:

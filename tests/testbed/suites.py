@@ -7,7 +7,6 @@ The table is in docs/check-evidence.md, and what it says is what the next run mu
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,13 +21,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from testbed.checking import last_object
 from testbed.foreign import MPICH, environment
 from testbed.paths import HOUSE
 from testbed.suite_codes import CORRECT, DEADLOCK, FITTING, GOALS, Run, headers
 
 TEMPLATES = HOUSE / "safepoint" / "check" / "standard"
 TARGET = HOUSE / "docs" / "check-evidence.md"
-HANG, PATIENCE = 3, 60  # seconds: without progress, and until a run is ended from outside
+HANG, PATIENCE = 3, 300  # seconds: without progress, and until a run is ended from outside
 WORKERS = 2 * (os.cpu_count() or 1)  # what hangs waits most of its time
 
 # Correct codes of which something of kind error is reported by right. Each was looked at by a person, who says why.
@@ -170,7 +170,8 @@ def ended(process: subprocess.Popen[str]) -> None:
 
 def command(program: Path, run: Run) -> list[str]:
     job = [MPICH.mpiexec, "-n", str(run.ranks), str(program), *run.arguments]
-    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(HANG), "-t", str(TEMPLATES)]
+    hang = HANG if run.label != CORRECT else PATIENCE  # a busy machine may let one that is right stand for a while
+    check = [sys.executable, "-m", "safepoint", "check", "--json", "--hang", str(hang), "-t", str(TEMPLATES)]
     return [*check, *run.options, "--", *job]
 
 
@@ -201,17 +202,6 @@ def checked(run: Run, suites: Path, into: Path, made: Callable[[Path, Run], list
     return Outcome(
         run, "checked", situations(report), bool(hang), bool(hang.get("deadlock")), process.returncode, seconds
     )
-
-
-def last_object(said: str) -> dict[str, Any] | None:
-    """The report: what the program itself prints stands before it, its last line maybe without an end."""
-    at = len(said)
-    while (at := said.rfind("{", 0, at)) >= 0:
-        with suppress(ValueError):
-            found = json.loads(said[at:])
-            if isinstance(found, dict) and "situations" in found:
-                return found
-    return None
 
 
 def ran(runs: Sequence[Run], suites: Path, into: Path) -> list[Outcome]:

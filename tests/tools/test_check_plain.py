@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from launcher import mpiexec
-from testbed.foreign import MPICH, SOURCES, needs, place
+from testbed.checking import safepoint
+from testbed.foreign import MPICH, needs, program
 from testbed.paths import TESTBED
 
 from safepoint.check import follow, language
@@ -87,8 +87,7 @@ d.Free()
 
 def traced(work: Path, *command: object) -> list[tuple[str, str]]:
     """What all templates that are shipped find in a trace of this program: template, and its kind."""
-    words = [sys.executable, "-m", "safepoint", "trace", "-o", "run.trace", "--", *map(str, command)]
-    done = subprocess.run(words, cwd=work, capture_output=True, text=True, timeout=100)
+    done = safepoint(work, "trace", "-o", "run.trace", "--", *command)
     assert done.returncode == 0 and "2 ranks" in done.stdout, done.stdout + done.stderr
     templates = language.load(tuple(language.shipped()))
     kinds = {one.id: one.kind for one in templates}
@@ -97,16 +96,14 @@ def traced(work: Path, *command: object) -> list[tuple[str, str]]:
     return [(one.template, kinds[one.template]) for one in found]
 
 
-@pytest.mark.parametrize("text", [ALL, OTHERS], ids=["planted", "others"])
-def test_nothing_is_wrong_with_programs_of_python_that_are_right(tmp_path: Path, text: str) -> None:
-    (tmp_path / "right.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTBED)!r})\n{text}")
+def test_nothing_is_wrong_with_programs_of_python_that_are_right(tmp_path: Path) -> None:
+    (tmp_path / "right.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTBED)!r})\n{ALL}{OTHERS}")
     found = traced(tmp_path, mpiexec(), "-n", 2, sys.executable, "right.py")
     assert {one for one in found if one[1] != "note"} == set()
 
 
+@pytest.mark.proof
 @needs(MPICH.cc, MPICH.mpiexec)
 def test_a_window_that_is_freed_is_known_by_its_number(tmp_path: Path) -> None:
-    exe = place() / "win-not-freed-plain"
-    source = SOURCES / "check/win-not-freed.c"
-    subprocess.run([MPICH.cc, "-g", "-w", str(source), "-o", str(exe)], check=True, timeout=90)
+    exe = program("check/win-not-freed.c", MPICH, "-g", "-w")
     assert traced(tmp_path, *MPICH.started(2, exe, "good")) == []
