@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from testbed.checked import environment
-from testbed.foreign import Mpi, each_mpi, ran
+from testbed.foreign import Mpi, built, each_mpi, ran
 
 from safepoint.check import follow, language, report, running
 from safepoint.trace import lines
@@ -41,14 +41,15 @@ def test_it_is_the_header_of_the_tracer(header: str) -> None:
 def test_a_stripped_program_has_lines_with_it_and_addresses_without(
     mpi: Mpi, tmp_path: Path, with_header: bool, header: str
 ) -> None:
-    (tmp_path / "safepoint-lines.h").write_text(header)
-    (tmp_path / "leaks.c").write_text(LEAKS)
+    (sources := tmp_path / "sources").mkdir()
+    (sources / "safepoint-lines.h").write_text(header)
+    (sources / "leaks.c").write_text(LEAKS)
     include = ["-include", "safepoint-lines.h"] if with_header else []
-    subprocess.run([mpi.cc, "-s", *include, "leaks.c", "-o", "leaks"], cwd=tmp_path, check=True, timeout=120)
+    leaks = built("leaks", mpi.cc, "-s", *include, "leaks.c", "-o", "leaks", cwd=sources)
     trace, templates = tmp_path / "run.trace", language.load(("type-not-freed",))
     trace.mkdir()
     running.prepare(trace, templates, 30)
-    status, _, said = ran(tmp_path, *mpi.started(1, tmp_path / "leaks"), more=environment(mpi, trace))
+    status, _, said = ran(tmp_path, *mpi.started(1, leaks), more=environment(mpi, trace))
     assert status == 0, said
     follower, (found,), _ = follow.afterwards(trace, templates)
     places = [report.place_of(follower.site(cell.call), follower.cwd) for cell in found.cells if cell.call is not None]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safepoint.matching import symbols
-from safepoint.trace import pmpi, record
+from safepoint.trace import record
 from safepoint.trace.signatures import signatures
-from testbed.foreign import Mpi, ran
+from testbed.foreign import Mpi, ran, tracer
 
 MORE = {"OMPI_MCA_osc": "pt2pt"}  # Open MPI 4.1 makes no window on one node by itself
 ALL = (*signatures(), "hide", "mark")
@@ -84,7 +84,7 @@ def prepared(work: Path, functions: Sequence[str] | Mapping[str, list[int] | Non
 
 
 def environment(mpi: Mpi, trace: Path) -> dict[str, str]:
-    return {"SAFEPOINT_TRACE": str(trace), "LD_PRELOAD": str(pmpi.library(mpi.cc, arguments=True)), **MORE}
+    return {"SAFEPOINT_TRACE": str(trace), "LD_PRELOAD": tracer(mpi.cc, arguments=True), **MORE}
 
 
 def checked(
