@@ -20,7 +20,8 @@ import launcher
 import pytest
 import testbed.traced
 from testbed import flying
-from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, environment, needs, program, ran
+from testbed.foreign import MPICH, OPEN_MPI, PATIENCE, SOURCES, Mpi, each_mpi, environment, needs, program, ran, tracer
+from testbed.sweep import LONG, some_of
 
 from safepoint.errors import UsageError
 from safepoint.matching import symbols
@@ -28,7 +29,6 @@ from safepoint.matching.symbols import Site
 from safepoint.trace import linked, pmpi, record, roles
 
 pytestmark = [needs("cc", "mpicc.mpich"), pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs Linux")]
-LONG = os.environ.get("SAFEPOINT_CRASH") == "long"
 BINDINGS = "HEADER", "MODULE", "TYPES"  # mpif.h, use mpi, use mpi_f08
 # Open MPI 4.1 makes no window on one node by itself.
 MORE = {"OMPI_MCA_osc": "pt2pt"}
@@ -122,7 +122,7 @@ def traced(work: Path, mpi: Mpi, ranks: int, *command: object, **more: str) -> t
     """The trace, and what the program printed on both channels; it has ended well."""
     directory = work / "run.trace"
     directory.mkdir()
-    words = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": str(pmpi.library(mpi.cc)), **MORE, **more}
+    words = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": tracer(mpi.cc), **MORE, **more}
     status, out, said = ran(work, *mpi.started(ranks, *command), more=words)
     assert status == 0, said
     return directory, out, said
@@ -141,7 +141,7 @@ def cases(mpi: Mpi) -> Path:
 # What is noted.
 
 
-@pytest.mark.parametrize("binding", ["", *BINDINGS])
+@pytest.mark.parametrize("binding", ["", *some_of(BINDINGS, 1, 3)])
 @each_mpi
 def test_the_notes_of_a_program_are_the_same_in_each_language_and_mpi(mpi: Mpi, binding: str, tmp_path: Path) -> None:
     """Traps 8 and 9: one note a call, whatever the binding calls inside; constants, requests, sources and tags."""
@@ -203,7 +203,7 @@ FLIGHTS = {
 
 
 @each_mpi
-@pytest.mark.parametrize("kind", FLIGHTS)
+@pytest.mark.parametrize("kind", some_of([*FLIGHTS], 2, 5))
 def test_a_hide_in_c_finds_what_is_under_way_and_no_rank_takes_a_set(mpi: Mpi, tmp_path: Path, kind: str) -> None:
     (tmp_path / ".safepoint").write_text("u-*.dat\n")
     directory, out, said = traced(tmp_path, mpi, 3, program("trace_flight.c", mpi), kind)
@@ -316,12 +316,12 @@ def test_a_program_in_python_is_seen_too(tmp_path: Path) -> None:
     """With the library that its mpi4py has loaded. Trap 7: where there is MPI 4, mpi4py calls MPI_Send_c."""
     pytest.importorskip("mpi4py")
     try:
-        library = pmpi.library(pmpi.mpicc_for(sys.executable))
+        library = tracer(pmpi.mpicc_for(sys.executable))
     except UsageError as error:
         pytest.skip(f"needs the mpicc of the MPI of mpi4py: {error}")
     directory = tmp_path / "run.trace"
     directory.mkdir()
-    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": str(library)}
+    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": library}
     status, _, said = ran(tmp_path, launcher.mpiexec(), "-n", 2, sys.executable, "-c", IN_PYTHON, more=more)
     assert status == 0, said
     assert [str(note) for note in noted(directory, 1).notes] == [
@@ -330,37 +330,29 @@ def test_a_program_in_python_is_seen_too(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("library", ["mpich", "openmpi"])
+@testbed.traced.libraries
 def test_with_both_a_call_has_its_line_of_python_and_hide_knows_what_is_under_way(tmp_path: Path, library: str) -> None:
     """Trap 10. What the library sends itself in hide is not noted; the lines of others are as they were."""
-    if library == "openmpi" and not OPEN_MPI.there:
-        pytest.skip("needs openmpi")
     if library == "mpich":
         try:
             pmpi.mpicc_for(sys.executable)
         except UsageError as error:
             pytest.skip(f"needs the mpicc of the MPI of mpi4py: {error}")
-    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
+    kinds = {"irecv": "a message between rank 0 and rank 1", "open": "a request of rank 1 that is open",
+             "eager": "a message between rank 0 and rank 1"}  # fmt: skip
+    flying.directories(tmp_path, *kinds)
     (tmp_path / "solver.py").write_text(flying.PROGRAM)
-    for kind in "irecv", "open", "eager":
-        trace = tmp_path / f"{kind}.trace"
-        words = str(tmp_path / "solver.py"), kind, "warn"
-        more = [("MPI4PY_MPIABI", library)] if library == "openmpi" else []
-        done = testbed.traced.run(2, *words, library=library, trace=trace, cwd=tmp_path, tracer="both", more=more)
-        assert done.returncode == 0, done.stderr
-        found = noted(trace, 0), noted(trace, 1)
-        sends = [note for note in found[0].notes if note.name == "Send"]
-        assert [found[0].at(note) for note in sends] == [f"solver.py:{flying.SENT}"]
-        hides = [[rank.at(note) for note in rank.notes if note.name == "hide"] for rank in found]
-        assert hides == [[f"solver.py:{flying.line('safepoint.hide')}"] * 3] * 2
-        assert not any(note.name in ("Ibarrier", "Iprobe", "Allreduce") for rank in found for note in rank.notes)
-        said = re.findall("WARNING:safepoint:(.*), is in flight across", done.stderr)
-        words_of = {"irecv": "a message between rank 0 and rank 1", "open": "a request of rank 1 that is open",
-                    "eager": "a message between rank 0 and rank 1"}  # fmt: skip
-        assert len(said) == 1 and said[0].startswith(words_of[kind]), done.stderr
-        for path in tmp_path.glob("u-*.dat"):
-            path.unlink()
-        shutil.rmtree(tmp_path / ".safepoint.d")
+    trace, words = tmp_path / "run.trace", (str(tmp_path / "solver.py"), "warn", *kinds)
+    done = testbed.traced.run(2, *words, library=library, trace=trace, cwd=tmp_path, tracer="both")
+    assert done.returncode == 0, done.stderr
+    found = noted(trace, 0), noted(trace, 1)
+    sends = [note for note in found[0].notes if note.name == "Send"]
+    assert [found[0].at(note) for note in sends] == [f"solver.py:{flying.SENT}"] * 3
+    hides = [[rank.at(note) for note in rank.notes if note.name == "hide"] for rank in found]
+    assert hides == [[f"solver.py:{flying.line('safepoint.hide')}"] * 9] * 2
+    assert not any(note.name in ("Ibarrier", "Iprobe", "Allreduce") for rank in found for note in rank.notes)
+    said = re.findall("WARNING:safepoint:(.*), is in flight across", done.stderr)
+    assert len(said) == 3 and all(map(str.startswith, said, kinds.values())), done.stderr
 
 
 @each_mpi
@@ -402,7 +394,7 @@ def test_the_child_of_a_fork_notes_nothing(mpi: Mpi, tmp_path: Path) -> None:
 def test_a_kill_at_any_call_leaves_all_notes_up_to_the_call_it_was_in(mpi: Mpi, tmp_path: Path) -> None:
     rng = random.Random(4)
     for round in range(200 if LONG else 2):
-        killed(tmp_path / f"{round}.trace", mpi, round % 2, rng.uniform(0, 0.03), "loop", 10**9)
+        killed(tmp_path / f"{round}.trace", mpi, round % 2, rng.randrange(1, 20_000), "loop", 10**9)
         for rank in range(2):
             found = noted(tmp_path / f"{round}.trace", rank)
             states = found.states.rstrip(b"\0")
@@ -413,34 +405,33 @@ def test_a_kill_at_any_call_leaves_all_notes_up_to_the_call_it_was_in(mpi: Mpi, 
                 assert note.name == ("Irecv", "Send", "Wait")[at % 3]
 
 
-def killed(directory: Path, mpi: Mpi, rank: int, after: float, *words: object) -> None:
-    """Start two ranks, and kill one of them so long after both have begun to note."""
+def killed(directory: Path, mpi: Mpi, rank: int, after: int, *words: object) -> None:
+    """Start two ranks, and kill one of them when both have noted so many calls."""
     directory.mkdir()
-    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": str(pmpi.library(mpi.cc))}
+    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": tracer(mpi.cc)}
     job = subprocess.Popen(mpi.started(2, cases(mpi), *words), env=environment(**more), cwd=directory,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
-    end = time.monotonic() + 60
-    while not all(begun(directory, rank) for rank in range(2)):
+    end = time.monotonic() + PATIENCE
+    while not all(has_noted(directory, rank, after) for rank in range(2)):
         assert time.monotonic() < end
         time.sleep(0.005)
-    time.sleep(after)
     os.kill(json.loads(record.names(directory, rank).about.read_text())["pid"], signal.SIGKILL)
-    job.wait(60)
+    job.wait(PATIENCE)
 
 
-def begun(directory: Path, rank: int) -> bool:
+def has_noted(directory: Path, rank: int, count: int) -> bool:
     names = record.names(directory, rank)
-    if not names.about.exists() or names.calls.stat().st_size <= record.HEADER:
+    if not names.about.exists() or names.calls.stat().st_size < record.HEADER + count * record.NOTE:
         return False
     with names.calls.open("rb") as file:
-        file.seek(record.HEADER)
+        file.seek(record.HEADER + (count - 1) * record.NOTE)
         return any(file.read(record.NOTE))
 
 
 @each_mpi
 def test_a_rank_that_waits_for_ever_shows_for_what(mpi: Mpi, tmp_path: Path) -> None:
     directory = tmp_path / "run.trace"
-    killed(directory, mpi, 1, 0.05, "waits")
+    killed(directory, mpi, 1, 1, "waits")
     for rank in range(2):
         (note,) = noted(directory, rank).notes
         assert (note.name, note.peer, note.tag, note.state, note.leave) == ("Recv", 1 - rank, 7, record.ENTERED, 0)
@@ -494,7 +485,7 @@ def test_files_that_the_program_closes_are_not_written_any_more(tmp_path: Path) 
 def test_two_programs_of_one_rank_do_not_share_a_file(tmp_path: Path) -> None:
     directory, *_ = traced(tmp_path, MPICH, 1, cases(MPICH), "forked")
     before = noted(directory, 0)
-    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": str(pmpi.library(MPICH.cc))}
+    more = {"SAFEPOINT_TRACE": str(directory), "LD_PRELOAD": tracer(MPICH.cc)}
     status, _, said = ran(tmp_path, *MPICH.started(1, cases(MPICH), "forked"), more=more)
     assert status == 0 and "rank-00000.calls is there already: another process notes as this rank" in said
     assert noted(directory, 0) == before

@@ -1,5 +1,5 @@
-/* Calls of each kind on three ranks, whose messages do not depend on chance. `same_groups.f90` and `same_groups.py`
-   make the same calls. */
+/* Calls of each kind on three ranks, whose messages do not depend on chance. `same_groups.py` makes
+   the same calls. */
 #include <mpi.h>
 
 #define HERE MPI_COMM_WORLD
