@@ -1,4 +1,4 @@
-"""The same program in C and with mpi4py, on both MPIs: its trace has the same groups. Notes of Fortran are those of C."""
+"""The same program in C and with mpi4py, on both MPIs: its trace has the same groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program of MPI whose second save is crossed by something that is under way: of each kind that it is given, in turn."""
+"""A program of MPI whose second save is crossed by something under way: by each kind that it is given, in turn."""
 
 from __future__ import annotations
 

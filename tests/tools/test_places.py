@@ -228,8 +228,8 @@ def lines(program: str, before: str = "") -> dict[str, str]:
 
 @libraries
 def test_what_is_under_way_at_a_hide_is_named_with_its_lines_and_where_nothing_is_it_is_legal(library: str) -> None:
-    """One program of all of them, one after the other, each with its own hide. What cannot be told, at the end of it, is
-    not called legal: whether `end` is before the top of the loop or after it a trace does not say."""
+    """One program of all of them, one after the other, each with its own hide. What cannot be told, at its end, is not
+    called legal: whether `end` is before the top of the loop or after it a trace does not say."""
     program, at = BEGIN, {}
     for what, part in {**PLANTED, **CLEAN}.items():
         at[what] = lines(HIDE + part, program)
@@ -332,8 +332,8 @@ hide(1)
 
 @pytest.mark.parametrize("what", some_of([*CHANCE], 1))
 def test_what_another_order_would_not_come_to_is_of_this_run_only(what: str) -> None:
-    """Of the first all actions beside the place are certain: the rule of 2006 finds nothing. With rank 1's message first
-    rank 0 would wait for a second one of it, which is sent after the place."""
+    """Of the first all actions beside the place are certain: the rule of 2006 finds nothing. If rank 1's message came
+    first, rank 0 would wait for a second one of it, which is sent after the place."""
     part, said = CHANCE[what]
     status, text = judged(BEGIN + HIDE + part + ENDS, 4 if "rank == 3" in part else 3)
     assert status == 0 and "legal in this run only" in text, text
