@@ -9,13 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from testbed.checked import ALL, MORE, Noted, checked, constants, environment, prepared, read
-from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, built, each_mpi, needs, program, ran, tracer
+from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, built, each_mpi, needs, program, ran, tracer, until
 from testbed.foreign import environment as plain_environment
 from testbed.sweep import some_of
 
@@ -423,7 +422,7 @@ def test_a_rank_that_is_asked_says_where_it_is(mpi: Mpi, tmp_path: Path) -> None
             assert job.poll() is None
         finally:
             os.kill(json.loads(about.read_text())["pid"], signal.SIGKILL)
-            job.communicate(timeout=60)
+            job.communicate(timeout=300)
     first, second = stack.read_text().split("\n\n")[:2]
     for text in first, second:
         rows = text.splitlines()
@@ -436,18 +435,6 @@ def test_a_rank_that_is_asked_says_where_it_is(mpi: Mpi, tmp_path: Path) -> None
             True,
             True,
         ]
-
-
-def until(true: object, wait_s: float = 300) -> None:
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            if true():  # type: ignore[operator]
-                return
-        except (OSError, ValueError):
-            pass
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 INCLUDE = ["-include", "safepoint-lines.h"]

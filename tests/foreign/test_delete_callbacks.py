@@ -36,7 +36,7 @@ def found(work: Path, *command: object) -> set[tuple[str, str]]:
     """Template and place of the first call, as the report has them; afterwards the trace says the same."""
     words = [sys.executable, "-m", "safepoint", "check", "--json", "-o", "run.trace", "--", *map(str, command)]
     more = environment(OMPI_MCA_osc="pt2pt")  # Open MPI 4.1 makes no window on one node by itself
-    done = subprocess.run(words, cwd=work, env=more, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(words, cwd=work, env=more, capture_output=True, text=True, timeout=300)
     report = json.loads(done.stdout[done.stdout.index("{") :])
     assert done.returncode == 1, done.stderr
     first = {(one["template"], f"{Path(place['calls'][0]['file']).name}:{place['calls'][0]['line']}")

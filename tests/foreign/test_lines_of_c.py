@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 def header() -> str:
     """As the command prints it."""
     command = [sys.executable, "-m", "safepoint", "check", "--lines"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 def test_it_is_the_header_of_the_tracer(header: str) -> None:

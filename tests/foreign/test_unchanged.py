@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from testbed.foreign import PATIENCE, environment, found, needs, program, ran, with_library
+from testbed.foreign import PATIENCE, environment, found, needs, program, ran, until, with_library
 from testbed.sweep import LONG, some_of
 
 from safepoint import Session
@@ -125,10 +124,7 @@ def test_however_the_program_ends_the_helper_ends_and_the_set_is_there(end: str,
         assert saved is not None and saved.step == 1
         assert (tmp_path / "u.dat").read_text() == "1" * 3_000_000
         session.close()
-    until = time.monotonic() + PATIENCE
-    while [process for process in found(marker, exe) if process.helper]:
-        assert time.monotonic() < until, "its helper lives on"
-        time.sleep(0.01)
+    until(lambda: not [process for process in found(marker, exe) if process.helper])
     for process in found(marker, exe):  # the child of "fork and kill"
         os.kill(process.pid, 9)
     running.stdout.close()

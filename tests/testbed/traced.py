@@ -49,5 +49,5 @@ def run(
     """A program in Python, on so many ranks; traced if there is a directory for it."""
     return subprocess.run(
         command(ranks, *words, library=library), env=environment(library, trace, tracer) | dict(more),
-        capture_output=True, text=True, cwd=cwd, timeout=120,
+        capture_output=True, text=True, cwd=cwd, timeout=300,
     )  # fmt: skip
