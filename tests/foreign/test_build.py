@@ -201,6 +201,7 @@ def test_config_says_what_it_can_say() -> None:
 PAGE = (HOUSE / "docs" / "c-and-fortran.md").read_text()
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
 @pytest.mark.parametrize("tool", one_of(["make", "cmake"]))
 def test_what_the_page_says_for_make_and_cmake(tool: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from launcher import mpiexec
 from testbed.foreign import MPICH, SOURCES, Mpi, each_mpi, environment, needs, program
 
@@ -79,6 +80,7 @@ def test_a_callback_in_fortran_has_its_own_lines(tmp_path: Path) -> None:
     assert afterwards(tmp_path / "run.trace", str(tmp_path / "freed.tpl")) == [f"freed {place}"]
 
 
+@pytest.mark.proof
 def test_in_python_too(tmp_path: Path) -> None:
     (tmp_path / "keeps.py").write_text(KEEPS)
     assert found(tmp_path, mpiexec(), "-n", 2, sys.executable, "keeps.py") == {("comm-not-freed", "keeps.py:15")}

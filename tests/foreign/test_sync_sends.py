@@ -110,10 +110,11 @@ def test_in_python_too_with_objects_and_buffers(tmp_path: Path, library: str) ->
 
 
 def check(work: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "safepoint", "check", "--hang", "10", *map(str, words)]
+    command = [sys.executable, "-m", "safepoint", "check", "--hang", "3", *map(str, words)]
     return subprocess.run(command, cwd=work, env=plain_environment(), capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("language", one_of(["c", "python"]))
 def test_a_program_that_needs_buffers_is_told_who_waits_for_whom(tmp_path: Path, language: str) -> None:
     """Nothing is said of it without the option. Afterwards the trace says that its sends were synchronous."""

@@ -102,6 +102,7 @@ def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp
     assert saved and all("stops.c:" in str(event["at"]) for event in saved), saved
 
 
+@pytest.mark.proof
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
 @pytest.mark.parametrize("who", one_of([(), ("--one-rank",)]))

@@ -79,7 +79,7 @@ safepoint.finish()
 @libraries
 def test_a_clean_solver_gives_no_warning(tmp_path: Path, library: str) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat.npy\n")
-    steps = "10000" if ALL else "200"
+    steps = "10000" if ALL else "60"
     done = traced.run(2, "-c", CLEAN, steps, library=library, trace=tmp_path / "trace", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "in flight" not in done.stderr and "noting" not in done.stderr
