@@ -239,7 +239,7 @@ EDGES = {
 
 
 @each_mpi
-@pytest.mark.parametrize("case", some_of([*EDGES], 3, 8))
+@pytest.mark.parametrize("case", some_of([*EDGES], 2, 8))
 def test_neither_a_refused_init_nor_a_lost_helper_lets_the_others_wait(case: str, mpi: Mpi, tmp_path: Path) -> None:
     """All ranks get the same code, or all end; and what is refused changes nothing of the session that is open."""
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")

@@ -115,6 +115,7 @@ def check(work: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.proof
+@needs(MPICH.cc, MPICH.mpiexec)
 @pytest.mark.parametrize("language", one_of(["c", "python"]))
 def test_a_program_that_needs_buffers_is_told_who_waits_for_whom(tmp_path: Path, language: str) -> None:
     """Nothing is said of it without the option. Afterwards the trace says that its sends were synchronous."""
@@ -131,6 +132,7 @@ def test_a_program_that_needs_buffers_is_told_who_waits_for_whom(tmp_path: Path,
     assert done.returncode == 0 and "synchronous" not in done.stdout and "no mistake" in done.stdout, done.stdout
 
 
+@needs(MPICH.cc, MPICH.mpiexec)
 def test_a_program_that_is_right_is_what_it_was(tmp_path: Path) -> None:
     command = MPICH.started(3, program("check_sync.c", MPICH, "-g"), "right")
     done = check(tmp_path, "--hang", "0", "--sync-sends", "--", *command)

@@ -159,7 +159,7 @@ def test_a_power_cut_at_any_operation_of_packing_leaves_the_trace(tmp_path: Path
     shutil.copytree(tmp_path / "t", tmp_path / "whole")
     disk, seen = FaultDisk(tmp_path / "t"), 0
     packed.pack(tmp_path / "t", disk)
-    for image in images(disk.record, str(tmp_path), at=sample([*disk.record.changing, len(disk.record.ops)], 2)):
+    for image in images(disk.record, str(tmp_path), at=sample([*disk.record.changing, len(disk.record.ops)], 3)):
         assert whole(Path(image.directory), tmp_path / "whole"), str(image)
         packs_on(Path(image.directory), tmp_path / "whole")
         shutil.rmtree(image.directory)
@@ -260,10 +260,11 @@ def hostile() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("harm", hostile())
-def test_a_packed_file_cannot_ask_for_memory_that_it_does_not_pay_for(harm: str) -> None:
-    with pytest.raises(ValueError, match=r"column|holds more|rows"):
-        columns.unpack(hostile()[harm])
+def test_a_packed_file_cannot_ask_for_memory_that_it_does_not_pay_for() -> None:
+    for harm, data in hostile().items():
+        with pytest.raises(ValueError, match=r"column|holds more|rows"):
+            columns.unpack(data)
+            pytest.fail(harm)
 
 
 def test_many_equal_notes_pay_by_zeros_behind() -> None:

@@ -238,7 +238,7 @@ safepoint.finish(1)
 """
 
 
-@pytest.mark.parametrize("functions", some_of([("hide",), ("Isend",), ALL], 2, 3), ids=len)
+@pytest.mark.parametrize("functions", some_of([("hide",), ("Isend",), ALL], 1, 3), ids=len)
 def test_a_hide_is_noted_with_its_step_and_none_of_what_it_calls(tmp_path: Path, functions: tuple[str, ...]) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
     prepared(tmp_path, functions)

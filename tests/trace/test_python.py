@@ -205,7 +205,7 @@ for turn in range(70000):
 """
 
 
-@pytest.mark.parametrize("how", ["full", "reused"])
+@pytest.mark.parametrize("how", one_of(["full", "reused"]))
 def test_a_file_that_cannot_be_written_or_is_another_by_now_is_left_alone(tmp_path: Path, how: str) -> None:
     """A program that closes all descriptors may have one of ours for a file of its own."""
     done = traced.run(1, "-c", GONE, how, trace=tmp_path / "run.trace", cwd=tmp_path)
