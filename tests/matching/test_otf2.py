@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from test_match_random import HOWS, matched, plain
 from test_reading import some
 from testbed import ran_mpi, traced
+from testbed.commands import cli
 from testbed.noted import Noted, groups, taken
 from testbed.random_mpi import program
 from testbed.sweep import LONG, many
@@ -24,7 +24,6 @@ from otf2.definitions import Comm
 from otf2.enums import CollectiveOp, GroupType, LocationType, Paradigm, RmaSyncLevel
 from testbed.scorep import BEGIN, NO_ROOT, Archive
 
-from safepoint.cli.group import program as commands
 from safepoint.errors import UsageError
 from safepoint.matching import match, otf2, reading
 from safepoint.matching.matched import COLLECTIVE, Matched
@@ -377,19 +376,15 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(commands, [str(word) for word in words], prog_name="safepoint")
-
-
 def test_the_commands_take_an_anchor_where_they_take_a_trace(tmp_path: Path) -> None:
     some(tmp_path / "t").close()
     export = "trace", "--export-otf2", tmp_path / "o", tmp_path / "t"
-    assert run(*export).exit_code == 0
-    again, none = run(*export), run("trace", "--export-otf2", tmp_path / "p", tmp_path / "none")
+    assert cli(*export).exit_code == 0
+    again, none = cli(*export), cli("trace", "--export-otf2", tmp_path / "p", tmp_path / "none")
     assert (again.exit_code, none.exit_code) == (UsageError.code, UsageError.code)
     assert "is there already: remove it, or name another" in again.output
     assert f"{tmp_path / 'none'}: there is no such file or directory" in none.output
-    trace, *archives = (run("places", tmp_path / where) for where in ("t", "o/traces.otf2", "o"))
+    trace, *archives = (cli("places", tmp_path / where) for where in ("t", "o/traces.otf2", "o"))
     for archive in archives:
         assert archive.output.replace(str(tmp_path / "o"), str(tmp_path / "t")) == trace.output
         assert archive.exit_code == trace.exit_code

@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from test_match_random import HOWS, matched, plain
 from test_reading import some
 from testbed import ran_mpi
+from testbed.commands import cli
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noted import Noted
 from testbed.random_mpi import program
 from testbed.sweep import LONG, many, sample
 
-from safepoint.cli.group import program as commands
 from safepoint.disk import Disk
 from safepoint.errors import UsageError
 from safepoint.matching import columns, match, packed, reading, stored
@@ -290,7 +289,7 @@ def test_the_command_says_what_it_has_saved(tmp_path: Path) -> None:
     some(tmp_path / "t").close()
 
     def run(*words: object) -> tuple[int, str]:
-        done = CliRunner().invoke(commands, ["trace", *map(str, words)], prog_name="safepoint")
+        done = cli("trace", *words)
         return done.exit_code, done.output
 
     code, said = run("--pack", tmp_path / "t")

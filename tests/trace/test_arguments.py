@@ -117,6 +117,7 @@ for bad in (lambda: world.Send(a, 7), lambda: world.Send(a, -77, 5), lambda: wor
 
 
 def test_a_call_that_mpi_or_mpi4py_refuses_is_noted_with_what_was_given(tmp_path: Path) -> None:
+    """And as one that has raised where no arguments are noted, but what mpi4py knows to be none."""
     prepared(tmp_path, ("Send", "Isend", "Barrier", "Bcast", "Allreduce", "Waitall", "Type_commit"))
     plain = traced.run(1, "-c", WRONG)
     done = traced.run(1, "-c", WRONG, trace=tmp_path / "run.trace")
@@ -135,6 +136,11 @@ def test_a_call_that_mpi_or_mpi4py_refuses_is_noted_with_what_was_given(tmp_path
     assert given[8][:3] == [ABSENT] * 3 and given[9][:3] == [ABSENT] * 3
     assert given[10][3] == -9 and given[11][4] == ABSENT and given[14][3] == 1
     assert noted[13].reads == [1, 1, of["MPI_DATATYPE_NULL"]]
+    done = traced.run(1, "-c", WRONG, trace=tmp_path / "calls.trace")
+    assert (done.stdout, done.stderr) == (plain.stdout, "")
+    found, names = [one for one in read(tmp_path / "calls.trace", 0) if one.line >= 9], iter([*noted])
+    assert all(any(one.function == other.function for other in names) for one in found), "in this order"
+    assert len(found) > 10 and {one.state for one in found} == {RAISED}
 
 
 LATE = """

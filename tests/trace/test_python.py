@@ -128,30 +128,6 @@ def test_a_topology_with_fewer_processes_has_these_members(tmp_path: Path) -> No
         assert [thing["members"] for thing in things[2:]] == (["0-1"] * 3 if rank < 2 else [])
 
 
-WRONG = """
-import numpy as np
-from mpi4py import MPI
-comm, a = MPI.COMM_WORLD, np.zeros(3)
-comm.Barrier()
-for words in ((a, "x"), (a, 2**40), (a, -77), (a, 0, "x"), (a, 0, 2**40), (a,)):
-    try:
-        comm.Isend(*words)
-    except (TypeError, OverflowError, MPI.Exception) as error:
-        print(type(error).__name__)
-comm.Barrier()
-"""
-
-
-def test_an_argument_that_mpi_refuses_is_a_note_of_a_call_that_has_raised(tmp_path: Path) -> None:
-    """All that comes after it can be read."""
-    plain = traced.run(1, "-c", WRONG)
-    done = traced.run(1, "-c", WRONG, trace=tmp_path / "t")
-    assert done.stdout == plain.stdout and done.stderr == plain.stderr and len(done.stdout.split()) == 6
-    found = read(tmp_path / "t", 0)
-    assert [one.function for one in found] == ["Barrier", *["Isend"] * 5, "Barrier"]
-    assert [one.state for one in found] == [RETURNED, *[RAISED] * 5, RETURNED] and all(one.line for one in found)
-
-
 ODD = """
 import atexit, importlib.util, itertools, os, sys, time, _thread
 if importlib.util.find_spec("mpi4py") and importlib.util.find_spec("mpi4py.MPI"):  # who only asks changes nothing
