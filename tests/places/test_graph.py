@@ -16,7 +16,7 @@ from safepoint.places import graph
 from safepoint.places.graph import LEVELS, Order, order
 from safepoint.places.oracle import Cut, Definition
 
-COMPARISONS = 50_000 if LONG else many(2_000)  # of a program at a level
+COMPARISONS = 50_000 if LONG else many(1_200)  # of a program at a level
 MOST_CUTS = 400
 
 

@@ -23,7 +23,7 @@ PROGRAMS = {
 SHORT = [
     ("heat.c", 2, MPICH), ("heat.f90", 2, OPEN_MPI), ("df.c", 1, MPICH), ("heat.c", 4, OPEN_MPI), ("df.f90", 2, MPICH),
 ]  # fmt: skip
-CASES = [*product(PROGRAMS, (1, 2, 4), (MPICH, OPEN_MPI))] if LONG else some_of(SHORT, 2, 2)
+CASES = [*product(PROGRAMS, (1, 2, 4), (MPICH, OPEN_MPI))] if LONG else some_of(SHORT, 1, 1)
 # Of each kind, on 1, 2 and 4 ranks, with each MPI: 34 are 200 in all of each program and kind.
 KILLS = int(os.environ.get("SAFEPOINT_KILLS", "34" if ALL else "4" if LONG else "1"))
 
