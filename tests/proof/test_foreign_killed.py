@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.xdist_group("mpi"), pytest.mark.timeout(7200 if LONG e
 
 # What each reads and writes, and for how many steps, so that a life on 1, 2 and 4 ranks takes a second or so.
 PROGRAMS = {
-    "heat.c": ("heat-{rank}.dat", (2000, 1200, 200)),
-    "heat.f90": ("heat-{rank}.dat", (2000, 1200, 200)),
-    "df.c": ("df-{rank}.dat", (200, 120, 40)),
-    "df.f90": ("df-{rank}.dat", (200, 120, 40)),
+    "heat.c": ("heat-{rank}.dat", (1000, 500, 100)),
+    "heat.f90": ("heat-{rank}.dat", (1000, 500, 100)),
+    "df.c": ("df-{rank}.dat", (100, 60, 20)),
+    "df.f90": ("df-{rank}.dat", (100, 60, 20)),
 }
 SHORT = [
     ("heat.c", 2, MPICH), ("heat.f90", 2, OPEN_MPI), ("df.c", 1, MPICH), ("heat.c", 4, OPEN_MPI), ("df.f90", 2, MPICH),
