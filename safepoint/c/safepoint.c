@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -571,18 +572,20 @@ static int spawn(const char *python, int theirs, pid_t *pid)
         "sys.modules['safepoint'] = package = u.module_from_spec(found)\n"
         "found.loader.exec_module(package)\n"
         "from safepoint.foreign.server import main; main(int(sys.argv[1]))";
-    static char isolated[] = "-I", bare[] = "-S", command[] = "-c", descriptor[] = "3", package[] = SAFEPOINT_PATH;
+    static char isolated[] = "-I", keepless[] = "-IB", bare[] = "-S", command[] = "-c", descriptor[] = "3", package[] = SAFEPOINT_PATH;
     static char packages[] = SAFEPOINT_PACKAGES;
     static char libraries[] = "LD_LIBRARY_PATH=" SAFEPOINT_LIBRARY_PATH;
     char *words[9], **variables = environment(SAFEPOINT_LIBRARY_PATH[0] ? libraries : NULL);
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t all, usual;
+    struct rlimit largest;
     int failed;
     if (!variables)
         return ENOMEM;
     words[0] = (char *)(uintptr_t)python;
-    words[1] = isolated;
+    /* With a limit of the size of files Python could leave a compiled module cut off, and not start any more. */
+    words[1] = getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur != RLIM_INFINITY ? keepless : isolated;
     words[2] = bare;
     words[3] = command;
     words[4] = code;

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from testbed.commands import cli
-from testbed.foreign import MPICH, SOURCES, Mpi, each_mpi, needs, program, ran
+from testbed.foreign import MPICH, SOURCES, Mpi, each_mpi, library, needs, program, ran
 from testbed.paths import EXAMPLES, HOUSE
+from testbed.sweep import one_of
 
 import safepoint
 from safepoint.errors import UsageError
@@ -61,13 +62,14 @@ def test_the_header_is_one_of_cpp_too(tmp_path: Path) -> None:
         "    return safepoint_init(nullptr, nullptr) || safepoint_restore(&found, &step) || safepoint_hide(1) ||\n"
         "           safepoint_close();\n}\n"
     )
-    words = cli("config", "--cflags").stdout.split(), cli("config", "--libs").stdout.split()
+    words = library()
     compiled("g++", "-std=c++17", *STRICT, *words[0], "solver.cpp", *words[1], "-o", "solver", cwd=tmp_path)
     (tmp_path / ".safepoint").write_text("u.dat\n")
     assert ran(tmp_path, tmp_path / "solver")[0] == 0
 
 
-WAYS = {  # how a program is compiled, and in which language
+WAYS = {  # how a program is compiled, and in which language; an integer of 64 bits is one of the module too
+    "default-integer-8": ("units.f90", ()),
     "static": ("misuse.c", ("-static",)),
     "lto": ("misuse.c", ("-flto", "-O3")),
     "fortran-static": ("units.f90", ("-static",)),
@@ -85,7 +87,7 @@ def test_a_program_may_be_compiled_and_linked_as_it_likes(way: str, tmp_path: Pa
     (tmp_path / ".safepoint").write_text(
         "recl.txt\nstream.dat\nseven.txt\nlines.txt\n" if "f90" in source else "u.dat\n"
     )
-    exe = program(source, None, *options)
+    exe = program(source, None, *options, fc="gfortran -fdefault-integer-8" if "integer-8" in way else "gfortran")
     status, output, said = ran(tmp_path, exe, "twice")
     if "f90" in source:
         units(tmp_path, status, output, said)
@@ -107,20 +109,10 @@ def units(work: Path, status: int, output: str, said: str) -> None:
     assert len(files["stream.dat"]) == 16
 
 
-@needs("gfortran")
-def test_integers_of_64_bits_by_default(tmp_path: Path) -> None:
-    """-fdefault-integer-8: the module is compiled with the same option."""
-    fc = "gfortran -fdefault-integer-8"
-    words = cli("config", "--cflags", "--fc", fc).stdout.split(), cli("config", "--libs", "--fc", fc).stdout.split()
-    compiled(*fc.split(), *words[0], SOURCES / "units.f90", *words[1], "-o", "units", cwd=tmp_path)
-    (tmp_path / ".safepoint").write_text("recl.txt\nstream.dat\nseven.txt\nlines.txt\n")
-    units(tmp_path, *ran(tmp_path, tmp_path / "units"))
-
-
 def test_it_is_built_once_and_two_at_once_leave_one_that_is_whole(cache: Path) -> None:
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(2) as pool:
         command = [sys.executable, "-W", "error", "-m", "safepoint", "config", "--libs"]
-        runs = [pool.submit(subprocess.run, command, capture_output=True, text=True) for _ in range(4)]
+        runs = [pool.submit(subprocess.run, command, capture_output=True, text=True) for _ in range(2)]
         outputs = {run.result().stdout for run in runs}
     assert len(outputs) == 1 and Path(outputs.pop().strip()).is_file()
     (home,) = cache.iterdir()
@@ -150,13 +142,18 @@ def test_a_prefix_has_headers_archive_and_pkg_config(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
-def test_with_mpi_and_fortran_all_modules_are_there(tmp_path: Path) -> None:
-    cli("build-c", "--prefix", tmp_path / "local", "--mpicc", MPICH.cc, "--fc", MPICH.fc)
-    names = {path.name for path in (tmp_path / "local").rglob("*") if path.is_file()}
-    assert names == {
+def test_with_mpi_and_fortran_all_modules_are_there_and_the_serial_library_may_have_the_same_prefix(
+    tmp_path: Path,
+) -> None:
+    cli("build-c", "--prefix", tmp_path, "--mpicc", MPICH.cc, "--fc", MPICH.fc)
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file() and "cache" not in path.parts} == {
         "safepoint.h", "safepoint_mpi.h", "safepoint_df.h", "safepoint.mod", "safepoint_df.mod", "libsafepoint_mpi.a",
         "safepoint_mpi.pc",
     }  # fmt: skip
+    cli("build-c", "--prefix", tmp_path)
+    for name in ("safepoint", "safepoint_mpi"):
+        assert f" -l{name}\n" in (tmp_path / f"lib/pkgconfig/{name}.pc").read_text()
+        assert (tmp_path / f"lib/lib{name}.a").exists()
 
 
 def test_blanks_in_a_path_are_written_as_a_shell_reads_them(tmp_path: Path) -> None:
@@ -174,16 +171,6 @@ def test_blanks_in_a_path_are_written_as_a_shell_reads_them(tmp_path: Path) -> N
         )
     (tmp_path / ".safepoint").write_text("u.dat\n")
     assert "safepoint_close()\t0" in ran(tmp_path, tmp_path / "misuse", "just")[1]
-
-
-def test_the_serial_library_and_that_of_an_mpi_may_have_one_prefix(tmp_path: Path) -> None:
-    if not MPICH.there:
-        pytest.skip("needs mpich")
-    cli("build-c", "--prefix", tmp_path)
-    cli("build-c", "--prefix", tmp_path, "--mpicc", MPICH.cc)
-    for name in ("safepoint", "safepoint_mpi"):
-        assert f" -l{name}\n" in (tmp_path / f"lib/pkgconfig/{name}.pc").read_text()
-        assert (tmp_path / f"lib/lib{name}.a").exists()
 
 
 @pytest.mark.parametrize(
@@ -214,8 +201,9 @@ def test_config_says_what_it_can_say() -> None:
 PAGE = (HOUSE / "docs" / "c-and-fortran.md").read_text()
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
-@pytest.mark.parametrize("tool", ["make", "cmake"])
+@pytest.mark.parametrize("tool", one_of(["make", "cmake"]))
 def test_what_the_page_says_for_make_and_cmake(tool: str, tmp_path: Path) -> None:
     """The very lines of docs/c-and-fortran.md build the example, and it runs to its end on two ranks."""
     if missing := [name for name in (tool, "pkg-config") if not shutil.which(name)]:

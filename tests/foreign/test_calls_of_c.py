@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, each_mpi, library, needs, place, program, ran
+from testbed.foreign import MPICH, OPEN_MPI, Mpi, each_mpi, needs, program, ran, with_library
+from testbed.sweep import one_of, some_of
 
 import safepoint
 from safepoint import SafepointError, Session, errors
@@ -70,14 +71,18 @@ EXPECTED = {  # the codes of the calls, in order
 }
 
 
-@pytest.mark.parametrize("how", ["plain", "sanitized", "valgrind"])
-@pytest.mark.parametrize("case", CASES)
+MISUSE = [(case, "sanitized") for case in CASES]  # and some with the library as it is installed
+MISUSE += some_of([(case, how) for case in CASES for how in ("plain", "valgrind")], 3, 18)
+
+
+@pytest.mark.parametrize(("case", "how"), MISUSE)
 def test_misuse_gives_a_code_and_a_text_and_never_a_crash(case: str, how: str, tmp_path: Path) -> None:
     """Nothing leaks, nothing is read that was not written, and the run after it is as ever."""
     if how == "valgrind" and not shutil.which("valgrind"):
         pytest.skip("needs valgrind")
     (tmp_path / ".safepoint").write_text("u.dat\nledger = modify\n")
-    exe = sanitized("misuse.c") if how == "sanitized" else program("misuse.c")
+    watched = "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"
+    exe = with_library("misuse.c", *watched) if how == "sanitized" else program("misuse.c")
     check = ["valgrind", "-q", "--error-exitcode=55", "--leak-check=full", "--child-silent-after-fork=yes"]
     status, output, said = ran(tmp_path, *(check if how == "valgrind" else []), exe, case, start_new_session=True)
     assert status == 0 and "Sanitizer" not in said and "runtime error" not in said, said
@@ -85,19 +90,6 @@ def test_misuse_gives_a_code_and_a_text_and_never_a_crash(case: str, how: str, t
     assert [code for _, code, _ in calls] == EXPECTED[case], output
     assert all(bool(text) == bool(code) for _, code, text in calls), output
     assert not re.search(r"^(\w+ )?left", output, re.M), output
-
-
-def sanitized(source: str) -> Path:
-    """With the library's own source, and what watches over memory and arithmetic."""
-    exe = place() / f"{source}-sanitized"
-    if not exe.exists():
-        archive = library()[1][0]
-        defines = [f'-DSAFEPOINT_PYTHON="{sys.executable}"', f'-DSAFEPOINT_PATH="{C.parents[1]}"']
-        command = ["cc", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover", *defines, f"-I{C}"]
-        command += [str(SOURCES / source), str(C / "safepoint.c"), str(C / "safepoint_serial.c"), "-o", str(exe)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0 and archive, done.stderr
-    return exe
 
 
 @each_mpi
@@ -210,7 +202,7 @@ def test_a_line_that_the_program_has_closed_is_said_to_be_and_its_own_file_is_le
 
 
 @pytest.mark.skipif(not (MPICH.there and OPEN_MPI.there), reason="needs mpich and openmpi")
-@pytest.mark.parametrize("linked", [MPICH, OPEN_MPI], ids=["mpich", "openmpi"])
+@pytest.mark.parametrize("linked", one_of([MPICH, OPEN_MPI]), ids=lambda mpi: mpi.name)
 def test_the_launcher_of_another_mpi_library_is_refused(linked: Mpi, tmp_path: Path) -> None:
     """Each would be a rank 0 of 1, and the first of them would save as if the others were not there."""
     (tmp_path / ".safepoint").write_text("u.dat\n")
@@ -247,7 +239,7 @@ EDGES = {
 
 
 @each_mpi
-@pytest.mark.parametrize("case", EDGES)
+@pytest.mark.parametrize("case", some_of([*EDGES], 2, 8))
 def test_neither_a_refused_init_nor_a_lost_helper_lets_the_others_wait(case: str, mpi: Mpi, tmp_path: Path) -> None:
     """All ranks get the same code, or all end; and what is refused changes nothing of the session that is open."""
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
@@ -264,10 +256,10 @@ def test_neither_a_refused_init_nor_a_lost_helper_lets_the_others_wait(case: str
 @needs("gfortran")
 @pytest.mark.parametrize(
     ("words", "code"),
-    [
-        (("holes", 15), 0), (("holes", 40), 0), (("holes", 250), 0), (("many", 40), 0), (("many", 400), 0),
-        (("out", 1), 0), (("short", 1), 16), (("short", 3), 16),
-    ],
+    some_of([
+        (("holes", 15), 0), (("short", 1), 16), (("holes", 40), 0), (("many", 40), 0), (("holes", 250), 0),
+        (("short", 3), 16), (("many", 400), 0), (("out", 1), 0),
+    ], 3, 8),
     ids=str,
 )  # fmt: skip
 def test_units_of_gfortran(words: tuple[str, int], code: int, tmp_path: Path) -> None:

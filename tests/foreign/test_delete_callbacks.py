@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from launcher import mpiexec
 from testbed.foreign import MPICH, SOURCES, Mpi, each_mpi, environment, needs, program
 
@@ -36,7 +37,7 @@ def found(work: Path, *command: object) -> set[tuple[str, str]]:
     """Template and place of the first call, as the report has them; afterwards the trace says the same."""
     words = [sys.executable, "-m", "safepoint", "check", "--json", "-o", "run.trace", "--", *map(str, command)]
     more = environment(OMPI_MCA_osc="pt2pt")  # Open MPI 4.1 makes no window on one node by itself
-    done = subprocess.run(words, cwd=work, env=more, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(words, cwd=work, env=more, capture_output=True, text=True, timeout=300)
     report = json.loads(done.stdout[done.stdout.index("{") :])
     assert done.returncode == 1, done.stderr
     first = {(one["template"], f"{Path(place['calls'][0]['file']).name}:{place['calls'][0]['line']}")
@@ -79,6 +80,7 @@ def test_a_callback_in_fortran_has_its_own_lines(tmp_path: Path) -> None:
     assert afterwards(tmp_path / "run.trace", str(tmp_path / "freed.tpl")) == [f"freed {place}"]
 
 
+@pytest.mark.proof
 def test_in_python_too(tmp_path: Path) -> None:
     (tmp_path / "keeps.py").write_text(KEEPS)
     assert found(tmp_path, mpiexec(), "-n", 2, sys.executable, "keeps.py") == {("comm-not-freed", "keeps.py:15")}

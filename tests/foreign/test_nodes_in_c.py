@@ -19,6 +19,7 @@ def nodes(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not MPICH.there, reason="needs Debian's MPICH")
 def test_a_program_in_c_goes_on_with_a_spare_for_a_lost_node(nodes: Cluster) -> None:
     (nodes.start / ".safepoint").write_text(MANIFEST + "partner = on\n")
@@ -30,7 +31,7 @@ def test_a_program_in_c_goes_on_with_a_spare_for_a_lost_node(nodes: Cluster) -> 
             words += [":"] * bool(words) + ["-n", "1", "-env", "DISK", str(nodes.disk(node)), "-env", "DOMAIN", node]
             words += [str(built), str(nodes.start), str(steps)]
         done = subprocess.run(
-            [MPICH.mpiexec, *words], capture_output=True, text=True, timeout=120, env=environment()
+            [MPICH.mpiexec, *words], capture_output=True, text=True, timeout=300, env=environment()
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout
@@ -49,7 +50,7 @@ def test_a_program_in_fortran_writes_on_the_disk_of_its_node(nodes: Cluster) -> 
     built = program("noded.f90")
     for had in (-1, 0, 1):
         done = subprocess.run(
-            [built, nodes.start], capture_output=True, text=True, timeout=60,
+            [built, nodes.start], capture_output=True, text=True, timeout=300,
             env=environment(DISK=str(nodes.disk("a")), DOMAIN="a"),
         )  # fmt: skip
         assert done.returncode == 0 and done.stdout == f"restored {had}\n", done

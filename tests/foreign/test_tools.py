@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from testbed.commands import answer, cli
-from testbed.foreign import MPICH, PATIENCE, environment, needs, program
+from testbed.foreign import MPICH, PATIENCE, environment, needs, program, until
 from testbed.sweep import one_of
 
 pytestmark = needs("cc")
@@ -78,23 +77,20 @@ def test_ctrl_c_once_stops_it_and_twice_ends_it(tmp_path: Path) -> None:
 
 
 def test_a_time_limit_stops_it_and_the_next_start_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path, "stop_after=2s", manifest="u.dat\nevery = 50 steps\n") as process:
+    with running(tmp_path, "stop_after=1s", manifest="u.dat\nevery = 50 steps\n") as process:
         status, words = ended(process)
-    assert status == 75 and int(words[-1]) >= 2, words
+    assert status == 75 and int(words[-1]) >= 1, words
     with running(tmp_path, "stop_after=1s") as process:
         assert ended(process)[0] == 75
     lives = [event for event in events(tmp_path) if event["event"] == "restored"]
-    assert len(lives) == 1 and lives[0]["step"], lives
+    assert len(lives) == 1 and lives[0]["step"] is not None, lives
 
 
 @pytest.mark.parametrize("ledger", ["modify", "full"])
 def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp_path: Path) -> None:
     """As of Python: digests by step, file and line of the program."""
     with running(tmp_path, manifest=f"u.dat\nledger = {ledger}\n") as process:
-        until = time.monotonic() + PATIENCE
-        while sum(event["event"] == "watch" for event in events(tmp_path)) < 12:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        until(lambda: sum(event["event"] == "watch" for event in events(tmp_path)) >= 12)
         cli("halt", tmp_path)
         assert ended(process)[0] == 79
     watched = [event for event in events(tmp_path) if event["event"] == "watch"]
@@ -106,6 +102,7 @@ def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp
     assert saved and all("stops.c:" in str(event["at"]) for event in saved), saved
 
 
+@pytest.mark.proof
 @pytest.mark.xdist_group("mpi")
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
 @pytest.mark.parametrize("who", one_of([(), ("--one-rank",)]))
@@ -115,12 +112,12 @@ def test_crash_test_of_a_solver_in_c(who: tuple[str, ...], tmp_path: Path) -> No
     for seed in range(1, 6):  # its moments are those of a first run: where that was slow, a life may end before them
         (work := tmp_path / str(seed)).mkdir()
         (work / ".safepoint").write_text("heat-{rank}.dat\n")
-        result = cli("crash-test", "--json", "--dir", work, "--kills", 5, "--seed", seed, *who, "--", *command)
+        result = cli("crash-test", "--json", "--dir", work, "--kills", 3, "--seed", seed, *who, "--", *command)
         found = json.loads(result.stdout)
         assert result.exit_code == 0 and found["verdict"] == "equal", result.output
-        if len(found["kills"]) == 5:
+        if len(found["kills"]) == 3:
             break
-    assert len(found["kills"]) == 5, result.output
+    assert len(found["kills"]) == 3, result.output
     assert signal.getsignal(signal.SIGTERM) == before  # as whoever calls it in a process of their own expects
 
 
@@ -135,17 +132,13 @@ def test_its_sets_go_to_another_place_also_after_a_kill(tmp_path: Path) -> None:
     """The drain is started by its helper, and outlives both."""
     (work := tmp_path / "w").mkdir()
     with running(work, manifest="u.dat\nremote = ../place\n") as process:
-        end = time.monotonic() + PATIENCE
-        while not list((tmp_path).glob("place/set-*/rank-00000.json")):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: list(tmp_path.glob("place/set-*/rank-00000.json")))
         process.kill()
-    while True:
-        complete = [each for each in answer("status", work)["sets"] if each["state"] in ("complete", "completable")]
+
+    def all_are_there() -> bool:
+        here = [each for each in answer("status", work)["sets"] if each["state"] in ("complete", "completable")]
+        complete = [each["number"] for each in here if each["state"] == "complete"]
         there = answer("fetch", tmp_path / "place", "--list")["sets"]
-        if complete[-1]["state"] == "complete" and there[0]["number"] == max(
-            each["number"] for each in complete if each["state"] == "complete"
-        ):
-            return
-        assert time.monotonic() < end, (complete, there)
-        time.sleep(0.2)
+        return here[-1]["state"] == "complete" and there[0]["number"] == max(complete)
+
+    until(all_are_there)

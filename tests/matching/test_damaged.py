@@ -6,7 +6,6 @@ import os
 import random
 import re
 import shutil
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from testbed import ran_mpi
 from testbed.noted import some
 from testbed.random_mpi import program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 from testbed.written_down import killed, written_down
 
 from safepoint.matching import match, reading
@@ -26,8 +25,7 @@ from safepoint.places.graph import order
 from safepoint.trace import record
 from safepoint.trace.record import HEADER, NOTE
 
-DAMAGES = 20_000 if LONG else 150
-LONGEST_S = 5.0  # many times what any of these takes
+DAMAGES = 20_000 if LONG else many(240)
 HOSTILE = [0, 1, 2, 3, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 NAMED = re.compile(r"rank-\d{5}\.\w+|functions-\w+\.json|rank \d|its sites are damaged|is not a trace|ranks name more")
 
@@ -106,8 +104,9 @@ def within(path: Path, data: bytearray, chosen: random.Random) -> int:
 WAYS: list[Callable[[Path, random.Random], None]] = [flipped, overwritten, cut, doubled, hostile, hostile, hostile]
 
 
+@pytest.mark.hypothesis  # in make proof, too, with more of them
 def test_a_damaged_trace_is_an_error_that_names_the_file_or_a_trace(whole: Path, tmp_path: Path) -> None:
-    """In time and memory as those of a whole one."""
+    """In memory as those of a whole one, and no number lets it go on for ever."""
     became = {"a trace": 0, "an error": 0}
     for seed in range(DAMAGES):
         chosen = random.Random(seed)
@@ -128,7 +127,6 @@ def judged(directory: Path) -> str:
     """What became of it. Nothing else may come out, and no memory be asked for but a few times the files'."""
     size = sum(path.stat().st_size for path in directory.iterdir())
     tracemalloc.start()
-    begin = time.process_time()
     try:
         matched = match.match(read(directory))
     except TraceError as error:
@@ -138,7 +136,6 @@ def judged(directory: Path) -> str:
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert most < 20 * size + (8 << 20), f"{most} bytes for {size}"
-        assert time.process_time() - begin < LONGEST_S
     refers_nowhere(matched)
     order(matched)
     return "a trace"

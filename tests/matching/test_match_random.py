@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from testbed import ran_mpi
 from testbed.noted import plain
 from testbed.ran_mpi import Outcome
 from testbed.random_mpi import Program, program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 from testbed.written_down import killed, written_down
 
 from safepoint.matching.matched import NONE, Matched
 from safepoint.places.graph import LEVELS, order
 
-PROGRAMS = 50_000 if LONG else 250
+PROGRAMS = 50_000 if LONG else many(250)
 HOWS: list[dict[str, Any]] = [
     {}, {"certain": True, "events": 14}, {"cut_short": True}, {"events": 20, "wild": 0.6}, {"wild": 0.0, "events": 16},
 ]  # fmt: skip
@@ -50,6 +51,7 @@ def legal_places_are_true(found: Matched, truth: Matched, which: object) -> None
                 assert cut is not None and there.legal_cut(cut).legal, (which, level, cut, there.legal_cut(cut))
 
 
+@pytest.mark.hypothesis  # in make proof, too, with more of them
 def test_the_notes_of_a_random_program_are_matched_as_it_went(tmp_path: Path) -> None:
     """Where the notes leave open what became of a receive, all but messages is the same; and no place is legal there
     that is not."""

@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from test_match_random import HOWS, matched, plain
 from test_reading import some
 from testbed import ran_mpi, traced
+from testbed.commands import cli
 from testbed.noted import Noted, groups, taken
 from testbed.random_mpi import program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 
 pytest.importorskip("otf2", reason="otf2 is not installed: pip install otf2")
 from otf2.definitions import Comm
 from otf2.enums import CollectiveOp, GroupType, LocationType, Paradigm, RmaSyncLevel
 from testbed.scorep import BEGIN, NO_ROOT, Archive
 
-from safepoint.cli.group import program as commands
 from safepoint.errors import UsageError
 from safepoint.matching import match, otf2, reading
 from safepoint.matching.matched import COLLECTIVE, Matched
@@ -32,7 +31,7 @@ from safepoint.matching.stored import TraceError
 from safepoint.trace import record
 from safepoint.trace.record import ANY_SOURCE, ANY_TAG, CANCELLED, ENTERED, NONE, PICKLED, RAISED
 
-PROGRAMS = 2000 if LONG else 50
+PROGRAMS = 2000 if LONG else many(80)
 EVERY_CALL = Path(__file__).parents[1] / "testbed/every_call.py"
 WILDCARDS = "this OTF2 does not say which receives were wildcards: each is judged as if it was for any source and tag"
 LINES = "this OTF2 does not say in which lines the calls are: each stands where its function begins"
@@ -77,29 +76,22 @@ def calls_of_groups(found: Matched, directory: Path) -> Counter[Any]:
 
 
 def test_random_programs_come_back_from_otf2_as_they_were(tmp_path: Path) -> None:
-    for seed in range(PROGRAMS):
-        written = program(seed, **HOWS[seed % len(HOWS)])
-        matched(tmp_path / "t", written, ran_mpi.run(written, seed))
-        assert not (wrong := same(tmp_path / "t", tmp_path / "o")), (seed, wrong)
-        shutil.rmtree(tmp_path / "t")
-        shutil.rmtree(tmp_path / "o")
-
-
-def test_the_events_alone_give_the_same_groups_where_otf2_has_events(tmp_path: Path) -> None:
-    """As another tool reads what we write: without our attributes."""
+    """And as another tool reads what we write, without our attributes, groups are the same where OTF2 has events."""
     compared = 0
     for seed in range(PROGRAMS):
         written = program(seed, **HOWS[seed % len(HOWS)])
         one = matched(tmp_path / "t", written, ran_mpi.run(written, seed))
-        two = match.matched(otf2.export(tmp_path / "t", tmp_path / "o", own=False))
+        assert not (wrong := same(tmp_path / "t", tmp_path / "o")), (seed, wrong)
+        two = match.matched(otf2.export(tmp_path / "t", tmp_path / "events", own=False))
         if not any("a probe has found" in remark or "never completed" in remark for remark in two.remarks):
-            assert calls_of_groups(one, tmp_path / "t") == calls_of_groups(two, tmp_path / "o"), seed
+            assert calls_of_groups(one, tmp_path / "t") == calls_of_groups(two, tmp_path / "events"), seed
             compared += 1
-        shutil.rmtree(tmp_path / "t")
-        shutil.rmtree(tmp_path / "o")
+        for made in "t", "o", "events":
+            shutil.rmtree(tmp_path / made)
     assert compared > PROGRAMS / 10
 
 
+@pytest.mark.proof
 @traced.libraries
 def test_a_real_program_that_uses_each_call_comes_back_as_it_was(tmp_path: Path, library: str) -> None:
     ran = traced.run(3, str(EVERY_CALL), library=library, trace=tmp_path / "t")
@@ -384,19 +376,15 @@ def test_an_export_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(commands, [str(word) for word in words], prog_name="safepoint")
-
-
 def test_the_commands_take_an_anchor_where_they_take_a_trace(tmp_path: Path) -> None:
     some(tmp_path / "t").close()
     export = "trace", "--export-otf2", tmp_path / "o", tmp_path / "t"
-    assert run(*export).exit_code == 0
-    again, none = run(*export), run("trace", "--export-otf2", tmp_path / "p", tmp_path / "none")
+    assert cli(*export).exit_code == 0
+    again, none = cli(*export), cli("trace", "--export-otf2", tmp_path / "p", tmp_path / "none")
     assert (again.exit_code, none.exit_code) == (UsageError.code, UsageError.code)
     assert "is there already: remove it, or name another" in again.output
     assert f"{tmp_path / 'none'}: there is no such file or directory" in none.output
-    trace, *archives = (run("places", tmp_path / where) for where in ("t", "o/traces.otf2", "o"))
+    trace, *archives = (cli("places", tmp_path / where) for where in ("t", "o/traces.otf2", "o"))
     for archive in archives:
         assert archive.output.replace(str(tmp_path / "o"), str(tmp_path / "t")) == trace.output
         assert archive.exit_code == trace.exit_code

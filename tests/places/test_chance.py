@@ -6,9 +6,10 @@ from itertools import product
 from random import Random
 
 import numpy as np
+import pytest
 from testbed.ran_mpi import Outcome, run
 from testbed.random_mpi import ANY, NULL, Call, Program, program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 
 from safepoint.matching.matched import NONE
 from safepoint.places.causes import causes, last_before
@@ -16,7 +17,7 @@ from safepoint.places.chance import EVERY, SAME, THIS, Chance, Difference, again
 from safepoint.places.graph import order
 from safepoint.places.oracle import Cut, Definition
 
-PROGRAMS = 5_000 if LONG else 200
+PROGRAMS = 5_000 if LONG else many(320)
 RUNS = 12  # of a program, each at another speed
 
 
@@ -200,6 +201,7 @@ def crowd(seed: int) -> Program:
     return of(*calls)
 
 
+@pytest.mark.hypothesis  # in make proof, too, with more of them
 def test_what_holds_in_every_run_is_so_in_other_runs():
     """The lemma: a program cut off there ends, with the same messages. And the second verdict: it ends, cleanly."""
     seen = dict.fromkeys((EVERY, SAME, THIS), 0)

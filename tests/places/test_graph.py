@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from testbed.ran_mpi import run
 from testbed.random_mpi import program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 
 from safepoint.matching.matched import COLLECTIVE, MESSAGE, Matched
 from safepoint.places import graph
 from safepoint.places.graph import LEVELS, Order, order
 from safepoint.places.oracle import Cut, Definition
 
-COMPARISONS = 50_000 if LONG else 2_000  # of a program at a level
+COMPARISONS = 50_000 if LONG else many(1_200)  # of a program at a level
 MOST_CUTS = 400
 
 
@@ -53,6 +53,7 @@ def greatest(cuts: list[Cut]) -> Cut | None:
 # Random programs.
 
 
+@pytest.mark.hypothesis  # in make proof, too, with more of them
 def test_the_linear_algorithm_says_of_random_programs_what_trying_all_cuts_says():
     for seed in range(-(-COMPARISONS // len(LEVELS))):
         matched, random = ran(seed), Random(seed)
@@ -163,7 +164,7 @@ def assert_lattice(legal: list[Cut], random: Random) -> None:
 
 
 def test_algorithm_2_of_2006_finds_a_cut_through_the_same_gaps():
-    for seed in range(0, 2_000 if LONG else 100, 2):
+    for seed in range(0, 2_000 if LONG else many(200), 2):
         matched = ran(seed)
         definition, level = Definition(matched), LEVELS[seed // 2 % 3]
         found, by_pairs = order(matched, level), definition.algorithm_2(level)
@@ -176,7 +177,7 @@ def test_algorithm_2_of_2006_finds_a_cut_through_the_same_gaps():
 
 def test_a_collective_call_binds_as_messages_between_all_its_members_do():
     """What the source says of collective calls: they are point-to-point messages there and back."""
-    for seed in range(1_000 if LONG else 60):
+    for seed in range(1_000 if LONG else many(120)):
         matched = ran(seed)
         rows = [(member, group) for member, group in zip(matched.member.tolist(), matched.group.tolist(), strict=True)]
         collective = [number for number, kind in enumerate(matched.kind.tolist()) if kind == COLLECTIVE]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from testbed.ran_mpi import run
 from testbed.random_mpi import NULL, Call, Program, program
-from testbed.sweep import LONG
+from testbed.sweep import LONG, many
 
 from safepoint.matching.matched import MARKS, Matched, Site
 from safepoint.places.blockers import Blocker
@@ -28,7 +28,7 @@ from safepoint.places.lines import (
 )
 from safepoint.places.oracle import Definition
 
-PROGRAMS = 3_000 if LONG else 120
+PROGRAMS = 3_000 if LONG else many(320)
 STEPS = 12
 
 

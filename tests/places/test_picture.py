@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import time
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
@@ -17,7 +16,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
 
 from testbed.drawn import Drawn, Program, judged, pipeline, ring  # noqa: E402
-from testbed.sweep import COARSER, LONG  # noqa: E402
+from testbed.sweep import LONG  # noqa: E402
 
 from safepoint.matching.matched import Ints, Matched, Site  # noqa: E402
 from safepoint.places import picture  # noqa: E402
@@ -342,19 +341,11 @@ def test_the_svg_alone_has_the_colours_of_paper_and_no_script(blocked: Drawn) ->
     assert ElementTree.fromstring(text).find(f"{SVG}desc").text.startswith("4 ranks, 880 calls")  # type: ignore[union-attr]
 
 
-@pytest.fixture(scope="module")
-def large() -> Drawn:
-    return ring(83_334, 4, late=50_000)
-
-
-def test_of_a_million_calls_the_page_is_small_and_made_in_two_seconds(large: Drawn) -> None:
+def test_of_a_million_calls_the_page_is_small() -> None:
+    large = ring(83_334, 4, late=50_000)
     assert large.matched.actions > 1_000_000
-    spent = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        text = picture.page(large.matched, large.judgement, "run.trace")
-        spent.append(time.perf_counter() - begin)
-    assert min(spent) < 2 * COARSER and len(text.encode()) < 3_000_000
+    text = picture.page(large.matched, large.judgement, "run.trace")
+    assert len(text.encode()) < 3_000_000
     assert sum(Page(text).data["many"]) <= 20_004  # a call that is under way when the window begins is one more
 
 

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import product
 
 import pytest
 from testbed import tally
-from testbed.foreign import KINDS, Mpi, Runs, each_mpi, memory, program
-from testbed.sweep import ALL, LONG
+from testbed.foreign import KINDS, MPICH, OPEN_MPI, Mpi, Runs, memory, needs, program
+from testbed.sweep import ALL, LONG, some_of
 
 pytestmark = [pytest.mark.xdist_group("mpi"), pytest.mark.timeout(7200 if LONG else 600)]
 
 # What each reads and writes, and for how many steps, so that a life on 1, 2 and 4 ranks takes a second or so.
 PROGRAMS = {
-    "heat.c": ("heat-{rank}.dat", (2000, 1200, 200)),
-    "heat.f90": ("heat-{rank}.dat", (2000, 1200, 200)),
-    "df.c": ("df-{rank}.dat", (200, 120, 40)),
-    "df.f90": ("df-{rank}.dat", (200, 120, 40)),
+    "heat.c": ("heat-{rank}.dat", (1000, 500, 100)),
+    "heat.f90": ("heat-{rank}.dat", (1000, 500, 100)),
+    "df.c": ("df-{rank}.dat", (100, 60, 20)),
+    "df.f90": ("df-{rank}.dat", (100, 60, 20)),
 }
-SHORT = {
-    ("heat.c", 2, "mpich"),
-    ("heat.c", 4, "openmpi"),
-    ("heat.f90", 2, "openmpi"),
-    ("df.c", 1, "mpich"),
-    ("df.f90", 2, "mpich"),
-}
+SHORT = [
+    ("heat.c", 2, MPICH), ("heat.f90", 2, OPEN_MPI), ("df.c", 1, MPICH), ("heat.c", 4, OPEN_MPI), ("df.f90", 2, MPICH),
+]  # fmt: skip
+CASES = [*product(PROGRAMS, (1, 2, 4), (MPICH, OPEN_MPI))] if LONG else some_of(SHORT, 1, 1)
 # Of each kind, on 1, 2 and 4 ranks, with each MPI: 34 are 200 in all of each program and kind.
 KILLS = int(os.environ.get("SAFEPOINT_KILLS", "34" if ALL else "4" if LONG else "1"))
 
 
-@each_mpi
-@pytest.mark.parametrize("source", PROGRAMS)
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("source", "ranks", "mpi"),
+    [pytest.param(*case, id=f"{case[0]}-{case[1]}-{case[2].name}", marks=needs(case[2].fc, case[2].mpiexec))
+     for case in CASES],
+)  # fmt: skip
 def test_killed_at_random_it_ends_as_if_nothing_had_been(source: str, ranks: int, mpi: Mpi) -> None:
     """G1, G2k, G5, and no hang: whoever is killed, the next start goes on, and the end is equal, byte for byte."""
-    if not LONG and (source, ranks, mpi.name) not in SHORT:
-        pytest.skip("in make crash: other programs, ranks and libraries of MPI")
     manifest, steps = PROGRAMS[source]
     rng = random.Random(f"{source} {ranks} {mpi.name}")
     with memory() as into:

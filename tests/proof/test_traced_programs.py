@@ -45,14 +45,14 @@ if MPI.COMM_WORLD.rank == 0:
 
 def traced(work: Path, *words: str, python: str = sys.executable, **more: str) -> str:
     command = [python, "-m", "safepoint", "trace", *words]
-    done = subprocess.run(command, cwd=work, env={**os.environ, **more}, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=work, env={**os.environ, **more}, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def judged(work: Path) -> dict[str, object]:
     command = [sys.executable, "-m", "safepoint", "places", "run.trace", "--json"]
-    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
     return dict(json.loads(done.stdout))
 

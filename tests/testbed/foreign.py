@@ -9,17 +9,20 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from safepoint.c.build import Compilers, built, flags
+from safepoint.c import build
+from safepoint.c.build import Compilers, flags
+from safepoint.trace import pmpi
 from testbed.builds import built_once, digest_of, version
 from testbed.paths import EXAMPLES, HOUSE, TESTBED
 from testbed.program import Violation
@@ -27,7 +30,7 @@ from testbed.shares import SLEEPS
 from testbed.sweep import one_of
 
 SOURCES, C = TESTBED / "c", HOUSE / "safepoint" / "c"
-PATIENCE = 120  # seconds for one job, many times what it takes
+PATIENCE = 300  # seconds for one job, many times what it takes
 
 
 class Mpi(NamedTuple):
@@ -79,8 +82,42 @@ def library(mpi: Mpi | None = None, cc: str = "cc", fc: str = "", options: str =
     if not mpi and not fc:
         mine = Compilers(f"{cc} {options}".strip())
     key = [*mine, *(version(command.split()[0]) for command in mine if command), digest_of(C)]
-    found = flags(mine, built_once("library", key, lambda place: built(mine, place)))
+    found = flags(mine, built_once("library", key, lambda place: build.built(mine, place)))
     return shlex.split(found[0]), shlex.split(found[1])
+
+
+@functools.cache
+def tracer(cc: str, arguments: bool = False) -> str:
+    """The library that notes the calls of programs of the MPI of this compiler, for LD_PRELOAD."""
+    key = [cc, version(cc), arguments, digest_of(HOUSE / "safepoint" / "trace")]
+    name = "trace-tests-0.so"  # of stacks nothing is shown that a tracer has called: it is known by its name
+
+    def make(place: Path) -> None:
+        shutil.copy(pmpi.library(cc, arguments), place / name)
+
+    return str(built_once("tracer", key, make) / name)
+
+
+def built(name: str, *command: object, cwd: Path) -> Path:
+    """What this command makes under this name in a directory of its own, of sources that lie in `cwd`."""
+    words = [*map(str, command)]
+
+    def make(place: Path) -> None:
+        shutil.copytree(cwd, place, dirs_exist_ok=True)
+        subprocess.run(words, cwd=place, check=True)
+
+    return built_once(name, [*words, version(words[0]), digest_of(cwd)], make) / name
+
+
+def with_library(source: str, *options: str) -> Path:
+    """A program that is compiled together with the library's own sources, without MPI."""
+    command = ["cc", *options, f'-DSAFEPOINT_PYTHON="{sys.executable}"', f'-DSAFEPOINT_PATH="{HOUSE}"', f"-I{C}"]
+    command += [str(SOURCES / source), str(C / "safepoint.c"), str(C / "safepoint_serial.c"), "-o"]
+
+    def make(place: Path) -> None:
+        subprocess.run([*command, str(place / source)], check=True)
+
+    return built_once(f"{source}-whole", [*command, version("cc"), digest_of(SOURCES, C)], make) / source
 
 
 def sleeps() -> str:
@@ -116,6 +153,17 @@ def linked(source: str, mpi: Mpi | None, options: tuple[str, ...], cc: str, fc: 
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
     return built_once(name, [*command, version(compiler.split()[0]), digest_of(SOURCES, path)], link) / name
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait for an event, for longer than any takes. What cannot be read yet is not there."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        with suppress(OSError, ValueError):
+            if true():
+                return
+        assert time.monotonic() < end, "it does not come"
+        time.sleep(0.01)
 
 
 def environment(**more: str) -> dict[str, str]:

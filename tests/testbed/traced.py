@@ -13,15 +13,16 @@ import pytest
 from launcher import mpiexec
 
 from safepoint.trace import launch
+from testbed.sweep import one_of
 
 OPEN_MPI = ("mpiexec.openmpi", "--oversubscribe", "-n")
 COMMANDS = {"mpich": None, "openmpi": OPEN_MPI}
 
 libraries = pytest.mark.parametrize(
     "library",
-    ["mpich", pytest.param("openmpi", marks=pytest.mark.skipif(
-        shutil.which("mpiexec.openmpi") is None, reason="there is no mpiexec.openmpi here: Debian's openmpi-bin"))],
-)  # fmt: skip
+    one_of(["mpich", pytest.param("openmpi", marks=pytest.mark.skipif(
+        shutil.which("mpiexec.openmpi") is None, reason="there is no mpiexec.openmpi here: Debian's openmpi-bin"))]),
+)  # one of both in a short run, the other with another commit  # fmt: skip
 
 
 def command(ranks: int, *words: str, library: str = "mpich") -> list[str]:
@@ -48,5 +49,5 @@ def run(
     """A program in Python, on so many ranks; traced if there is a directory for it."""
     return subprocess.run(
         command(ranks, *words, library=library), env=environment(library, trace, tracer) | dict(more),
-        capture_output=True, text=True, cwd=cwd, timeout=120,
+        capture_output=True, text=True, cwd=cwd, timeout=300,
     )  # fmt: skip

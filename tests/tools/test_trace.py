@@ -17,7 +17,7 @@ PROGRAM = "import sys\nfrom mpi4py import MPI\nsys.stdout.write(f'sum {MPI.COMM_
 
 def traced(cwd: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "safepoint", "trace", *words]
-    return subprocess.run(command, cwd=cwd, env={**os.environ, **more}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=cwd, env={**os.environ, **more}, capture_output=True, text=True, timeout=300)
 
 
 def test_the_notes_of_each_rank_are_in_the_directory_and_the_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_the_notes_of_each_rank_are_in_the_directory_and_the_exit_code_is_that_o
 def test_behind_the_launcher_it_is_the_program_of_each_rank(tmp_path: Path) -> None:
     (tmp_path / "solver.py").write_text(PROGRAM)
     command = [mpiexec(), "-n", "2", sys.executable, "-m", "safepoint", "trace", "-o", "there", "--", sys.executable]
-    done = subprocess.run([*command, "solver.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "solver.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "sum 2\nsum 2\n"), done.stderr
     assert len(list((tmp_path / "there").glob("rank-*.calls"))) == 2
 
@@ -75,21 +75,7 @@ def test_python_dash_m_mpi4py_is_traced_and_ranks_that_cannot_start_say_why(tmp_
     (tmp_path / "solver.py").write_text(PROGRAM)
     done = traced(tmp_path, "--", mpiexec(), "-n", "2", sys.executable, "-m", "mpi4py", "solver.py")
     assert done.stdout.endswith("run.trace: 2 ranks, 2 calls\n"), done.stderr
-    command = [
-        mpiexec(),
-        "-n",
-        "4",
-        sys.executable,
-        "-m",
-        "safepoint",
-        "trace",
-        "-o",
-        "no",
-        "--with",
-        "python",
-        "--",
-        "nosuch",
-    ]
-    said = subprocess.run([*command, "--", "nosuch"], cwd=tmp_path, capture_output=True, text=True, timeout=60).stderr
-    assert said.count("nosuch: No such file or directory") == 4, said
+    command = [mpiexec(), "-n", "2", sys.executable, "-m", "safepoint", "trace", "-o", "no", "--with", "python"]
+    said = subprocess.run([*command, "--", "nosuch"], cwd=tmp_path, capture_output=True, text=True, timeout=300).stderr
+    assert said.count("nosuch: No such file or directory") == 2, said
     assert not (tmp_path / "no").exists()

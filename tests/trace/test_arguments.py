@@ -6,55 +6,39 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from testbed import traced, watched
+from testbed import traced
+from testbed.checked import ALL, constants, prepared, read
+from testbed.foreign import until
+from testbed.sweep import some_of
 from testbed.traced import libraries
 
 from safepoint.trace import record, roles
 from safepoint.trace.record import ABSENT, ENTERED, RAISED, RETURNED
 from safepoint.trace.rows import number
-from safepoint.trace.signatures import signatures
 
 TESTBED = Path(__file__).parents[1] / "testbed"
-ALL = (*signatures(), "hide", "mark")
 
 
 @libraries
 def test_each_call_is_noted_with_what_it_passes_to_mpi(tmp_path: Path, library: str) -> None:
     """The program works out each value by hand. What nobody can know is ABSENT, and so is what is not told."""
-    watched.watch(tmp_path / "t", *ALL)
-    done = traced.run(2, str(TESTBED / "arguments.py"), str(tmp_path / "said"), library=library, trace=tmp_path / "t")
+    prepared(tmp_path, ALL)
+    words = str(TESTBED / "arguments.py"), str(tmp_path / "said")
+    done = traced.run(2, *words, library=library, trace=tmp_path / "run.trace")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     for rank in range(2):
         said = json.loads((tmp_path / f"said-{rank}.json").read_text())
         names = {name for name, *_ in said}
-        all_ = watched.read(tmp_path / "t", rank)
+        all_ = read(tmp_path / "run.trace", rank)
         assert not any(one.function.startswith("Status") for one in all_), "the tracer's own calls"
         noted = [one for one in all_ if one.function in names]
         assert [one.function for one in noted] == [name for name, *_ in said] and len(said) > 100
         for one, (name, *rows) in zip(noted, said, strict=True):
             told = [[ABSENT if value is None else value for value in row] for row in rows]
             assert [one.given, one.reads, one.writes] == told, f"{name}, line {one.line}"
-
-
-@libraries
-def test_a_program_that_uses_each_call_prints_the_same_with_all_of_them_watched(tmp_path: Path, library: str) -> None:
-    program = str(TESTBED / "every_call.py")
-    watched.watch(tmp_path / "t", *ALL)
-    plain = traced.run(3, program, library=library)
-    same = traced.run(3, program, library=library, trace=tmp_path / "t")
-    assert (plain.returncode, same.returncode, same.stderr.count("safepoint")) == (0, 0, 0), same.stderr
-    assert sorted(same.stdout.splitlines()) == sorted(plain.stdout.splitlines())
-    for rank in range(3):
-        noted = watched.read(tmp_path / "t", rank)
-        assert {one.note["state"] for one in noted[:-1]} == {RETURNED, RAISED}
-        assert (noted[-1].function, noted[-1].note["state"]) == ("Finalize", ENTERED)
-        short = [one for one in noted if one.given is None
-                 or len(one.given) != len(signatures()[one.function].parameters)]  # fmt: skip
-        assert short == [] and len({one.function for one in noted}) > 120
 
 
 UNTOUCHED = """
@@ -70,8 +54,8 @@ sys.stdout.write(" ".join([str(world.rank), *kinds, str(type(world) is MPI.Intra
 
 def test_a_function_that_is_not_watched_is_mpi4pys_own(tmp_path: Path) -> None:
     """In each rank: one list names the ranks."""
-    watched.watch(tmp_path / "t", "Type_commit", Isend=[0], Finalize=[1])
-    done = traced.run(2, "-c", UNTOUCHED, trace=tmp_path / "t")
+    prepared(tmp_path, {"Type_commit": None, "Isend": [0], "Finalize": [1]})
+    done = traced.run(2, "-c", UNTOUCHED, trace=tmp_path / "run.trace")
     assert sorted(done.stdout.splitlines()) == [
         "0 plain own own plain plain plain plain plain plain True",
         "1 plain plain own plain plain own plain plain plain True",
@@ -102,12 +86,12 @@ except TypeError as error:
 
 
 def test_types_groups_and_operations_are_the_same_objects_of_the_same_classes(tmp_path: Path) -> None:
-    watched.watch(tmp_path / "t", *ALL)
+    prepared(tmp_path, ALL)
     plain = traced.run(1, "-c", KEPT)
-    done = traced.run(1, "-c", KEPT, trace=tmp_path / "t")
+    done = traced.run(1, "-c", KEPT, trace=tmp_path / "run.trace")
     assert (done.stdout, done.stderr, done.returncode) == (plain.stdout, plain.stderr, 0)
     assert {"Type_contiguous", "Type_commit", "Type_free", "Op_create", "Op_free", "Type_get_envelope"} <= {
-        one.function for one in watched.read(tmp_path / "t", 0)
+        one.function for one in read(tmp_path / "run.trace", 0)
     }
 
 
@@ -133,14 +117,15 @@ for bad in (lambda: world.Send(a, 7), lambda: world.Send(a, -77, 5), lambda: wor
 
 
 def test_a_call_that_mpi_or_mpi4py_refuses_is_noted_with_what_was_given(tmp_path: Path) -> None:
-    watched.watch(tmp_path / "t", "Send", "Isend", "Barrier", "Bcast", "Allreduce", "Waitall", "Type_commit")
+    """And as one that has raised where no arguments are noted, but what mpi4py knows to be none."""
+    prepared(tmp_path, ("Send", "Isend", "Barrier", "Bcast", "Allreduce", "Waitall", "Type_commit"))
     plain = traced.run(1, "-c", WRONG)
-    done = traced.run(1, "-c", WRONG, trace=tmp_path / "t")
+    done = traced.run(1, "-c", WRONG, trace=tmp_path / "run.trace")
     assert (done.stdout, done.stderr) == (plain.stdout, "") and len(done.stdout.splitlines()) == 15
-    noted = [one for one in watched.read(tmp_path / "t", 0) if one.line >= 9]
+    noted = [one for one in read(tmp_path / "run.trace", 0) if one.line >= 9]
     assert {one.note["state"] for one in noted} == {RAISED}
     classes = [int([*line.split(), str(record.NO_RESULT)][1]) for line in done.stdout.splitlines()]
-    of = watched.constants(tmp_path / "t", 0)
+    of = constants(tmp_path / "run.trace", 0)
     given = [one.given for one in noted if one.given is not None]
     assert [one.function for one in noted] == ["Send"] * 4 + ["Barrier"] + ["Send"] * 2 + ["Isend"] + ["Send"] * 2 + [
         "Bcast", "Allreduce", "Waitall", "Type_commit", "Send"]  # fmt: skip
@@ -151,6 +136,11 @@ def test_a_call_that_mpi_or_mpi4py_refuses_is_noted_with_what_was_given(tmp_path
     assert given[8][:3] == [ABSENT] * 3 and given[9][:3] == [ABSENT] * 3
     assert given[10][3] == -9 and given[11][4] == ABSENT and given[14][3] == 1
     assert noted[13].reads == [1, 1, of["MPI_DATATYPE_NULL"]]
+    done = traced.run(1, "-c", WRONG, trace=tmp_path / "calls.trace")
+    assert (done.stdout, done.stderr) == (plain.stdout, "")
+    found, names = [one for one in read(tmp_path / "calls.trace", 0) if one.line >= 9], iter([*noted])
+    assert all(any(one.function == other.function for other in names) for one in found), "in this order"
+    assert len(found) > 10 and {one.state for one in found} == {RAISED}
 
 
 LATE = """
@@ -171,14 +161,14 @@ t.Free() if sys.argv[1] == "type" else world.Barrier()
 
 
 @libraries
-@pytest.mark.parametrize("how", ["barrier", "type", "send", "twice"])
+@pytest.mark.parametrize("how", some_of(["barrier", "type", "send", "twice"], 2, 4))
 def test_init_finalize_and_what_is_called_after_it_are_noted(tmp_path: Path, library: str, how: str) -> None:
-    watched.watch(tmp_path / "t", "Init", "Init_thread", "Finalize", "Barrier", "Send", "Type_free", "Type_contiguous")
+    prepared(tmp_path, ("Init", "Init_thread", "Finalize", "Barrier", "Send", "Type_free", "Type_contiguous"))
     plain = traced.run(1, "-c", LATE, how, library=library)
-    done = traced.run(1, "-c", LATE, how, library=library, trace=tmp_path / "t")
+    done = traced.run(1, "-c", LATE, how, library=library, trace=tmp_path / "run.trace")
     assert done.returncode == plain.returncode and done.stdout == plain.stdout
-    noted = watched.read(tmp_path / "t", 0)
-    of = watched.constants(tmp_path / "t", 0)
+    noted = read(tmp_path / "run.trace", 0)
+    of = constants(tmp_path / "run.trace", 0)
     serialized = of["MPI_THREAD_SERIALIZED"]
     assert [(one.function, one.line) for one in noted[:2]] == [("Init_thread", 5), ("Type_contiguous", 7)]
     assert (noted[0].given, noted[0].writes[:2]) == ([ABSENT, ABSENT, serialized, ABSENT], [4, 1])
@@ -208,23 +198,20 @@ exchange()
 
 @libraries
 def test_on_a_signal_a_rank_says_where_it_is_while_it_is_inside_mpi(tmp_path: Path, library: str) -> None:
-    watched.watch(tmp_path / "t", "Recv")
+    prepared(tmp_path, ("Recv",))
     command = traced.command(1, "-c", STUCK, library=library)
-    environment = traced.environment(library, tmp_path / "t")
+    environment = traced.environment(library, tmp_path / "run.trace")
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
-            stack, functions = tmp_path / "t/rank-00000.stack", tmp_path / "t/functions-python.json"
-            end = time.monotonic() + 60
-            while not (functions.exists() and watched.read(tmp_path / "t", 0)) and time.monotonic() < end:
-                time.sleep(0.05)
-            (inside,) = watched.read(tmp_path / "t", 0)
+            stack = tmp_path / "run.trace/rank-00000.stack"
+            until(lambda: read(tmp_path / "run.trace", 0))
+            (inside,) = read(tmp_path / "run.trace", 0)
             assert (inside.function, inside.line, inside.note["state"]) == ("Recv", 6, ENTERED)
-            pid = json.loads((tmp_path / "t/rank-00000.json").read_text())["pid"]
+            pid = json.loads((tmp_path / "run.trace/rank-00000.json").read_text())["pid"]
             for turn in (1, 2):
                 os.kill(pid, signal.SIGRTMIN + record.STACK_SIGNAL)
-                while stack.read_text().count("line 6 in exchange") < turn and time.monotonic() < end:
-                    time.sleep(0.02)
-                assert stack.read_text().count("line 7 in <module>") == turn
+                until(lambda turn=turn: stack.read_text().count("line 7 in <module>") == turn)
+                assert stack.read_text().count("line 6 in exchange") == turn
         finally:
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -238,9 +225,9 @@ comm.recv(source=0)
 
 
 def test_a_request_that_the_program_forgets_is_no_call(tmp_path: Path) -> None:
-    watched.watch(tmp_path / "t", "Isend", "Recv", "Request_free")
-    assert traced.run(1, "-c", FORGOTTEN, trace=tmp_path / "t").returncode == 0
-    assert [one.function for one in watched.read(tmp_path / "t", 0)] == ["Isend", "Recv"]
+    prepared(tmp_path, ("Isend", "Recv", "Request_free"))
+    assert traced.run(1, "-c", FORGOTTEN, trace=tmp_path / "run.trace").returncode == 0
+    assert [one.function for one in read(tmp_path / "run.trace", 0)] == ["Isend", "Recv"]
 
 
 HIDES = """
@@ -257,28 +244,28 @@ safepoint.finish(1)
 """
 
 
-@pytest.mark.parametrize("functions", [("hide",), ("Isend",), ALL])
+@pytest.mark.parametrize("functions", some_of([("hide",), ("Isend",), ALL], 1, 3), ids=len)
 def test_a_hide_is_noted_with_its_step_and_none_of_what_it_calls(tmp_path: Path, functions: tuple[str, ...]) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
-    watched.watch(tmp_path / "t", *functions)
-    done = traced.run(2, "-c", HIDES, trace=tmp_path / "t", cwd=tmp_path)
+    prepared(tmp_path, functions)
+    done = traced.run(2, "-c", HIDES, trace=tmp_path / "run.trace", cwd=tmp_path)
     assert done.returncode == 0 and "safepoint trace" not in done.stderr, done.stderr
-    noted = [one for one in watched.read(tmp_path / "t", 1) if one.line > 4]
+    noted = [one for one in read(tmp_path / "run.trace", 1) if one.line > 4]
     verbs = [("restore", [ABSENT, 2]), ("hide", [5, 2]), ("hide", [ABSENT, 2]), ("finish", [ABSENT, 2])]
     found = [(one.function, one.given) for one in noted if one.function in roles.VERBS]
     assert found == (verbs if "hide" in functions else [])
     others = [one for one in noted if one.line not in (6, 7, 8, 9, 10, 11)]
-    assert others == [], (others, (tmp_path / "t" / "rank-00001.sites").read_text())
+    assert others == [], (others, (tmp_path / "run.trace" / "rank-00001.sites").read_text())
 
 
 def test_constants_have_the_names_of_the_standard(tmp_path: Path) -> None:
     from mpi4py import MPI
 
-    watched.watch(tmp_path / "t", "Send")
+    prepared(tmp_path, ("Send",))
     program = "from mpi4py import MPI; print(MPI.DOUBLE.handle, MPI.COMM_WORLD.Get_attr(MPI.TAG_UB))"
-    done = traced.run(1, "-c", program, trace=tmp_path / "t")
+    done = traced.run(1, "-c", program, trace=tmp_path / "run.trace")
     double, largest = map(int, done.stdout.split())
-    of = watched.constants(tmp_path / "t", 0)
+    of = constants(tmp_path / "run.trace", 0)
     assert (of["MPI_DOUBLE"], of["TAG_UB"]) == (double, largest)
     assert (of["MPI_ANY_SOURCE"], of["MPI_ERR_RANK"]) == (MPI.ANY_SOURCE, MPI.ERR_RANK)
     wanted = """ANY_TAG PROC_NULL ROOT UNDEFINED IN_PLACE BOTTOM COMM_NULL COMM_WORLD COMM_SELF REQUEST_NULL GROUP_NULL

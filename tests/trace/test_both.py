@@ -31,7 +31,7 @@ def test_calls_of_all_classes_have_their_lines_and_what_is_not_watched_is_mpi4py
     (tmp_path / "both.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "safepoint", "check", "--with", "both", "--json", "--"]
     program = [mpiexec(), "-n", "2", sys.executable, "both.py"]
-    done = subprocess.run([*command, *program], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([*command, *program], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     at = done.stdout.index("{")
     found = {one["template"]: [(Path(call["file"]).name, call["line"]) for call in one["places"][0]["calls"]
                                if "line" in call] for one in json.loads(done.stdout[at:])["situations"]}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testbed import traced, watched
+from testbed import checked, traced
 
 from safepoint.check import follow, language, running
 from safepoint.trace.roles import WAITS, kind
@@ -83,6 +83,6 @@ def test_what_is_made_of_a_handle_is_the_same_instance_and_no_mistake(tmp_path: 
     assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
     _, situations, _ = follow.afterwards(trace, templates)
     assert [one.template for one in situations] == []
-    noted = [one for one in watched.read(trace, 0) if kind(one.function) in {*WAITS, "cancel"}]
+    noted = [one for one in checked.read(trace, 0) if kind(one.function) in {*WAITS, "cancel"}]
     known = [one.note["request"] for one in noted if kind(one.function) in ("wait", "cancel")]
     assert len(known) > 6 and all(known)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from testbed import traced
-from testbed.flying import PROGRAM, SENT, line
-from testbed.sweep import ALL
+from testbed.flying import PROGRAM, SENT, directories, line
+from testbed.sweep import ALL, one_of, some_of
 from testbed.traced import libraries
 
 TEXTS = {
@@ -22,26 +22,21 @@ TEXTS = {
 
 
 @libraries
-@pytest.mark.parametrize("ranks", [2, 4, 8] if ALL else [2, 4])
+@pytest.mark.parametrize("ranks", [2, 4, 8] if ALL else one_of([2, 4]))
 def test_each_kind_of_message_under_way_is_found_and_its_lines_are_named(
     tmp_path: Path, ranks: int, library: str
 ) -> None:
-    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
-    for kind in TEXTS if ranks == 2 or ALL else ("irecv",):
-        done = traced.run(
-            ranks, "-c", PROGRAM, kind, "warn", library=library, trace=tmp_path / f"trace-{kind}", cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stderr
-        found = re.findall("WARNING:safepoint:(.*), is in flight across this save point", done.stderr)
-        assert found == [TEXTS[kind].format(last=ranks - 1)], done.stderr
-        for path in tmp_path.glob("u-*.dat"):
-            path.unlink()
+    directories(tmp_path, *TEXTS)
+    done = traced.run(ranks, "-c", PROGRAM, "warn", *TEXTS, library=library, trace=tmp_path / "trace", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = re.findall("WARNING:safepoint:(.*), is in flight across this save point", done.stderr)
+    assert found == [text.format(last=ranks - 1) for text in TEXTS.values()], done.stderr
 
 
 @libraries
 def test_with_inflight_error_no_rank_takes_a_set(tmp_path: Path, library: str) -> None:
-    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
-    words = "-c", PROGRAM, "mprobe", "error"
+    directories(tmp_path, "mprobe")
+    words = "-c", PROGRAM, "error", "mprobe"
     done = traced.run(2, *words, library=library, trace=tmp_path / "trace", cwd=tmp_path)
     assert sorted(done.stdout.split("\n")) == ["", "refused 1 0", "refused 1 1"], done.stderr
 
@@ -84,7 +79,7 @@ safepoint.finish()
 @libraries
 def test_a_clean_solver_gives_no_warning(tmp_path: Path, library: str) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat.npy\n")
-    steps = "10000" if ALL else "200"
+    steps = "10000" if ALL else "60"
     done = traced.run(2, "-c", CLEAN, steps, library=library, trace=tmp_path / "trace", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "in flight" not in done.stderr and "noting" not in done.stderr
@@ -129,7 +124,7 @@ safepoint.finish()
 """
 
 
-@pytest.mark.parametrize("kind", ["refused", "rank", "truncated", "unpickled", "freed"])
+@pytest.mark.parametrize("kind", some_of(["refused", "rank", "truncated", "unpickled", "freed"], 2, 5))
 def test_after_a_call_that_failed_there_is_no_false_alarm(tmp_path: Path, kind: str) -> None:
     """What a failed call has sent or received, and what a freed request does, is not known."""
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
@@ -139,10 +134,10 @@ def test_after_a_call_that_failed_there_is_no_false_alarm(tmp_path: Path, kind: 
 
 def test_a_rank_that_cannot_read_its_notes_makes_nobody_wait(tmp_path: Path) -> None:
     """The others look for a message together with it."""
-    (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
+    directories(tmp_path, "irecv")
     damage = "from safepoint.trace.underway import Story\nif comm.rank: Story.read = None\n"
-    begin, rest = PROGRAM.split("safepoint.init", 1)
-    words = "-c", f"{begin}{damage}safepoint.init{rest}", "irecv", "warn"
+    begin, rest = PROGRAM.split("for kind in", 1)
+    words = "-c", f"{begin}{damage}for kind in{rest}", "warn", "irecv"
     done = traced.run(2, *words, trace=tmp_path / "trace", cwd=tmp_path)
     assert done.returncode == 0 and "rank 1 stopped noting: TypeError" in done.stderr, done.stderr
     assert "in flight" not in done.stderr
@@ -224,7 +219,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("kind", FOUND)
+@pytest.mark.parametrize("kind", some_of([*FOUND], 2, 6))
 def test_what_is_open_is_found_and_what_is_over_or_of_others_is_not_counted(tmp_path: Path, kind: str) -> None:
     (tmp_path / ".safepoint").write_text("u-{rank}.dat\n")
     (tmp_path / "solver.py").write_text(OPEN)

@@ -163,7 +163,7 @@ static void *sends(void *number_)
         MPI_Recv(&got, 1, MPI_INT, rank, number, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Waitall(1, &request, MPI_STATUSES_IGNORE);
     }
-    for (i = 0; i < 10 * MANY; i++) /* nothing but the tracer's own work */
+    for (i = 0; i < 3 * MANY; i++) /* nothing but the tracer's own work */
         MPI_Comm_size(number % 2 ? MPI_COMM_SELF : MPI_COMM_WORLD, &got);
     return NULL;
 }

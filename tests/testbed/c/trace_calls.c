@@ -139,6 +139,7 @@ static void collectives(void)
         MPI_Gather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, many, 1, MPI_INT, 0, HERE);
     MPI_Scatter(many, 1, MPI_INT, &one, 1, MPI_INT, 0, HERE);
     MPI_Allgather(&one, 1, MPI_INT, many, 1, MPI_INT, HERE);
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, many, 1, MPI_INT, HERE);
     MPI_Scan(&one, &sum, 1, MPI_INT, MPI_SUM, HERE);
     MPI_Ibarrier(HERE, &r);
     MPI_Wait(&r, IGNORE);

@@ -191,6 +191,7 @@ contains
         end if
         call MPI_Scatter(many, 1, number, one, 1, number, 0, here, e)
         call MPI_Allgather(one, 1, number, many, 1, number, here, e)
+        call MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, many, 1, number, here, e)
         call MPI_Scan(one, total, 1, number, MPI_SUM, here, e)
         call MPI_Ibarrier(here, r, e)
         call MPI_Wait(r, MPI_STATUS_IGNORE, e)
