@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safepoint.tasks import Graph
+from safepoint.tasks import Graph, body
 from safepoint.tasks.running import tasks_directory
 from safepoint.tasks.saved import Store
 from testbed import task_bodies_engine as bodies
@@ -124,6 +124,39 @@ def nobody_left(program: subprocess.Popen[str]) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # workers, too, that outlive it by mistake
             os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
+
+
+class AtOnce:
+    """An engine that makes each result at once, in this thread. Where it does not flush, it is as a worker that is
+    killed when its work is done."""
+
+    name = "once"
+
+    def __init__(self, store: Store, *, room: int = 1, flushes: bool = True) -> None:
+        self._store, self._room, self._flushes = store, room, flushes
+        self._writer, self._done = store.writer(**{} if flushes else {"every": 0}), list[Any]()
+
+    def workers(self) -> int:
+        return 1
+
+    def room(self) -> int:
+        return self._room
+
+    def start(self, job: Any) -> None:
+        self._done.append(body.run(job, self._store, self._writer))
+
+    def ended(self, patience_s: float) -> list[Any]:
+        done, self._done = self._done, []
+        return done
+
+    def stop(self) -> None:
+        pass
+
+    def close(self, *, abandon: bool = False) -> None:
+        if self._flushes:
+            self._writer.close()
+        elif self._writer._journal is not None:  # as the end of a process does
+            self._writer._journal.close()
 
 
 def records(directory: Path) -> set[str]:
