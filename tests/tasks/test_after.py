@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,6 @@ from typing import Any
 import pytest
 from testbed import task_bodies_after as bodies
 from testbed.dask_cluster import cluster
-from testbed.paths import HOUSE
-from testbed.traced import command, environment
 
 from safepoint.errors import GraphError, TaskError, UsageError
 from safepoint.tasks import Graph, identity
@@ -59,18 +55,6 @@ def test_it_runs_again_when_one_before_it_has_changed_though_that_gave_the_same_
     assert (found["last"], found["lone"]) == ("two two 3", "two two")
     (tmp_path / "a").write_text("spoilt")
     assert bodies.graph(tmp_path, "two").run(on=engine, directory=tmp_path)["lone"] == "two two"
-
-
-@pytest.mark.xdist_group("mpi")
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_keep_the_order_and_fetch_nothing(ranks: int, tmp_path: Path) -> None:
-    code = "import sys, pathlib; from testbed.task_bodies_after import on_ranks; on_ranks(pathlib.Path(sys.argv[1]))"
-    done = subprocess.run(
-        command(ranks, "-W", "error", "-c", code, str(tmp_path), library="mpich"),
-        env=environment("mpich", None) | {"PYTHONPATH": os.pathsep.join([str(HOUSE), str(HOUSE / "tests")])},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stdout == "ok\n", done.stdout + done.stderr
 
 
 def test_those_below_one_that_failed_are_skipped(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from testbed import task_bodies_engine as b
 from testbed import task_graphs
 from testbed.paths import HOUSE
+from testbed.sweep import some_of
 
 from safepoint.errors import SaveError, UsageError
 from safepoint.tasks import Graph
@@ -53,7 +54,7 @@ def python(*arguments: str, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("how", ["a file", "a file, guarded", "python -m", "a directory away"])
+@pytest.mark.parametrize("how", some_of(["a file", "a file, guarded", "python -m", "a directory away"], 1, 4))
 def test_functions_and_classes_of_the_program_itself_run_in_workers(how: str, tmp_path: Path) -> None:
     """Also without `if __name__ == "__main__":`, for a worker runs the file only up to `run`."""
     (tmp_path / "package").mkdir()

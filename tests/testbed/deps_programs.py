@@ -10,23 +10,6 @@ from testbed.deps_templates import Templates, sampled, table
 # Words of statements that run code which cannot be seen.
 WILD = ("bump", "look", "keep", "kept", "same", "o.", "drip", "noted", "h =", "h(", "def", "match", "it =", "next",
         "it)", "*r")  # fmt: skip
-    "bump",
-    "look",
-    "keep",
-    "kept",
-    "same",
-    "o.",
-    "drip",
-    "noted",
-    "h =",
-    "h(",
-    "def",
-    "match",
-    "it =",
-    "next",
-    "it)",
-    "*r",
-]  # code that is not seen
 NUMBERS, LISTS, ROWS = "xyz", "abc", "rs"
 FIRST = table("""
     x = 1 | y = n + 1 | z = 0 | a = [1, 2, 3] | b = [0] * 4 | c = [4, 1] | r = [[0, 1], [7, 8]] | s = [[5], [6, 6]]

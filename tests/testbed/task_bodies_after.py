@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from safepoint.tasks import Graph
-from safepoint.tasks.mpi import run_on
 
 
 class Loud:
@@ -31,7 +30,7 @@ def loaded(path: str, content: bytes) -> Loud:
 def writes(path: str, text: str, others: tuple[str, ...] = ()) -> Loud:
     """Slowly, and with these others at the same time. Its result is the same whatever it writes."""
     Path(f"{path}.begun").touch()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not all(os.path.exists(f"{other}.begun") for other in others):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -57,17 +56,3 @@ def graph(directory: Path, text: str = "one") -> Graph:
     g.add("last", both, paths=paths, more=size, after=[first[1], first[0], size])
     g.add("lone", reads, paths=paths, after=first)
     return g
-
-
-def on_ranks(directory: Path) -> None:
-    """Called by all ranks."""
-    from mpi4py import MPI
-
-    g = Graph("after")
-    path = str(directory / "a")
-    g.add("a", writes, path=path, text="one")
-    g.add("last", reads, paths=[path], after=[g.vertices["a"]])
-    found = run_on(MPI.COMM_WORLD, g, directory, edges="get")
-    assert found["last"] == "one" and not os.path.exists(f"{path}.loaded"), "a value was loaded"
-    if MPI.COMM_WORLD.rank == 0:
-        print("ok")
