@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from testbed import task_bodies_after as bodies
-from testbed.dask_cluster import cluster
 
 from safepoint.errors import GraphError, TaskError, UsageError
 from safepoint.tasks import Graph, identity
@@ -18,43 +14,8 @@ from safepoint.tasks.schedule import problem
 ORDER = 'graph = "g"\ncode = "testbed.task_bodies_after"\n'
 
 
-@pytest.fixture(params=["pool", pytest.param("dask", marks=pytest.mark.xdist_group("dask"))])
-def engine(request: Any, tmp_path: Path) -> Iterator[Any]:
-    if request.param == "pool":
-        yield 2
-        return
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
-    (tmp_path / "cluster").mkdir()
-    with cluster(tmp_path / "cluster") as made, distributed.Client(made.address) as client:
-        client.wait_for_workers(2)
-        yield client
-
-
-def finished(directory: Path) -> dict[str, Any]:
-    """Of the runs so far, the last row of each vertex that ran."""
-    lines = (directory / ".safepoint.d/tasks/log.jsonl").read_text().splitlines()
-    return {row["vertex"]: row for row in map(json.loads, lines) if row["event"] == "finished"}
-
-
-def test_it_runs_after_them_and_no_value_of_theirs_is_moved_or_loaded(engine: Any, tmp_path: Path) -> None:
-    found = bodies.graph(tmp_path).run(on=engine, directory=tmp_path)
-    assert (found["last"], found["lone"]) == ("one one 3", "one one")
-    assert not list(tmp_path.glob("*.loaded"))
-    rows = finished(tmp_path)
-    assert rows["last"]["moved"] < 1000 and rows["lone"]["moved"] == 0  # the two before have 200 kB each
-    times = {name: row["began"] + row["body_s"] for name, row in rows.items()}
-    assert min(rows["last"]["began"], rows["lone"]["began"]) >= max(times["a"], times["b"]) - 0.01
-
-
-def test_it_runs_again_when_one_before_it_has_changed_though_that_gave_the_same_result(
-    engine: Any, tmp_path: Path
-) -> None:
-    """T4: what the two wrote is read here, and shows in no digest of their results."""
-    bodies.graph(tmp_path).run(on=engine, directory=tmp_path)
-    found = bodies.graph(tmp_path, "two").run(on=engine, directory=tmp_path)
-    assert (found["last"], found["lone"]) == ("two two 3", "two two")
-    (tmp_path / "a").write_text("spoilt")
-    assert bodies.graph(tmp_path, "two").run(on=engine, directory=tmp_path)["lone"] == "two two"
+def test_it_runs_after_them_and_no_value_of_theirs_is_moved_or_loaded(tmp_path: Path) -> None:
+    bodies.check_order(2, tmp_path)
 
 
 def test_those_below_one_that_failed_are_skipped(tmp_path: Path) -> None:

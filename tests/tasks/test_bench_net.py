@@ -99,5 +99,7 @@ def test_a_fault_of_one_rank_ends_all(fault: str, codes: set[int], said: str, tm
     """The others would wait for it for ever."""
     (tmp_path / "bench.py").write_text(PROGRAM.format(fault))
     done = subprocess.run(mpiexec(3, "bench.py"), cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode in codes and done.stderr.count(said) == 1
-    assert ("Traceback" in done.stderr) == ("import" in fault) and not (tmp_path / "net.json").exists()
+    assert done.returncode in codes and said in done.stderr
+    if codes == {10}:
+        assert done.stderr.count(said) == 1 and "Traceback" not in done.stderr
+    assert not (tmp_path / "net.json").exists()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,16 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed import sweep, task_bodies_after
 from testbed import task_bodies_dask as bodies
-from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, until
+from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, kill, program
+from testbed.task_graphs import DEADLINE_S, until
 
-from safepoint.errors import TaskError
+from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph
 from safepoint.tasks.dask import LOOK_S
 from safepoint.tasks.saved import Store
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
 pytestmark = pytest.mark.xdist_group("dask")
+COUNT = 60
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +89,7 @@ def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: A
     notes.mkdir()
 
     def stopping_at(count: int) -> Any:
-        return lambda: len(os.listdir(notes)) >= count
+        return lambda: sum(bodies.noted(notes).values()) >= count
 
     with pytest.raises(SystemExit):
         bodies.graph(3, notes, pause=0.02).run(directory=work, workers=1, should_stop=stopping_at(10))
@@ -100,12 +106,12 @@ def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any,
     """Dask's own retries stay off: each vertex is tried as often as it says. The others go on."""
     g = Graph("failing")
     given = {"notes": str(notes)}
-    good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, retries=2)
+    good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, value=5, retries=2)
     bad = g.add("bad", bodies.fails, arguments={**given, "name": "bad"}, times=9, retries=1)
     g.add("below-good", bodies.mixed, arguments={**given, "name": "below-good"}, inputs=[good], width=3)
     below = g.add("below-bad", bodies.mixed, arguments={**given, "name": "below-bad"}, inputs=[good, bad], width=3)
     g.add("deep", bodies.mixed, arguments={**given, "name": "deep"}, inputs=[below], width=3)
-    with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: negative variance"):
+    with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: failure 2 of 9"):
         g.run(on=client, directory=work)
     assert bodies.noted(notes) == {"good": 3, "bad": 2, "below-good": 1}
     assert {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()} == {"good", "below-good"}
@@ -132,7 +138,7 @@ def test_a_stop_takes_back_what_has_not_begun(client: Any, work: Path, notes: Pa
         g.add(f"w{n}", bodies.waits, arguments={"notes": str(notes), "name": f"w{n}"}, until=str(go))
 
     def enough() -> bool:
-        begun = len(os.listdir(notes)) >= 2
+        begun = sum(bodies.noted(notes).values()) >= 2
         if begun:
             go.touch()
         return begun
@@ -166,7 +172,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
     g = Graph("lineage")
     small = g.add("small", bodies.source, arguments={**given, "name": "small"}, width=3)
     large = g.add("large", bodies.source, arguments={**given, "name": "large"}, width=20_000)
-    gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go))
+    gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go), value=1)
     g.add("end", bodies.mixed, arguments={**given, "name": "end"}, inputs=[small, large, gate], width=3)
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(g.run, on=client, directory=work)
@@ -175,7 +181,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
         dask.kill_workers()
         dask.workers = [dask.add(), dask.add()]
         go.touch()
-        running.result(60)
+        running.result(DEADLINE_S)
     assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
 
 
@@ -269,7 +275,7 @@ def main(notes):
     g.add("twice", twice, x=Width(4.0))
     for n in range(3):
         g.add(f"other-{n}", bodies.source, arguments={"notes": notes, "name": f"other-{n}", "width": 3})
-    g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
+    g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"}, times=99)
     asyncio.run(coroutines(g))
     with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
         with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
@@ -284,6 +290,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.proof  # below are a client of coroutines, and a vertex that kills its worker
 def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
     work: Path, notes: Path
 ) -> None:
@@ -296,7 +303,7 @@ def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_tha
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=DEADLINE_S,
     )
     assert done.stdout.count("\n") == 2, done.stdout + done.stderr[-3000:]
     first, second = done.stdout.splitlines()
@@ -334,3 +341,118 @@ def test_a_module_that_workers_cannot_import_is_named_with_what_to_do(
             Graph.read(work / "g.toml").run(on=client, directory=work)
     finally:
         sys.modules.pop("only_of_the_driver", None)
+
+
+def test_what_comes_after_others_keeps_the_order_and_fetches_nothing(client: Any, tmp_path: Path) -> None:
+    task_bodies_after.check_order(client, tmp_path)
+
+
+def test_a_client_of_coroutines_is_refused(tmp_path: Path) -> None:
+    g = Graph("g")
+    g.add("v", str)
+
+    async def run() -> None:
+        options: dict[str, Any] = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
+        async with distributed.Client(**options, asynchronous=True) as client:
+            with pytest.raises(UsageError, match="this Client is asynchronous"):
+                Graph("g").run(on=client)
+
+    asyncio.run(run())
+
+
+class Watched:
+    """A run that is killed and goes on. Of each vertex, how often it had begun when its result was known to be kept."""
+
+    def __init__(self, work: Path, notes: Path, seed: int) -> None:
+        self.work, self.notes, self.seed = work, notes, seed
+        self.store = Store(work / ".safepoint.d/tasks")
+        self.begun: dict[str, int] = {}
+
+    def start(self, cluster: Cluster) -> subprocess.Popen[bytes]:
+        return program(cluster.address, self.work, self.notes, self.seed, COUNT, 0.05)
+
+    def kept(self) -> set[str]:
+        """Vertices whose results were handed over; none of them may begin again."""
+        records = self.store.records().values()
+        names = {record.vertex for record in records if record.kept}
+        begun = bodies.noted(self.notes)
+        for name in names:
+            assert begun[name] == self.begun.setdefault(name, begun[name]), f"{name} ran again, and was kept already"
+        return names
+
+    def more(self, count: int, job: subprocess.Popen[bytes]) -> None:
+        """Wait until so many more are kept."""
+        wanted = min(len(self.kept()) + count, COUNT - 5)
+
+        def reached() -> bool:
+            assert job.poll() is None, job.communicate()[1][-3000:].decode()
+            return len(self.kept()) >= wanted
+
+        until(reached)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("round_", range(4 if sweep.LONG else 1))
+def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(round_: int, tmp_path: Path) -> None:
+    """T1, T3, T4: the results are those of plain calls, and no vertex runs again whose result was handed over."""
+    chance = random.Random(sweep.turn() + round_)
+    for name in ("work", "notes", "serial"):
+        (tmp_path / name).mkdir()
+    one = Watched(tmp_path / "work", tmp_path / "notes", sweep.turn() + round_)
+    g = bodies.graph(one.seed, tmp_path / "serial", COUNT)
+    wanted = {name: bodies.digest(value) for name, value in bodies.serially(g).items() if g.vertices[name].keep}
+    with cluster(tmp_path) as made:
+        job = one.start(made)
+        try:
+            one.more(chance.randint(3, 10), job)
+            kill(made.workers.pop(chance.randrange(2)))
+            made.workers.append(made.add())
+            one.more(chance.randint(3, 10), job)
+            kill(job)
+            one.kept()
+            job = one.start(made)
+            one.more(chance.randint(3, 10), job)
+            kill(made.scheduler)
+            ended_without_scheduler(job)
+        finally:
+            kill(job)
+    one.kept()
+    with cluster(tmp_path) as made:
+        job = one.start(made)
+        try:
+            found, said = job.communicate(timeout=DEADLINE_S)
+            assert job.returncode == 0, said[-3000:].decode()
+        finally:
+            kill(job)
+    one.kept()
+    assert json.loads(found) == wanted, f"seed {one.seed}"
+
+
+def ended_without_scheduler(job: subprocess.Popen[bytes]) -> None:
+    _, said = job.communicate(timeout=DEADLINE_S)
+    assert job.returncode == 22 and b"is gone" in said and b"they stay" in said, said[-3000:].decode()
+
+
+# At the end, as what follows is not left of the cluster.
+
+
+def test_a_vertex_that_kills_its_worker_is_given_up_as_dask_says(client: Any, work: Path, notes: Path) -> None:
+    client.run_on_scheduler(bodies.allow_no_failure)
+    g, given = Graph("deadly"), {"notes": str(notes)}
+    g.add("dies", bodies.dies, arguments={**given, "name": "dies"}, times=99)
+    g.add("other", bodies.source, arguments={**given, "name": "other"}, width=3)
+    with pytest.raises(TaskError, match="1 of 2 vertices failed: dies: KilledWorker: Dask gave it up"):
+        g.run(on=client, directory=work)
+    assert bodies.noted(notes)["dies"] == 1
+
+
+def test_a_scheduler_that_is_killed_ends_the_run_and_results_stay(dask: Cluster, work: Path, notes: Path) -> None:
+    one = Watched(work, notes, 1)
+    job = one.start(dask)
+    try:
+        one.more(3, job)
+        kill(dask.scheduler)
+        ended_without_scheduler(job)
+    finally:
+        kill(job)
+    assert len(one.kept()) >= 3

@@ -1,4 +1,4 @@
-"""A graph on the ranks of MPI, with the real mpiexec: `task_cases.py`, `task_edges.py`, and runs that end in all ways."""
+"""A graph on the ranks of MPI, with the real mpiexec: `task_cases.py`, `task_edges.py`, and all ways to end."""
 
 from __future__ import annotations
 

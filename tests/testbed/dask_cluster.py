@@ -10,21 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.paths import HOUSE, TESTS
+from testbed.task_graphs import until
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{HOUSE}{os.pathsep}{TESTS}"}
-
-
-def until(true: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": f"{HOUSE}{os.pathsep}{TESTS}",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",  # it takes processor time all the while
+}
 HERE = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]  # without the second it listens to all the world
 
 
@@ -48,7 +43,7 @@ class Cluster:
 
     def add(self) -> subprocess.Popen[bytes]:
         return self._start(
-            "dask_worker", self.address, *HERE, "--no-nanny", "--nthreads", "1", "--death-timeout", "20",
+            "dask_worker", self.address, *HERE, "--no-nanny", "--nthreads", "1", "--death-timeout", "250",
         )  # fmt: skip
 
     def kill_workers(self) -> None:
@@ -65,7 +60,7 @@ class Cluster:
 def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=250)
 
 
 @contextlib.contextmanager
@@ -91,7 +86,7 @@ def main(address: str, directory: str, notes: str, seed: str, count: str, pause:
     from safepoint import SafepointError
     from testbed.task_bodies_dask import digest, graph
 
-    with Client(address, timeout=20) as client:
+    with Client(address, timeout=250) as client:
         g = graph(int(seed), Path(notes), int(count), float(pause))
         try:
             found = g.run(on=client, directory=directory)

@@ -14,16 +14,7 @@ import numpy as np
 
 from safepoint.tasks import Graph, scratch, seed
 from safepoint.tasks.mpi.serving import Server
-
-PATIENCE_S = 300
-
-
-def until_there(path: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise TimeoutError(path)
-        time.sleep(0.002)
+from testbed.task_bodies_engine import until_there
 
 
 def note(path: str, text: str) -> None:
