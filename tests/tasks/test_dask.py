@@ -355,7 +355,7 @@ def test_a_client_of_coroutines_is_refused(tmp_path: Path) -> None:
         options: dict[str, Any] = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
         async with distributed.Client(**options, asynchronous=True) as client:
             with pytest.raises(UsageError, match="this Client is asynchronous"):
-                Graph("g").run(on=client)
+                g.run(on=client, directory=tmp_path)
 
     asyncio.run(run())
 
