@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from testbed import task_bodies_after as bodies
 
-from safepoint.errors import GraphError, TaskError, UsageError
+from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph, identity
 from safepoint.tasks.schedule import problem
 
@@ -61,31 +61,6 @@ def test_as_text_it_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert g.vertices["last"].template == {"paths": []} and list(g.vertices)[-1] == "last"
         g.write(path)
     assert 'after = ["a.b", "size"]' in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ('[a]\nrun = "reads"\nafter = "b"\n', "[a] after: is not a list"),
-        ('[a]\nrun = "reads"\nafter = [1]\n', '[a] after[0]: 1 is no vertex: it is written as "vertex"'),
-        ('[a]\nrun = "reads"\nafter = ["b"]\n', "[a] after[0]: there is no vertex 'b'"),
-        ('[b]\nrun = "reads"\n[a]\nrun = "reads"\nafter = ["b.x"]\n', "[a] after[0]: 'b.x' is an output"),
-        ('[a]\nrun = "reads"\nafter = ["a"]\n', "[a] after: the vertices need each other in a circle: a <- a"),
-        (
-            '[a]\nrun = "reads"\nafter = ["b"]\n[b]\nrun = "reads"\nin = { paths = "a" }\n',
-            "[a] after: the vertices need each other in a circle: a <- b <- a",
-        ),
-        (
-            '[a]\nrun = "reads"\nin = { paths = "b" }\n[b]\nrun = "reads"\nafter = ["a"]\n',
-            "[a] in: the vertices need each other in a circle: a <- b <- a",
-        ),
-    ],
-)
-def test_an_error_in_the_text_names_the_key(tables: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "g.toml").write_text(ORDER + tables)
-    with pytest.raises(GraphError) as caught:
-        Graph.read(tmp_path / "g.toml")
-    assert f"g.toml: {said}" in str(caught.value)
 
 
 def test_an_argument_of_this_name_is_still_possible(tmp_path: Path) -> None:

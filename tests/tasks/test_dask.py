@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from testbed import sweep, task_bodies_after
 from testbed import task_bodies_dask as bodies
-from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, kill, program
-from testbed.task_graphs import DEADLINE_S, until
+from testbed.dask_cluster import Cluster, cluster, kill, program
+from testbed.task_graphs import DEADLINE_S, python, until
 
 from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph
@@ -248,13 +248,10 @@ def test_an_input_that_was_damaged_is_made_again(client: Any, work: Path, notes:
 
 
 PROGRAM = """
-import asyncio
+import sys
 from dataclasses import dataclass
 from distributed import Client
-import dask
-from safepoint import UsageError
 from safepoint.tasks import Graph
-from testbed import task_bodies_dask as bodies
 
 @dataclass
 class Width:
@@ -263,53 +260,16 @@ class Width:
 def twice(x):
     return 2 * x.metres
 
-async def coroutines(g):
-    async with Client(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", asynchronous=True) as client:
-        try:
-            g.run(on=client)
-        except UsageError as error:
-            print(error)
-
-def main(notes):
-    g = Graph("main")
-    g.add("twice", twice, x=Width(4.0))
-    for n in range(3):
-        g.add(f"other-{n}", bodies.source, arguments={"notes": notes, "name": f"other-{n}", "width": 3})
-    g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"}, times=99)
-    asyncio.run(coroutines(g))
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
-        with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
-            try:
-                g.run(on=client)
-            except Exception as error:
-                print(error.found["twice"], error)
-
-if __name__ == "__main__":
-    import sys
-    main(sys.argv[1])
+g = Graph("main")
+g.add("twice", twice, x=Width(4.0))
+with Client(sys.argv[1]) as client:
+    print(g.run(on=client)["twice"])
 """
 
 
-@pytest.mark.proof  # below are a client of coroutines, and a vertex that kills its worker
-def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
-    work: Path, notes: Path
-) -> None:
-    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex, and what only
-    waited on them is not given up. A client of coroutines is refused."""
+def test_functions_and_classes_of_the_program_itself_go_to_workers_by_their_code(dask: Cluster, work: Path) -> None:
     (work / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py", str(notes)],
-        cwd=work,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    assert done.stdout.count("\n") == 2, done.stdout + done.stderr[-3000:]
-    first, second = done.stdout.splitlines()
-    assert first.startswith("this Client is asynchronous")
-    assert second.startswith("8.0 1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"), second
-    assert bodies.noted(notes)["dies"] == 2
+    assert python("program.py", dask.address, cwd=work) == "8.0\n"
 
 
 def test_a_worker_with_another_version_of_a_function_gives_no_result(
@@ -437,11 +397,13 @@ def ended_without_scheduler(job: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_vertex_that_kills_its_worker_is_given_up_as_dask_says(client: Any, work: Path, notes: Path) -> None:
+    """Dask counts the dead workers of a vertex, and what only waited on them is not given up."""
     client.run_on_scheduler(bodies.allow_no_failure)
     g, given = Graph("deadly"), {"notes": str(notes)}
     g.add("dies", bodies.dies, arguments={**given, "name": "dies"}, times=99)
-    g.add("other", bodies.source, arguments={**given, "name": "other"}, width=3)
-    with pytest.raises(TaskError, match="1 of 2 vertices failed: dies: KilledWorker: Dask gave it up"):
+    for n in range(4):
+        g.add(f"other-{n}", bodies.source, arguments={**given, "name": f"other-{n}"}, width=3)
+    with pytest.raises(TaskError, match="1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"):
         g.run(on=client, directory=work)
     assert bodies.noted(notes)["dies"] == 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from testbed import task_code_text as code
+from testbed import task_graphs
 from testbed.counted_work import assert_linear
-from testbed.paths import HOUSE
 from testbed.sweep import many
 
 from safepoint.errors import GraphError, UsageError
@@ -169,6 +167,16 @@ WRONG = {
     "an argument twice": (HEAD + "[b]\nrun='head'\n[a]\nrun = 'head'\nwith={x=1}\nin={x='b'}", "[a] in.x: is given by"),
     "a name with ..": (HEAD + '["a..b"]\nrun = "head"', "[a..b]: 'a..b' cannot name a vertex"),
     "a name with /": (HEAD + '["a/b"]\nrun = "head"', "[a/b]: 'a/b' cannot name a vertex"),
+    "after is no list": (HEAD + "[a]\nrun='head'\nafter='b'", "[a] after: is not a list"),
+    "after no vertex": (HEAD + "[a]\nrun='head'\nafter=[1]", '[a] after[0]: 1 is no vertex: it is written as "vertex"'),
+    "after none of these": (HEAD + "[a]\nrun='head'\nafter=['b']", "[a] after[0]: there is no vertex 'b'"),
+    "after an output": (
+        HEAD + "[b]\nrun='head'\n[a]\nrun='head'\nafter=['b.x']", "[a] after[0]: 'b.x' is an output"),
+    "after itself": (HEAD + "[a]\nrun='head'\nafter=['a']", "[a] after: the vertices need each other in a circle: a <- a"),
+    "after what needs it": (HEAD + "[a]\nrun='head'\nafter=['b']\n[b]\nrun='low_pass'\nin={x='a'}",
+                            "[a] after: the vertices need each other in a circle: a <- b <- a"),
+    "needed by what is before it": (HEAD + "[a]\nrun='low_pass'\nin={x='b'}\n[b]\nrun='head'\nafter=['a']",
+                                    "[a] in: the vertices need each other in a circle: a <- b <- a"),
     "an empty name": (HEAD + '[""]\nrun = "head"', "needs a name"),
 }  # fmt: skip
 
@@ -210,11 +218,8 @@ print([v.function.__module__ for v in g.order()])
 g.write(sys.argv[1] + ".again")
 print(open(sys.argv[1] + ".again").read().replace("\\n\\n", "\\n") == open(sys.argv[1]).read())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, cwd="/",
-        env={"PYTHONPATH": str(HOUSE), "PATH": ""},
-    )  # fmt: skip
-    assert done.stdout == "['beside_text', 'other_beside']\nTrue\n", done.stderr + done.stdout
+    said = task_graphs.python("-c", program, path, cwd=Path("/"))
+    assert said == "['beside_text', 'other_beside']\nTrue\n"
 
 
 def test_a_fan_in_of_many_is_read_in_as_much_work_as_they_are(tmp_path: Path) -> None:

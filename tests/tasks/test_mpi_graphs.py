@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,12 @@ import pytest
 from testbed import task_bodies_mpi as bodies
 from testbed.paths import HOUSE, TESTBED
 from testbed.sweep import LONG, some_of
+from testbed.task_graphs import DEADLINE_S, until
 from testbed.traced import command, environment
 
 from safepoint.tasks.saved import Store
 
 pytestmark = pytest.mark.xdist_group("mpi")
-PATIENCE_S = 300
 
 
 def surroundings(library: str = "mpich") -> dict[str, str]:
@@ -78,7 +76,7 @@ class Job:
 
     def pid(self, rank: int) -> int:
         path = self.directory / f"pid-{rank}"
-        until(lambda: path.exists() and path.read_text(), "its pid is said")
+        until(lambda: path.exists() and path.read_text())
         return int(path.read_text())
 
     def runs(self) -> list[str]:
@@ -89,12 +87,12 @@ class Job:
         """What it said. On return none of its ranks is left."""
         pids = [self.pid(rank) for rank in range(self.ranks)]
         try:
-            text, _ = self.process.communicate(timeout=PATIENCE_S)
+            text, _ = self.process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             raise
-        until(lambda: not any(map(alive, pids)), "its ranks are gone")
+        until(lambda: not any(map(alive, pids)))
         return text
 
     def said(self, rank: int) -> dict[str, Any]:
@@ -110,13 +108,6 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S} s: {what}"
-        time.sleep(0.005)
-
-
 def finished(directory: Path) -> set[str]:
     return {record.vertex for record in Store(f"{directory}/.safepoint.d/tasks").records().values()}
 
@@ -125,7 +116,7 @@ def finished(directory: Path) -> set[str]:
 def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Path) -> None:
     """T1: whoever is killed, nothing that had been kept is computed again."""
     job = Job(3, "many", tmp_path)
-    until(lambda: len(finished(tmp_path)) >= 4, "four have finished")
+    until(lambda: len(finished(tmp_path)) >= 4)
     os.kill({"a worker": job.pid(2), "the coordinator": job.pid(0), "mpiexec": job.process.pid}[victim], signal.SIGKILL)
     job.end()
     assert job.process.returncode != 0
@@ -143,7 +134,7 @@ def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Pa
 def test_a_signal_lets_running_vertices_finish(number: int, name: str, error: str, tmp_path: Path) -> None:
     """No more are begun, those at work are kept, all ranks raise; after SIGTERM with status 75."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2, "both are at work")
+    until(lambda: len(job.runs()) == 2)
     job.process.send_signal(number)  # mpiexec sends it to all ranks, as a scheduler does
     until_said(job, f"stopping: {name} came")
     (tmp_path / "go").touch()
@@ -166,7 +157,7 @@ def until_said(job: Job, text: str) -> None:
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     """Also those at work, which hear of nothing."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2, "both are at work")
+    until(lambda: len(job.runs()) == 2)
     os.kill(job.pid(0), signal.SIGINT)
     until_said(job, "stopping: Ctrl-C came")
     os.kill(job.pid(0), signal.SIGINT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 from testbed import sweep, task_graphs
 from testbed.faultdisk import FaultDisk, images
-from testbed.paths import HOUSE
 from testbed.task_stories import key, store_of
 
 from safepoint.disk import SyncFailed, kernel
@@ -40,16 +38,9 @@ def say(text):
 
 @contextmanager
 def started(code: str, work: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    way = os.pathsep.join([str(HOUSE), str(HOUSE / "tests")])
-    process = subprocess.Popen(
-        [sys.executable, "-c", BEGIN + code, str(work), *more], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": way},
-    )  # fmt: skip
-    try:
+    process = task_graphs.start(BEGIN + code, work, str(work), *more)
+    with task_graphs.nobody_left(process):
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def line(process: subprocess.Popen[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 from testbed import task_bodies_store as bodies
+from testbed import task_graphs
 from testbed.counted_work import assert_linear
-from testbed.paths import HOUSE
 
 from safepoint.errors import UsageError
 from safepoint.tasks import Graph, functions, identity, values
@@ -170,14 +169,7 @@ from safepoint.tasks import Graph, identity
 v = Graph("g").add("v", bodies.number, x={"some", "texts", "in", "a", "set"}, y={"k": frozenset({("a", 1), ("b", 2)})})
 print(identity.key(identity.parts(v), "v", []))
 """
-    found = set()
-    for seed in ("1", "2", "3"):
-        way = os.pathsep.join([str(HOUSE), str(HOUSE / "tests")])
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": way},
-        )  # fmt: skip
-        found.add(done.stdout)
+    found = {task_graphs.python("-c", code, PYTHONHASHSEED=seed) for seed in ("1", "2", "3")}
     assert len(found) == 1
 
 

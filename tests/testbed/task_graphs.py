@@ -86,12 +86,30 @@ class Program:
         gone(self.process.pid)
 
 
-def start(code: str, directory: Path, **environment: str) -> subprocess.Popen[str]:
+WAY = {"PYTHONPATH": os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])}
+
+
+def python(*arguments: object, cwd: Path | None = None, text: str = "", **environment: str) -> str:
+    """Run Python, which must end well, and return what it printed. `text`: its input."""
+    done = run(*arguments, cwd=cwd, text=text, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(
+    *arguments: object, cwd: Path | None = None, text: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=cwd, input=text, capture_output=True, text=True, timeout=DEADLINE_S,
+        env={**os.environ, **WAY, **environment},
+    )  # fmt: skip
+
+
+def start(code: str, directory: Path, *arguments: str) -> subprocess.Popen[str]:
     """Python with this code, in a process group of its own."""
-    path = os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])
     return subprocess.Popen(
-        [sys.executable, "-c", code], cwd=directory, env={**os.environ, "PYTHONPATH": path, **environment}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        [sys.executable, "-c", code, *arguments], cwd=directory, env={**os.environ, **WAY}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 
 
