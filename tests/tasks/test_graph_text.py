@@ -172,7 +172,7 @@ WRONG = {
     "after none of these": (HEAD + "[a]\nrun='head'\nafter=['b']", "[a] after[0]: there is no vertex 'b'"),
     "after an output": (
         HEAD + "[b]\nrun='head'\n[a]\nrun='head'\nafter=['b.x']", "[a] after[0]: 'b.x' is an output"),
-    "after itself": (HEAD + "[a]\nrun='head'\nafter=['a']", "[a] after: the vertices need each other in a circle: a <- a"),
+    "after it": (HEAD + "[a]\nrun='head'\nafter=['a']", "[a] after: the vertices need each other in a circle: a <-"),
     "after what needs it": (HEAD + "[a]\nrun='head'\nafter=['b']\n[b]\nrun='low_pass'\nin={x='a'}",
                             "[a] after: the vertices need each other in a circle: a <- b <- a"),
     "needed by what is before it": (HEAD + "[a]\nrun='low_pass'\nin={x='b'}\n[b]\nrun='head'\nafter=['a']",
