@@ -434,7 +434,7 @@ def test_a_page_of_many_vertices_and_workers_is_small_and_costs_as_much_as_they_
         assert sum(len(start.attempts) for start in read(directory / STORE).starts) >= count
         return lambda: pages.append(page(directory, None))
 
-    assert_linear(drawn, 1000)
+    assert_linear(drawn, 2000)
     assert len(pages[1]) < min(1.7 * len(pages[0]), 3_000_000)
     columns = [each for each in titles(picture(parsed(pages[1]), "gantt")) if re.match(r"\d+ vertices, ", each)]
     assert columns, "short attempts were not put together"
