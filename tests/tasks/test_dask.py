@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from testbed import sweep, task_bodies_after
 from testbed import task_bodies_dask as bodies
-from testbed.dask_cluster import Cluster, cluster, kill, program
+from testbed.dask_cluster import Cluster, kill, program
 from testbed.task_graphs import DEADLINE_S, python, until
 
 from safepoint.errors import TaskError, UsageError
@@ -31,7 +31,7 @@ COUNT = 60
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("dask")) as made:
+    with Cluster(tmp_path_factory.mktemp("dask")) as made:
         yield made
 
 
@@ -54,11 +54,15 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+def serially(seed: int, notes: Path) -> dict[str, Any]:
+    """The results of a random graph by plain calls, of which no notes stay."""
+    (notes.parent / "serial").mkdir()
+    return bodies.serially(bodies.graph(seed, notes.parent / "serial"))
+
+
 def test_results_are_those_of_plain_calls_and_nothing_runs_twice(client: Any, work: Path, notes: Path) -> None:
     """T5; values go from worker to worker, by name and whole, and no body spoils what another gets."""
-    wanted = bodies.serially(bodies.graph(1, notes))
-    os.rename(notes, f"{notes}-serial")
-    notes.mkdir()
+    wanted = serially(1, notes)
     for _ in range(2):
         found = bodies.graph(1, notes).run(on=client, directory=work)
         assert {name: bodies.digest(found[name]) for name in ("v9", "v30", "end")} == {
@@ -84,9 +88,7 @@ def test_dask_keeps_the_same_bytes_as_a_pool(client: Any, work: Path, tmp_path: 
 
 
 def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: Any, work: Path, notes: Path) -> None:
-    wanted = bodies.digest(bodies.serially(bodies.graph(3, notes, pause=0.02))["end"])
-    os.rename(notes, f"{notes}-serial")
-    notes.mkdir()
+    wanted = bodies.digest(serially(3, notes)["end"])
 
     def stopping_at(count: int) -> Any:
         return lambda: sum(bodies.noted(notes).values()) >= count
@@ -361,7 +363,7 @@ def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(round_: int, tm
     one = Watched(tmp_path / "work", tmp_path / "notes", sweep.turn() + round_)
     g = bodies.graph(one.seed, tmp_path / "serial", COUNT)
     wanted = {name: bodies.digest(value) for name, value in bodies.serially(g).items() if g.vertices[name].keep}
-    with cluster(tmp_path) as made:
+    with Cluster(tmp_path) as made:
         job = one.start(made)
         try:
             one.more(chance.randint(3, 10), job)
@@ -377,7 +379,7 @@ def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(round_: int, tm
         finally:
             kill(job)
     one.kept()
-    with cluster(tmp_path) as made:
+    with Cluster(tmp_path) as made:
         job = one.start(made)
         try:
             found, said = job.communicate(timeout=DEADLINE_S)

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.paths import HOUSE, TESTS
@@ -26,9 +25,9 @@ HERE = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]  # without 
 class Cluster:
     """`workers` processes with a thread each, which nobody starts again when they die."""
 
-    def __init__(self, directory: Path, workers: int) -> None:
+    def __init__(self, directory: Path, workers: int = 2) -> None:
         self._directory, self._file = directory, directory / f"scheduler-{time.time_ns()}.json"
-        self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed by `close`
+        self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed at the end
         options = [*HERE, "--port", "0", "--scheduler-file", str(self._file)]
         self.scheduler = self._start("dask_scheduler", *options)
         until(lambda: self._file.exists() and self._file.read_text().endswith("}"))
@@ -51,7 +50,10 @@ class Cluster:
             kill(worker)
         self.workers = []
 
-    def close(self) -> None:
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *of: object) -> None:
         self.kill_workers()
         kill(self.scheduler)
         self._log.close()
@@ -61,15 +63,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=250)
-
-
-@contextlib.contextmanager
-def cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    made = Cluster(directory, workers)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def program(address: str, directory: Path, notes: Path, seed: int, count: int, pause: float) -> subprocess.Popen[bytes]:
