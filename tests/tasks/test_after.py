@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from testbed import task_bodies_after as bodies
-from testbed.dask_cluster import cluster
-from testbed.paths import HOUSE
-from testbed.traced import command, environment
 
-from safepoint.errors import GraphError, TaskError, UsageError
+from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph, identity
 from safepoint.tasks.schedule import problem
 
 ORDER = 'graph = "g"\ncode = "testbed.task_bodies_after"\n'
 
 
-@pytest.fixture(params=["pool", pytest.param("dask", marks=pytest.mark.xdist_group("dask"))])
-def engine(request: Any, tmp_path: Path) -> Iterator[Any]:
-    if request.param == "pool":
-        yield 2
-        return
-    distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
-    (tmp_path / "cluster").mkdir()
-    with cluster(tmp_path / "cluster") as made, distributed.Client(made.address) as client:
-        client.wait_for_workers(2)
-        yield client
-
-
-def finished(directory: Path) -> dict[str, Any]:
-    """Of the runs so far, the last row of each vertex that ran."""
-    lines = (directory / ".safepoint.d/tasks/log.jsonl").read_text().splitlines()
-    return {row["vertex"]: row for row in map(json.loads, lines) if row["event"] == "finished"}
-
-
-def test_it_runs_after_them_and_no_value_of_theirs_is_moved_or_loaded(engine: Any, tmp_path: Path) -> None:
-    found = bodies.graph(tmp_path).run(on=engine, directory=tmp_path)
-    assert (found["last"], found["lone"]) == ("one one 3", "one one")
-    assert not list(tmp_path.glob("*.loaded"))
-    rows = finished(tmp_path)
-    assert rows["last"]["moved"] < 1000 and rows["lone"]["moved"] == 0  # the two before have 200 kB each
-    times = {name: row["began"] + row["body_s"] for name, row in rows.items()}
-    assert min(rows["last"]["began"], rows["lone"]["began"]) >= max(times["a"], times["b"]) - 0.01
-
-
-def test_it_runs_again_when_one_before_it_has_changed_though_that_gave_the_same_result(
-    engine: Any, tmp_path: Path
-) -> None:
-    """T4: what the two wrote is read here, and shows in no digest of their results."""
-    bodies.graph(tmp_path).run(on=engine, directory=tmp_path)
-    found = bodies.graph(tmp_path, "two").run(on=engine, directory=tmp_path)
-    assert (found["last"], found["lone"]) == ("two two 3", "two two")
-    (tmp_path / "a").write_text("spoilt")
-    assert bodies.graph(tmp_path, "two").run(on=engine, directory=tmp_path)["lone"] == "two two"
-
-
-@pytest.mark.xdist_group("mpi")
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_keep_the_order_and_fetch_nothing(ranks: int, tmp_path: Path) -> None:
-    code = "import sys, pathlib; from testbed.task_bodies_after import on_ranks; on_ranks(pathlib.Path(sys.argv[1]))"
-    done = subprocess.run(
-        command(ranks, "-W", "error", "-c", code, str(tmp_path), library="mpich"),
-        env=environment("mpich", None) | {"PYTHONPATH": os.pathsep.join([str(HOUSE), str(HOUSE / "tests")])},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stdout == "ok\n", done.stdout + done.stderr
+def test_it_runs_after_them_and_no_value_of_theirs_is_moved_or_loaded(tmp_path: Path) -> None:
+    bodies.check_order(2, tmp_path)
 
 
 def test_those_below_one_that_failed_are_skipped(tmp_path: Path) -> None:
@@ -116,31 +61,6 @@ def test_as_text_it_is_read_as_it_was_written(tmp_path: Path) -> None:
         assert g.vertices["last"].template == {"paths": []} and list(g.vertices)[-1] == "last"
         g.write(path)
     assert 'after = ["a.b", "size"]' in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ('[a]\nrun = "reads"\nafter = "b"\n', "[a] after: is not a list"),
-        ('[a]\nrun = "reads"\nafter = [1]\n', '[a] after[0]: 1 is no vertex: it is written as "vertex"'),
-        ('[a]\nrun = "reads"\nafter = ["b"]\n', "[a] after[0]: there is no vertex 'b'"),
-        ('[b]\nrun = "reads"\n[a]\nrun = "reads"\nafter = ["b.x"]\n', "[a] after[0]: 'b.x' is an output"),
-        ('[a]\nrun = "reads"\nafter = ["a"]\n', "[a] after: the vertices need each other in a circle: a <- a"),
-        (
-            '[a]\nrun = "reads"\nafter = ["b"]\n[b]\nrun = "reads"\nin = { paths = "a" }\n',
-            "[a] after: the vertices need each other in a circle: a <- b <- a",
-        ),
-        (
-            '[a]\nrun = "reads"\nin = { paths = "b" }\n[b]\nrun = "reads"\nafter = ["a"]\n',
-            "[a] in: the vertices need each other in a circle: a <- b <- a",
-        ),
-    ],
-)
-def test_an_error_in_the_text_names_the_key(tables: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "g.toml").write_text(ORDER + tables)
-    with pytest.raises(GraphError) as caught:
-        Graph.read(tmp_path / "g.toml")
-    assert f"g.toml: {said}" in str(caught.value)
 
 
 def test_an_argument_of_this_name_is_still_possible(tmp_path: Path) -> None:

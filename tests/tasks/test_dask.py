@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,21 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed import sweep, task_bodies_after
 from testbed import task_bodies_dask as bodies
-from testbed.dask_cluster import ENVIRONMENT, Cluster, cluster, until
+from testbed.dask_cluster import Cluster, kill, program
+from testbed.task_graphs import DEADLINE_S, python, until
 
-from safepoint.errors import TaskError
+from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph
 from safepoint.tasks.dask import LOOK_S
 from safepoint.tasks.saved import Store
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
 pytestmark = pytest.mark.xdist_group("dask")
+COUNT = 60
 
 
 @pytest.fixture(scope="module")
 def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("dask")) as made:
+    with Cluster(tmp_path_factory.mktemp("dask")) as made:
         yield made
 
 
@@ -48,11 +54,15 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+def serially(seed: int, notes: Path) -> dict[str, Any]:
+    """The results of a random graph by plain calls, of which no notes stay."""
+    (notes.parent / "serial").mkdir()
+    return bodies.serially(bodies.graph(seed, notes.parent / "serial"))
+
+
 def test_results_are_those_of_plain_calls_and_nothing_runs_twice(client: Any, work: Path, notes: Path) -> None:
     """T5; values go from worker to worker, by name and whole, and no body spoils what another gets."""
-    wanted = bodies.serially(bodies.graph(1, notes))
-    os.rename(notes, f"{notes}-serial")
-    notes.mkdir()
+    wanted = serially(1, notes)
     for _ in range(2):
         found = bodies.graph(1, notes).run(on=client, directory=work)
         assert {name: bodies.digest(found[name]) for name in ("v9", "v30", "end")} == {
@@ -78,12 +88,10 @@ def test_dask_keeps_the_same_bytes_as_a_pool(client: Any, work: Path, tmp_path: 
 
 
 def test_a_graph_begun_on_a_pool_goes_on_with_dask_and_ends_on_threads(client: Any, work: Path, notes: Path) -> None:
-    wanted = bodies.digest(bodies.serially(bodies.graph(3, notes, pause=0.02))["end"])
-    os.rename(notes, f"{notes}-serial")
-    notes.mkdir()
+    wanted = bodies.digest(serially(3, notes)["end"])
 
     def stopping_at(count: int) -> Any:
-        return lambda: len(os.listdir(notes)) >= count
+        return lambda: sum(bodies.noted(notes).values()) >= count
 
     with pytest.raises(SystemExit):
         bodies.graph(3, notes, pause=0.02).run(directory=work, workers=1, should_stop=stopping_at(10))
@@ -100,12 +108,12 @@ def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any,
     """Dask's own retries stay off: each vertex is tried as often as it says. The others go on."""
     g = Graph("failing")
     given = {"notes": str(notes)}
-    good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, retries=2)
+    good = g.add("good", bodies.fails, arguments={**given, "name": "good"}, times=2, value=5, retries=2)
     bad = g.add("bad", bodies.fails, arguments={**given, "name": "bad"}, times=9, retries=1)
     g.add("below-good", bodies.mixed, arguments={**given, "name": "below-good"}, inputs=[good], width=3)
     below = g.add("below-bad", bodies.mixed, arguments={**given, "name": "below-bad"}, inputs=[good, bad], width=3)
     g.add("deep", bodies.mixed, arguments={**given, "name": "deep"}, inputs=[below], width=3)
-    with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: negative variance"):
+    with pytest.raises(TaskError, match=r"1 of 5 vertices failed, 2 not run.*bad: ValueError: failure 2 of 9"):
         g.run(on=client, directory=work)
     assert bodies.noted(notes) == {"good": 3, "bad": 2, "below-good": 1}
     assert {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()} == {"good", "below-good"}
@@ -132,7 +140,7 @@ def test_a_stop_takes_back_what_has_not_begun(client: Any, work: Path, notes: Pa
         g.add(f"w{n}", bodies.waits, arguments={"notes": str(notes), "name": f"w{n}"}, until=str(go))
 
     def enough() -> bool:
-        begun = len(os.listdir(notes)) >= 2
+        begun = sum(bodies.noted(notes).values()) >= 2
         if begun:
             go.touch()
         return begun
@@ -166,7 +174,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
     g = Graph("lineage")
     small = g.add("small", bodies.source, arguments={**given, "name": "small"}, width=3)
     large = g.add("large", bodies.source, arguments={**given, "name": "large"}, width=20_000)
-    gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go))
+    gate = g.add("gate", bodies.waits, arguments={**given, "name": "gate"}, until=str(go), value=1)
     g.add("end", bodies.mixed, arguments={**given, "name": "end"}, inputs=[small, large, gate], width=3)
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(g.run, on=client, directory=work)
@@ -175,7 +183,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
         dask.kill_workers()
         dask.workers = [dask.add(), dask.add()]
         go.touch()
-        running.result(60)
+        running.result(DEADLINE_S)
     assert {**bodies.noted(notes), "gate": 0} == {"small": 1, "large": 1, "gate": 0, "end": 1}
 
 
@@ -242,13 +250,10 @@ def test_an_input_that_was_damaged_is_made_again(client: Any, work: Path, notes:
 
 
 PROGRAM = """
-import asyncio
+import sys
 from dataclasses import dataclass
 from distributed import Client
-import dask
-from safepoint import UsageError
 from safepoint.tasks import Graph
-from testbed import task_bodies_dask as bodies
 
 @dataclass
 class Width:
@@ -257,52 +262,16 @@ class Width:
 def twice(x):
     return 2 * x.metres
 
-async def coroutines(g):
-    async with Client(n_workers=0, processes=False, dashboard_address="127.0.0.1:0", asynchronous=True) as client:
-        try:
-            g.run(on=client)
-        except UsageError as error:
-            print(error)
-
-def main(notes):
-    g = Graph("main")
-    g.add("twice", twice, x=Width(4.0))
-    for n in range(3):
-        g.add(f"other-{n}", bodies.source, arguments={"notes": notes, "name": f"other-{n}", "width": 3})
-    g.add("dies", bodies.dies, arguments={"notes": notes, "name": "dies"})
-    asyncio.run(coroutines(g))
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
-        with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
-            try:
-                g.run(on=client)
-            except Exception as error:
-                print(error.found["twice"], error)
-
-if __name__ == "__main__":
-    import sys
-    main(sys.argv[1])
+g = Graph("main")
+g.add("twice", twice, x=Width(4.0))
+with Client(sys.argv[1]) as client:
+    print(g.run(on=client)["twice"])
 """
 
 
-def test_functions_of_the_program_itself_run_on_a_local_cluster_and_a_vertex_that_kills_workers_is_given_up(
-    work: Path, notes: Path
-) -> None:
-    """`__main__` goes to the workers by its code; Dask counts the dead workers of a vertex, and what only
-    waited on them is not given up. A client of coroutines is refused."""
+def test_functions_and_classes_of_the_program_itself_go_to_workers_by_their_code(dask: Cluster, work: Path) -> None:
     (work / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py", str(notes)],
-        cwd=work,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.stdout.count("\n") == 2, done.stdout + done.stderr[-3000:]
-    first, second = done.stdout.splitlines()
-    assert first.startswith("this Client is asynchronous")
-    assert second.startswith("8.0 1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"), second
-    assert bodies.noted(notes)["dies"] == 2
+    assert python("program.py", dask.address, cwd=work) == "8.0\n"
 
 
 def test_a_worker_with_another_version_of_a_function_gives_no_result(
@@ -334,3 +303,120 @@ def test_a_module_that_workers_cannot_import_is_named_with_what_to_do(
             Graph.read(work / "g.toml").run(on=client, directory=work)
     finally:
         sys.modules.pop("only_of_the_driver", None)
+
+
+def test_what_comes_after_others_keeps_the_order_and_fetches_nothing(client: Any, tmp_path: Path) -> None:
+    task_bodies_after.check_order(client, tmp_path)
+
+
+def test_a_client_of_coroutines_is_refused(tmp_path: Path) -> None:
+    g = Graph("g")
+    g.add("v", str)
+
+    async def run() -> None:
+        options: dict[str, Any] = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
+        async with distributed.Client(**options, asynchronous=True) as client:
+            with pytest.raises(UsageError, match="this Client is asynchronous"):
+                g.run(on=client, directory=tmp_path)
+
+    asyncio.run(run())
+
+
+class Watched:
+    """A run that is killed and goes on. Of each vertex, how often it had begun when its result was known to be kept."""
+
+    def __init__(self, work: Path, notes: Path, seed: int) -> None:
+        self.work, self.notes, self.seed = work, notes, seed
+        self.store = Store(work / ".safepoint.d/tasks")
+        self.begun: dict[str, int] = {}
+
+    def start(self, cluster: Cluster) -> subprocess.Popen[bytes]:
+        return program(cluster.address, self.work, self.notes, self.seed, COUNT, 0.05)
+
+    def kept(self) -> set[str]:
+        """Vertices whose results were handed over; none of them may begin again."""
+        records = self.store.records().values()
+        names = {record.vertex for record in records if record.kept}
+        begun = bodies.noted(self.notes)
+        for name in names:
+            assert begun[name] == self.begun.setdefault(name, begun[name]), f"{name} ran again, and was kept already"
+        return names
+
+    def more(self, count: int, job: subprocess.Popen[bytes]) -> None:
+        """Wait until so many more are kept."""
+        wanted = min(len(self.kept()) + count, COUNT - 5)
+
+        def reached() -> bool:
+            assert job.poll() is None, job.communicate()[1][-3000:].decode()
+            return len(self.kept()) >= wanted
+
+        until(reached)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("round_", range(4 if sweep.LONG else 1))
+def test_each_process_of_a_run_on_dask_may_be_killed_at_any_time(round_: int, tmp_path: Path) -> None:
+    """T1, T3, T4: the results are those of plain calls, and no vertex runs again whose result was handed over."""
+    chance = random.Random(sweep.turn() + round_)
+    for name in ("work", "notes", "serial"):
+        (tmp_path / name).mkdir()
+    one = Watched(tmp_path / "work", tmp_path / "notes", sweep.turn() + round_)
+    g = bodies.graph(one.seed, tmp_path / "serial", COUNT)
+    wanted = {name: bodies.digest(value) for name, value in bodies.serially(g).items() if g.vertices[name].keep}
+    with Cluster(tmp_path) as made:
+        job = one.start(made)
+        try:
+            one.more(chance.randint(3, 10), job)
+            kill(made.workers.pop(chance.randrange(2)))
+            made.workers.append(made.add())
+            one.more(chance.randint(3, 10), job)
+            kill(job)
+            one.kept()
+            job = one.start(made)
+            one.more(chance.randint(3, 10), job)
+            kill(made.scheduler)
+            ended_without_scheduler(job)
+        finally:
+            kill(job)
+    one.kept()
+    with Cluster(tmp_path) as made:
+        job = one.start(made)
+        try:
+            found, said = job.communicate(timeout=DEADLINE_S)
+            assert job.returncode == 0, said[-3000:].decode()
+        finally:
+            kill(job)
+    one.kept()
+    assert json.loads(found) == wanted, f"seed {one.seed}"
+
+
+def ended_without_scheduler(job: subprocess.Popen[bytes]) -> None:
+    _, said = job.communicate(timeout=DEADLINE_S)
+    assert job.returncode == 22 and b"is gone" in said and b"they stay" in said, said[-3000:].decode()
+
+
+# At the end, as what follows is not left of the cluster.
+
+
+def test_a_vertex_that_kills_its_worker_is_given_up_as_dask_says(client: Any, work: Path, notes: Path) -> None:
+    """Dask counts the dead workers of a vertex, and what only waited on them is not given up."""
+    client.run_on_scheduler(bodies.allow_no_failure)
+    g, given = Graph("deadly"), {"notes": str(notes)}
+    g.add("dies", bodies.dies, arguments={**given, "name": "dies"}, times=99)
+    for n in range(4):
+        g.add(f"other-{n}", bodies.source, arguments={**given, "name": f"other-{n}"}, width=3)
+    with pytest.raises(TaskError, match="1 of 5 vertices failed: dies: KilledWorker: Dask gave it up"):
+        g.run(on=client, directory=work)
+    assert bodies.noted(notes)["dies"] == 1
+
+
+def test_a_scheduler_that_is_killed_ends_the_run_and_results_stay(dask: Cluster, work: Path, notes: Path) -> None:
+    one = Watched(work, notes, 1)
+    job = one.start(dask)
+    try:
+        one.more(3, job)
+        kill(dask.scheduler)
+        ended_without_scheduler(job)
+    finally:
+        kill(job)
+    assert len(one.kept()) >= 3

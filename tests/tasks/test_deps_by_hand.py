@@ -29,29 +29,21 @@ def expected(line: str, mark: str) -> set[str] | None:
 
 @pytest.mark.parametrize("name", ["by_hand.py", "by_hand.c"])
 def test_dependences_are_those_that_were_written_by_hand(name: str) -> None:
+    """And levels respect them, and are as early as they allow."""
     if name.endswith(".c"):
         pytest.importorskip("tree_sitter_c", reason="no tree-sitter-c: pip install '.[deps]'")
     lines = (FILES / name).read_text("utf-8").splitlines()
     found = analyses(str(FILES / name))
     assert len(found) == 10
     for each in found:
+        level = {number: n for n, numbers in enumerate(each.levels) for number in numbers}
+        assert sorted(level) == list(range(len(each.statements)))
         for number, statement in enumerate(each.statements):
             hand = expected(lines[statement.line - 1], MARKS[Path(name).suffix])
-            ours = needed(each, number)
-            where = (each.function, statement.line, statement.text)
+            ours, where = needed(each, number), (each.function, statement.line, statement.text)
             if hand is None:
                 assert {word[1:] for word in ours} == {str(n + 1) for n in range(number)}, where
             else:
                 assert ours == hand, where
-
-
-@pytest.mark.parametrize("name", ["by_hand.py", "by_hand.c"])
-def test_levels_respect_dependences_and_are_as_early_as_they_allow(name: str) -> None:
-    if name.endswith(".c"):
-        pytest.importorskip("tree_sitter_c", reason="no tree-sitter-c: pip install '.[deps]'")
-    for each in analyses(str(FILES / name)):
-        level = {number: n for n, numbers in enumerate(each.levels) for number in numbers}
-        assert sorted(level) == list(range(len(each.statements)))
-        for number in level:
-            sources = [level[found.source] for found in each.dependences if found.target == number]
-            assert level[number] == max(sources, default=-1) + 1
+            sources = [level[one.source] for one in each.dependences if one.target == number]
+            assert level[number] == max(sources, default=-1) + 1, where

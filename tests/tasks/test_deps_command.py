@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from testbed import task_graphs
 
 from safepoint.cli.judge.deps import deps
 from safepoint.errors import UsageError
@@ -87,16 +86,7 @@ def test_inside_another_line_names_those_that_can_be_opened(written: dict[str, s
 def test_json_is_the_same_each_time_and_holds_what_the_text_says(written: dict[str, str]) -> None:
     """Whatever the seed of hashes is: sets must not decide the order."""
     code = "from safepoint.cli.judge.deps import deps; deps()"
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code, written["py"], "--json"],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
-        ).stdout
-        for seed in ("1", "2")
-    }
+    outputs = {task_graphs.python("-c", code, written["py"], "--json", PYTHONHASHSEED=seed) for seed in ("1", "2")}
     assert len(outputs) == 1
     smooth, other = json.loads(outputs.pop())["functions"]
     assert [each["name"] for each in smooth["statements"]] == ["2", "3", "8"]
@@ -261,11 +251,5 @@ def test_without_tree_sitter_c_is_refused_with_what_to_install(tmp_path: Path) -
         "import sys; sys.modules['tree_sitter'] = None\nfrom safepoint.tasks.deps import analyses\n"
         "try: analyses(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(file)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    assert done.stdout.startswith("UsageError tree_sitter is missing") and "pip install '.[deps]'" in done.stdout
+    said = task_graphs.python("-c", code, file)
+    assert said.startswith("UsageError tree_sitter is missing") and "pip install '.[deps]'" in said

@@ -53,7 +53,7 @@ def test_a_name_that_would_mislead_is_refused(name: Any) -> None:
 
 @pytest.mark.parametrize(
     "options", [{"retries": -1}, {"retries": 1.5}, {"version": 2}, {"weight": 0}, {"weight": "a"}, {"size": -1},
-                {"weight": float("nan")}, {"arguments": {"x": 1}, "x": 2}, {"head": lambda: 1},
+                {"weight": float("nan")}, {"weight": 1e308}, {"arguments": {"x": 1}, "x": 2}, {"head": lambda: 1},
                 {"arguments": {"head": 1}, "head": bodies.load_head}]
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:

@@ -150,49 +150,46 @@ def versions() -> tuple[Schedule, Schedule]:
     )  # type: ignore[return-value]
 
 
+def written(directory: Path, **how: int) -> tuple[FaultDisk, str]:
+    """A new schedule in the place of an old one, on a disk that fails somewhere; and the error."""
+    directory.mkdir()
+    old, new = versions()
+    old.write(directory / "sky.schedule")
+    disk, said = FaultDisk(directory, **how), ""  # type: ignore[arg-type]
+    try:
+        new.write(directory / "sky.schedule", disk)
+    except Killed:
+        said = "killed"
+    except UsageError as error:
+        assert error.errno == errno.ENOSPC
+        said = str(error)
+    return disk, said
+
+
 def test_a_kill_or_a_power_cut_while_a_schedule_is_written_leaves_the_old_one_or_the_new(tmp_path: Path) -> None:
     old, new = versions()
-    at, died = 0, 0
-    while True:
-        directory = tmp_path / f"killed-{at}"
-        directory.mkdir()
-        old.write(directory / "sky.schedule")
-        disk = FaultDisk(directory, kill_at=at)
-        try:
-            new.write(directory / "sky.schedule", disk)
-        except Killed:
-            died += 1
-        assert Schedule.read(directory / "sky.schedule") in (old, new)
-        if not disk.dead:
-            break
-        new.write(directory / "sky.schedule")  # what the dead one left is in nobody's way
-        assert Schedule.read(directory / "sky.schedule") == new
-        at += 1
-    assert died >= 4
+    disk, _ = written(tmp_path / "whole")
+    for at in range(len(disk.record.ops)):
+        path = tmp_path / f"killed-{at}" / "sky.schedule"
+        assert written(path.parent, kill_at=at)[1] == "killed" and Schedule.read(path) in (old, new)
+        new.write(path)  # what the dead one left is in nobody's way
+        assert Schedule.read(path) == new
+    assert at >= 3
     (tmp_path / "images").mkdir()
     cut = list(images(disk.record, str(tmp_path / "images")))
     assert cut and all(Schedule.read(Path(image.directory) / "sky.schedule") in (old, new) for image in cut)
 
 
 def test_a_full_disk_leaves_the_old_schedule_and_says_so(tmp_path: Path) -> None:
-    old, new = versions()
-    failed, at = 0, 0
-    while True:
+    failed = 0
+    for at in range(len(written(tmp_path / "whole")[0].record.ops)):
         directory = tmp_path / f"full-{at}"
-        directory.mkdir()
-        old.write(directory / "sky.schedule")
-        disk = FaultDisk(directory, fail_at=at, error=errno.ENOSPC)
-        try:
-            new.write(directory / "sky.schedule", disk)
-        except UsageError as error:
+        _, said = written(directory, fail_at=at, error=errno.ENOSPC)
+        if said:
             failed += 1
-            assert f"cannot write {directory}/sky.schedule: No space left on device" in str(error)
-            assert error.errno == errno.ENOSPC
-            assert Schedule.read(directory / "sky.schedule") == old
+            assert f"cannot write {directory}/sky.schedule: No space left on device" in said
+            assert Schedule.read(directory / "sky.schedule") == versions()[0]
             assert [path.name for path in directory.iterdir()] == ["sky.schedule"]
-        if not disk.failed:
-            break
-        at += 1
     assert failed >= 3
 
 

@@ -26,61 +26,23 @@ from safepoint.tasks.saved import Store
 from safepoint.tasks.values import encode
 from safepoint.tasks.view import page
 
-PROGRAM = """
-import json
-import sys
+ALONE = """
+import os, time
 from mpi4py import MPI
 from safepoint.tasks import Graph
 from safepoint.tasks.mpi import entering
-comm, entering.LONG_S = MPI.COMM_WORLD, 0.5
-graph = Graph("g")
-graph.add("a", json.loads, s="{")
-def go(**options):
-    try:
-        graph.run(on=comm, **options)
-    except Exception as error:
-        print(f"[{comm.rank} {type(error).__name__}: {error}]", flush=True)
+entering.LONG_S = 0.5
+print("pid", os.getpid(), flush=True)
+time.sleep(600) if MPI.COMM_WORLD.rank else Graph("g").run(on=MPI.COMM_WORLD)
 """
 
 
-def started(directory: Path, lines: str, ranks: int = 2) -> subprocess.Popen[str]:
-    path = directory / "program.py"
-    path.write_text(PROGRAM + lines)
-    pipe = subprocess.PIPE
-    return subprocess.Popen(mpiexec(ranks, str(path)), cwd=directory, stdout=pipe, stderr=subprocess.STDOUT, text=True)
-
-
-def said(directory: Path, lines: str) -> str:
-    text, _ = started(directory, lines).communicate(timeout=60)
-    return text
-
-
-pytestmark = pytest.mark.xdist_group("mpi")
-
-
-def test_a_directory_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
-    """It was made, so a slip of the pen computed all again elsewhere."""
-    text = said(tmp_path, "go(directory='typo/here')")
-    assert text.count("UsageError: rank 0 of 2:") == 2 and "typo/here is no directory" in text, text
-    assert not (tmp_path / "typo").exists()
-
-
-def test_what_only_the_others_were_given_does_not_count(tmp_path: Path) -> None:
-    """A rank with no directory raised alone, and the others waited for ever."""
-    text = said(tmp_path, "go(directory='.' if comm.rank == 0 else None)")
-    assert text.count("TaskError") == 2, text
-
-
-def test_an_unknown_option_is_said_by_its_name_on_all_ranks(tmp_path: Path) -> None:
-    """It was a TypeError of a function inside, on rank 0."""
-    text = said(tmp_path, "go(colour=1)")
-    assert text.count("UsageError: all 2 ranks: run has no option colour for this engine") == 2, text
-
-
+@pytest.mark.xdist_group("mpi")
 def test_who_waits_for_a_rank_that_never_comes_says_so_and_ctrl_c_ends_all(tmp_path: Path) -> None:
     """One that raises before its call of run left the others without a word, and deaf."""
-    job = started(tmp_path, "import os, signal, time\nprint('pid', os.getpid(), flush=True)\n"
-                  "time.sleep(600) if comm.rank else go()")  # fmt: skip
+    pytest.importorskip("mpi4py", reason="a graph on ranks needs MPI: pip install '.[mpich]'")
+    pipe = subprocess.PIPE
+    job = subprocess.Popen(mpiexec(2, "-c", ALONE), cwd=tmp_path, stdout=pipe, stderr=subprocess.STDOUT, text=True)
     assert job.stdout
     with job.stdout:
         while "has waited in run for other ranks" not in (line := job.stdout.readline()):
@@ -88,7 +50,7 @@ def test_who_waits_for_a_rank_that_never_comes_says_so_and_ctrl_c_ends_all(tmp_p
         assert "rank 0 of 2" in line and "python -m mpi4py" in line
         job.send_signal(2)
         text = job.stdout.read()
-    assert job.wait(60) and ("before all ranks had entered run" in text or "KeyboardInterrupt" in text), text
+    assert job.wait(300) and ("before all ranks had entered run" in text or "KeyboardInterrupt" in text), text
 
 
 def test_what_only_looks_like_a_communicator_is_refused() -> None:
@@ -132,11 +94,6 @@ def test_a_machine_is_within_what_can_be_reckoned_with(key: str, row: list[float
     content[key] = row if key == "speed" else [row, [1.0, 0.0]]
     with pytest.raises(FormatError, match=rf"net.json: {key}\[0\].* is not from "):
         Machine.parse(content, "net.json")
-
-
-def test_so_is_a_weight() -> None:
-    with pytest.raises(UsageError, match="vertex a: weight is a number from 1e-30 to 1e"):
-        Graph("g").add("a", print, weight=1e308)
 
 
 def test_a_plan_of_any_length_is_drawn() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 from testbed import task_graphs
 from testbed.commands import cli
-from testbed.paths import HOUSE
 
 from safepoint.errors import LockedError, TaskError, UsageError
 from safepoint.tasks import Graph, functions, scratch
@@ -106,10 +103,7 @@ def test_a_set_of_a_class_of_its_own_has_one_identity() -> None:
         "from safepoint.tasks import Graph, identity\nclass Named(set): pass\n"
         "print(identity.parts(Graph('g').add('v', dict, value=Named('abcdefgh'))))"
     )
-    said = {
-        subprocess.check_output([sys.executable, "-c", program], env={
-            **os.environ, "PYTHONPATH": str(HOUSE), "PYTHONHASHSEED": str(n)}) for n in range(3)
-    }  # fmt: skip
+    said = {task_graphs.python("-c", program, PYTHONHASHSEED=str(n)) for n in range(3)}
     assert len(said) == 1
 
 
@@ -126,7 +120,7 @@ LONG = """
 import time
 from safepoint.tasks import Graph
 def step(n, before):
-    time.sleep(0.02 if n < 10 else 60)
+    time.sleep(0 if n < 10 else 600)
     return n
 g, last = Graph("long"), 0
 for n in range(12):
@@ -138,14 +132,10 @@ g.run(1)
 def test_clean_leaves_what_a_killed_run_has_made(tmp_path: Path) -> None:
     """graph.json is of its begin, when most vertices had no identity: all ten were removed."""
     (tmp_path / "long.py").write_text(LONG)
-    driver = subprocess.Popen(
-        [sys.executable, "long.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)}, start_new_session=True
-    )
-    store, until = Store(tasks_directory(tmp_path)), time.monotonic() + task_graphs.DEADLINE_S
-    while len(store.records()) < 10 and time.monotonic() < until:
-        time.sleep(0.05)
-    os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+    driver = task_graphs.start("import runpy; runpy.run_path('long.py', run_name='__main__')", tmp_path)
+    store = Store(tasks_directory(tmp_path))
+    with task_graphs.nobody_left(driver):
+        task_graphs.until(lambda: len(store.records()) == 10)
     assert cli("tasks", "clean", "--yes", "-C", tmp_path).exit_code == 0
     assert len(store.records()) == 10
 
@@ -198,10 +188,7 @@ def test_a_function_that_changed_after_it_was_loaded_gives_no_result(workers: in
     """The older code ran, and its result was kept as one of the newer; in a new worker it was the other way round."""
     (tmp_path / "steps.py").write_text(MODULE.format(1))
     (tmp_path / "run.py").write_text(CHANGED.format(text=MODULE.format("x * 22"), workers=workers))
-    done = subprocess.run(
-        [sys.executable, "-B", "run.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = task_graphs.run("-B", "run.py", cwd=tmp_path)
     assert "start the program again" in done.stderr.splitlines()[-1]
     assert {record.vertex for record in Store(tasks_directory(tmp_path)).records().values()} <= {"first"}
 
@@ -218,8 +205,7 @@ print(g.run(1)["f"])
 
 def test_a_worker_compiles_a_program_as_python_does(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(ANNOTATED)
-    environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
-    assert b"<class 'int'>" in subprocess.check_output([sys.executable, "run.py"], cwd=tmp_path, env=environment)
+    assert "<class 'int'>" in task_graphs.python("run.py", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("program", ["a prompt", "two runs"])
@@ -227,10 +213,7 @@ def test_functions_that_workers_cannot_have_are_told_with_a_remedy(program: str,
     text = "from safepoint.tasks import Graph\ndef f(x): return x\ng = Graph('g')\ng.add('f', f, x=1)\ng.run(1)\n"
     (tmp_path / "run.py").write_text(f"{text}def h(x): return x\ng.add('h', h, x=2)\ng.run(1)\n")
     arguments = ["-c", text] if program == "a prompt" else ["run.py"]
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(HOUSE)}, text=True,
-        capture_output=True,
-    )  # fmt: skip
+    done = task_graphs.run(*arguments, cwd=tmp_path)
     last = done.stderr.splitlines()[-1]
     assert ("on=ThreadPoolExecutor" if program == "a prompt" else "up to its first call of run") in last
 

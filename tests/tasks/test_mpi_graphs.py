@@ -1,52 +1,63 @@
-"""A graph on the ranks of MPI, with the real mpiexec: the cases of `task_cases.py`, and runs that end in all ways."""
+"""A graph on the ranks of MPI, with the real mpiexec: `task_cases.py`, `task_edges.py`, and all ways to end."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed import task_bodies_mpi as bodies
 from testbed.paths import HOUSE, TESTBED
-from testbed.sweep import LONG
-from testbed.traced import command, environment, libraries
+from testbed.sweep import LONG, some_of
+from testbed.task_graphs import DEADLINE_S, until
+from testbed.traced import command, environment
 
 from safepoint.tasks.saved import Store
 
+pytest.importorskip("mpi4py", reason="a graph on ranks needs MPI: pip install '.[mpich]'")
 pytestmark = pytest.mark.xdist_group("mpi")
-PATIENCE_S = 60
 
 
 def surroundings(library: str = "mpich") -> dict[str, str]:
     return environment(library, None) | {"PYTHONPATH": str(HOUSE)}
 
 
-@pytest.mark.parametrize("ranks", [3, 2, 1])
-def test_all_that_must_hold_of_a_graph_on_so_many_ranks(ranks: int, tmp_path: Path) -> None:
-    """T1 to T6 on ranks: every case of task_cases.py that is about this number of them."""
-    done = cases(ranks, "mpich", tmp_path)
-    print(done.stdout)
+OPEN_MPI = pytest.mark.skipif(shutil.which("mpiexec.openmpi") is None, reason="Debian's openmpi-bin is not here")
+BOTH = ["mpich", pytest.param("openmpi", marks=[pytest.mark.proof, OPEN_MPI])]
+
+
+def passed(program: str, *words: str, ranks: int = 3, library: str = "mpich") -> int:
+    """How many cases of a program of the testbed all its ranks have passed."""
+    done = subprocess.run(
+        command(ranks, "-W", "error", str(TESTBED / program), *words, library=library), env=surroundings(library),
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("ok ") == {1: 4, 2: 4, 3: 12}[ranks], done.stdout
+    return done.stdout.count("ok ")
 
 
-@pytest.mark.skipif(not LONG, reason="the same with Open MPI, and more ranks: SAFEPOINT_CRASH=long")
-@pytest.mark.parametrize(("ranks", "library"), [(3, "openmpi"), (8, "mpich")])
-def test_all_that_must_hold_elsewhere(ranks: int, library: str, tmp_path: Path) -> None:
-    done = cases(ranks, library, tmp_path)
-    assert done.returncode == 0 and done.stdout.count("ok ") == 12, done.stdout + done.stderr
+@pytest.mark.parametrize(("ranks", "library"), [(3, "mpich"), (3, "openmpi"), (8, "mpich")] if LONG else [(3, "mpich")])
+def test_all_that_must_hold_of_a_graph_on_ranks(ranks: int, library: str, tmp_path: Path) -> None:
+    """T1 to T6: every case of task_cases.py on so many ranks, those about fewer on two and on one as well."""
+    assert passed("task_cases.py", str(tmp_path), ranks=ranks, library=library) == 14 + 5 + 5
 
 
-def cases(ranks: int, library: str, directory: Path, *names: str) -> subprocess.CompletedProcess[str]:
-    words = ["-W", "error", str(TESTBED / "task_cases.py"), str(directory), *names]
-    return subprocess.run(
-        command(ranks, *words, library=library), env=surroundings(library), capture_output=True, text=True, timeout=300
-    )
+@pytest.mark.parametrize("library", BOTH)
+def test_values_go_from_rank_to_rank_whole_and_checked(library: str) -> None:
+    """T3, T4: of any length, late, changed since, not there; and no message is left at the end."""
+    assert passed("task_edges.py", library=library) == 7
+
+
+@pytest.mark.skipif(not LONG, reason="an edge of 3 GB, twice in memory: SAFEPOINT_CRASH=long")
+def test_an_edge_above_two_gigabytes_arrives() -> None:
+    """Above what an `int` of an older MPI counts."""
+    assert passed("task_edges.py", "long") == 1
 
 
 class Job:
@@ -66,7 +77,7 @@ class Job:
 
     def pid(self, rank: int) -> int:
         path = self.directory / f"pid-{rank}"
-        until(lambda: path.exists() and path.read_text(), "its pid is said")
+        until(lambda: path.exists() and path.read_text())
         return int(path.read_text())
 
     def runs(self) -> list[str]:
@@ -77,12 +88,12 @@ class Job:
         """What it said. On return none of its ranks is left."""
         pids = [self.pid(rank) for rank in range(self.ranks)]
         try:
-            text, _ = self.process.communicate(timeout=PATIENCE_S)
+            text, _ = self.process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             raise
-        until(lambda: not any(map(alive, pids)), "its ranks are gone")
+        until(lambda: not any(map(alive, pids)))
         return text
 
     def said(self, rank: int) -> dict[str, Any]:
@@ -98,47 +109,42 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S} s: {what}"
-        time.sleep(0.005)
-
-
 def finished(directory: Path) -> set[str]:
     return {record.vertex for record in Store(f"{directory}/.safepoint.d/tasks").records().values()}
 
 
-@pytest.mark.parametrize("victim", ["a worker", "the coordinator", "mpiexec"])
+@pytest.mark.parametrize("victim", some_of(["a worker", "the coordinator", "mpiexec"], 1, 3))
 def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Path) -> None:
     """T1: whoever is killed, nothing that had been kept is computed again."""
-    job = Job(3, "slow", tmp_path)
-    until(lambda: len(finished(tmp_path)) >= 4, "four have finished")
+    job = Job(3, "many", tmp_path)
+    until(lambda: len(finished(tmp_path)) >= 4)
     os.kill({"a worker": job.pid(2), "the coordinator": job.pid(0), "mpiexec": job.process.pid}[victim], signal.SIGKILL)
     job.end()
     assert job.process.returncode != 0
+    (tmp_path / "go").touch()
     before, runs = finished(tmp_path), len(job.runs())
-    again = Job(2, "slow", tmp_path)
+    again = Job(2, "many", tmp_path)
     text = again.end()
     assert again.process.returncode == 0, text
     assert before.isdisjoint(again.runs()[runs:]) and before | set(again.said(0)["ran"]) == set(again.runs()), before
     assert len(before) >= 4 and again.said(0) == again.said(1)
 
 
-def test_ctrl_c_lets_running_vertices_finish(tmp_path: Path) -> None:
-    """Once: no more are begun, those at work are kept, all ranks raise KeyboardInterrupt."""
+@pytest.mark.parametrize(("number", "name", "error"), [(signal.SIGINT, "Ctrl-C", "KeyboardInterrupt"),
+                                                       (signal.SIGTERM, "SIGTERM", "Stopped")])  # fmt: skip
+def test_a_signal_lets_running_vertices_finish(number: int, name: str, error: str, tmp_path: Path) -> None:
+    """No more are begun, those at work are kept, all ranks raise; after SIGTERM with status 75."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2, "both are at work")
-    job.process.send_signal(signal.SIGINT)  # mpiexec sends it to all ranks
-    until_said(job, "stopping: Ctrl-C came")
+    until(lambda: len(job.runs()) == 2)
+    job.process.send_signal(number)  # mpiexec sends it to all ranks, as a scheduler does
+    until_said(job, f"stopping: {name} came")
     (tmp_path / "go").touch()
     job.end()
-    assert job.process.returncode != 0
-    assert {job.said(rank)["error"] for rank in range(3)} == {"KeyboardInterrupt"}
+    assert {job.said(rank)["error"] for rank in range(3)} == {error}
+    assert job.process.returncode == 75 if error == "Stopped" else job.process.returncode != 0
     assert finished(tmp_path) == {"first-0", "first-1"}
-    again = Job(2, "waits", tmp_path)
-    again.end()
-    assert set(again.said(1)["ran"]) == {"then-0", "then-1"}
+    with ThreadPoolExecutor(1) as threads:
+        assert set(bodies.waits(str(tmp_path)).run(threads, directory=tmp_path).ran) == {"then-0", "then-1"}
 
 
 def until_said(job: Job, text: str) -> None:
@@ -148,10 +154,11 @@ def until_said(job: Job, text: str) -> None:
         assert line, f"it ended without saying {text!r}"
 
 
+@pytest.mark.proof  # by itself; test_tasks_pool has it of processes
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     """Also those at work, which hear of nothing."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2, "both are at work")
+    until(lambda: len(job.runs()) == 2)
     os.kill(job.pid(0), signal.SIGINT)
     until_said(job, "stopping: Ctrl-C came")
     os.kill(job.pid(0), signal.SIGINT)
@@ -160,23 +167,12 @@ def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     assert finished(tmp_path) == set()
 
 
+@pytest.mark.proof  # as a case of task_cases.py, of ranks that hear of it
 def test_an_error_of_rank_0_ends_those_at_work(tmp_path: Path) -> None:
-    """They do not hear of it, so after some seconds MPI ends them; the message says why."""
+    """They do not hear of it, so after a while MPI ends them; the message says why."""
     job = Job(3, "waits", tmp_path, "--broken")
     text = job.end()
     assert job.process.returncode == 1 and "RuntimeError: planted in rank 0; ranks 1, 2 of 3 are at work" in text, text
-
-
-def test_sigterm_ends_it_with_status_75(tmp_path: Path) -> None:
-    """As a scheduler sends it, to all ranks; what is at work is finished."""
-    job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2, "both are at work")
-    job.process.send_signal(signal.SIGTERM)
-    until_said(job, "stopping: SIGTERM came")
-    (tmp_path / "go").touch()
-    job.end()
-    assert {job.said(rank)["error"] for rank in range(3)} == {"Stopped"}
-    assert job.process.returncode == 75 and finished(tmp_path) == {"first-0", "first-1"}
 
 
 def test_without_threads_all_goes_through_the_store(tmp_path: Path) -> None:
@@ -188,10 +184,11 @@ def test_without_threads_all_goes_through_the_store(tmp_path: Path) -> None:
     assert [row["moved"] for row in log if row["event"] == "finished"] == [0] * 17
 
 
-@libraries
+@pytest.mark.proof  # the programs of cases end as well
+@pytest.mark.parametrize("library", BOTH)
 def test_finalize_is_survived_every_time(library: str, tmp_path: Path) -> None:
     """No message is left unreceived, and no thread is left in MPI."""
-    for n in range(20 if LONG else 2):
+    for n in range(20 if LONG else 1):
         directory = tmp_path / str(n)
         directory.mkdir()
         job = Job(3, "mixed", directory, library=library, edges="get")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testbed.counted_work import assert_linear
 from testbed.drawn_problems import graph, machine, wrong
-from testbed.sweep import LONG
+from testbed.sweep import LONG, PROOF, many
 
 from safepoint.errors import GraphError
+from safepoint.tasks import genetic
 from safepoint.tasks.genetic import GENERATIONS, improve
 from safepoint.tasks.heft import earliest, heft, ranks
 from safepoint.tasks.machine import Machine
@@ -30,7 +33,7 @@ EDGES = {
     (4, 9): 23, (5, 9): 13, (6, 8): 15, (7, 10): 17, (8, 10): 11, (9, 10): 13,
 }  # fmt: skip
 RANKS = [108.0, 77.0, 80.0, 80.0, 69.0, 63.333, 42.667, 35.667, 44.333, 14.667]
-SEEDS = range(40 if LONG else 5)
+SEEDS = range(40 if LONG else 5 if PROOF else 2)
 
 
 def published() -> Costs:
@@ -170,15 +173,18 @@ def test_the_genetic_algorithm_is_never_worse_than_heft_and_the_same_for_the_sam
         assert better.whole <= costs.bound * (1 + 1e-9) or len(seen) - last_gain <= GENERATIONS
 
 
-def test_the_genetic_algorithm_ends_in_time() -> None:
-    costs = drawn(1, 3000, 8)
+def test_the_genetic_algorithm_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within a generation, too. The clock goes on by a second with each schedule that is tried."""
+    costs, tried, seen = drawn(1, 60, 4), list[object](), list[int]()
     order, times = heft(costs)
-    began = time.monotonic()
-    assert improve(costs, order, times, seconds=0.3).whole <= times.whole
-    assert time.monotonic() - began < 5  # one generation takes several times that
-    seen: list[int] = []
-    assert improve(costs, order, times, seconds=0.0, progress=lambda n, best: seen.append(n)) == times
-    assert seen == []
+    monkeypatch.setattr(genetic, "place", lambda *given: tried.append(given) or place(*given))
+    monkeypatch.setattr(genetic, "earliest", lambda *given: tried.append(given) or earliest(*given))
+    monkeypatch.setattr(genetic, "time", SimpleNamespace(monotonic=lambda: float(len(tried))))
+    for seconds in (0.0, 10.0, 30.0):
+        tried.clear()
+        better = improve(costs, order, times, seconds=seconds, progress=lambda n, best: seen.append(n))
+        assert better.whole <= times.whole and seconds <= len(tried) <= seconds + 2
+        assert seconds or (better == times and seen == [])
 
 
 def test_the_genetic_algorithm_has_nothing_to_do_at_the_critical_path() -> None:
@@ -204,7 +210,7 @@ def problems(draw: st.DrawFn) -> Costs:
     return Costs.of(Problem.make(weights, edges), Machine(speed, latency, links))
 
 
-@settings(max_examples=2000 if LONG else 80, deadline=None, derandomize=not LONG)
+@settings(max_examples=2000 if LONG else many(80), derandomize=not LONG)
 @given(problems(), st.integers(0, 99))
 def test_no_schedule_has_two_vertices_at_once_or_an_input_that_is_not_there(costs: Costs, seed: int) -> None:
     order, times = heft(costs)
@@ -215,13 +221,16 @@ def test_no_schedule_has_two_vertices_at_once_or_an_input_that_is_not_there(cost
     assert wrong(costs, better) == [] and better.whole <= times.whole
 
 
-def test_ten_thousand_vertices_on_eight_processors_are_planned_in_a_second() -> None:
-    rng = random.Random(1)
-    for width in (20, 500) if LONG else (100,):
-        costs = Costs.of(graph(rng, 10_000, width, 0.1), machine(rng, 8, 0.5))
-        began = time.process_time()
-        heft(costs)
-        assert time.process_time() - began < 1
+@pytest.mark.parametrize("width", [20, 100])
+def test_a_plan_costs_as_much_as_its_vertices_and_edges(width: int) -> None:
+    """benchmarks/schedules.py has the seconds for ten thousand on eight processors."""
+
+    def planned(count: int) -> Callable[[], object]:
+        rng = random.Random(1)
+        costs = Costs.of(graph(rng, count, width, 0.1), machine(rng, 8, 0.5))
+        return lambda: heft(costs)
+
+    assert_linear(planned, 400)
 
 
 def test_a_vertex_too_short_to_count_is_in_nobodys_way() -> None:

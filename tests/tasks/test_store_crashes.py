@@ -112,7 +112,7 @@ def test_what_was_forgotten_stays_so_when_its_journals_are_rewritten(tmp_path: P
 def test_an_error_at_any_operation_costs_no_other_result(tmp_path: Path, code: int, from_then_on: bool) -> None:
     """What was handed over is there after it, and durable if the last flush said so."""
     whole = lived(tmp_path / "whole")
-    points = sweep.sample(range(len(whole.disk.record.ops)), 31, 5)
+    points = sweep.sample(range(len(whole.disk.record.ops)), 31 if sweep.PROOF else 61, 5)
     for at in points:
         directory = tmp_path / f"{at}"
         story = lived(directory, fail_at=at, error=code, from_then_on=from_then_on)

@@ -11,7 +11,7 @@ from testbed import task_bodies_engine as bodies
 
 COUNT = 60
 WHOM = ("driver", "worker", "all")
-ROUNDS = 67 if sweep.LONG else 3
+ROUNDS = 67 if sweep.LONG else 3 if sweep.PROOF else 1
 
 
 @pytest.mark.parametrize("turn", range(ROUNDS))
@@ -39,18 +39,6 @@ def test_no_vertex_runs_again_whose_result_was_handed_over_whoever_is_killed(tur
     again = {name: (before, counts[name]) for name, before in handed.items() if counts[name] != before}
     assert again == {}, f"seed {seed}, {whom}"
     assert handed, "nothing was handed over before a kill: the test tries nothing"
-
-
-def test_a_killed_worker_costs_its_own_vertex_alone(tmp_path: Path) -> None:
-    """Its neighbours go on, and its vertex runs a second time: in the same run, and no more than that."""
-    program = task_graphs.Program(tmp_path, 5, 40)
-    with task_graphs.nobody_left(program.process):
-        assert program.wait_for(8)
-        program.kill("worker")
-        _, err = program.process.communicate(timeout=task_graphs.DEADLINE_S)
-        assert program.process.returncode == 0, err
-    counts = bodies.counted(tmp_path)
-    assert set(counts) == {f"v{n}" for n in range(40)} and sum(counts.values()) <= 41
 
 
 def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from testbed import task_graphs
 from testbed.paths import HOUSE
 
 PAGE = (HOUSE / "docs/tasks.md").read_text("utf-8")
@@ -24,12 +22,7 @@ def test_the_first_program_of_the_page_says_what_the_page_shows(tmp_path: Path) 
         if number == 2:
             text = text.replace("return sum(images) / len(images)", "return sum(images) / (len(images) + 1)")
         (tmp_path / "sky.py").write_text(text)
-        done = subprocess.run(
-            [sys.executable, "sky.py"], cwd=tmp_path, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(HOUSE)},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        first, second = done.stdout.splitlines()
+        first, second = task_graphs.python("sky.py", cwd=tmp_path).splitlines()
         assert first == expected.splitlines()[0]
         mean, said = (float(line.rpartition(" ")[2]) for line in (second, expected.splitlines()[1]))
         assert abs(mean - said) < 1e-10 * abs(said)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 from testbed import task_bodies_engine as b
 from testbed import task_graphs
-from testbed.paths import HOUSE
+from testbed.sweep import some_of
 
 from safepoint.errors import SaveError, UsageError
 from safepoint.tasks import Graph
@@ -43,17 +41,7 @@ GUARDED = SCRIPT.replace("    g = Graph", "    if __name__ == '__main__':\n     
 ).replace("\n    g.add", "\n      g.add").replace("\n    print", "\n      print")  # fmt: skip
 
 
-def python(*arguments: str, cwd: Path, **environment: str) -> str:
-    path = os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, timeout=task_graphs.DEADLINE_S,
-        env={**os.environ, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("how", ["a file", "a file, guarded", "python -m", "a directory away"])
+@pytest.mark.parametrize("how", some_of(["a file", "a file, guarded", "python -m", "a directory away"], 1, 4))
 def test_functions_and_classes_of_the_program_itself_run_in_workers(how: str, tmp_path: Path) -> None:
     """Also without `if __name__ == "__main__":`, for a worker runs the file only up to `run`."""
     (tmp_path / "package").mkdir()
@@ -65,18 +53,13 @@ def test_functions_and_classes_of_the_program_itself_run_in_workers(how: str, tm
     if how == "a directory away":
         (tmp_path / "away").mkdir()
         arguments, cwd = ["../package/program.py"], tmp_path / "away"
-    assert python(*arguments, cwd=cwd) == "36\n"
-    assert python(*arguments, cwd=cwd) == "36\n"
+    assert task_graphs.python(*arguments, cwd=cwd) == "36\n"
+    assert task_graphs.python(*arguments, cwd=cwd) == "36\n"
     assert list(Store(tasks_directory(cwd)).verify()) == []
 
 
 def test_a_function_that_no_worker_can_load_fails_with_what_to_do(tmp_path: Path) -> None:
-    code = textwrap.dedent(SCRIPT)
-    path = os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])
-    done = subprocess.run(
-        [sys.executable, "-"], input=code, cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    done = task_graphs.run("-", text=textwrap.dedent(SCRIPT), cwd=tmp_path)
     assert done.returncode == 1 and "__main__, which has no file that a worker could load" in done.stderr
     assert "put it into a module" in done.stderr
 

@@ -12,41 +12,12 @@ from typing import Any
 import pytest
 from testbed import task_bodies_engine as b
 from testbed.faultdisk import FaultDisk, Killed, images
+from testbed.task_graphs import AtOnce
 
 from safepoint.errors import SaveError
-from safepoint.tasks import Graph, body, log
+from safepoint.tasks import Graph, log
 from safepoint.tasks.running import drive, tasks_directory
 from safepoint.tasks.saved import Store
-
-
-class Unflushed:
-    """An engine whose only worker never flushes, as one that is killed when its work is done."""
-
-    name = "unflushed"
-
-    def __init__(self, store: Store) -> None:
-        self.store, self.done = store, []  # type: ignore[var-annotated]
-        self.writer = store.writer(every=0)
-
-    def workers(self) -> int:
-        return 1
-
-    def room(self) -> int:
-        return 1
-
-    def start(self, job: Any) -> None:
-        self.done.append(body.run(job, self.store, self.writer))
-
-    def ended(self, patience_s: float) -> list[Any]:
-        done, self.done = self.done, []
-        return done
-
-    def stop(self) -> None:
-        pass
-
-    def close(self, *, abandon: bool = False) -> None:
-        if self.writer._journal is not None:  # as the end of a process does
-            self.writer._journal.close()
 
 
 def graph() -> Graph:
@@ -61,7 +32,7 @@ def driven(directory: Path, **how: Any) -> FaultDisk:
     directory.mkdir()
     disk = FaultDisk(directory, **how)
     try:
-        drive(graph(), lambda store, plan: Unflushed(store), directory, disk=disk)
+        drive(graph(), lambda store, plan: AtOnce(store, flushes=False), directory, disk=disk)
     finally:
         disk.end()
     return disk

@@ -10,30 +10,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from testbed.paths import HOUSE, TESTS
+from testbed.task_graphs import until
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": f"{HOUSE}{os.pathsep}{TESTS}"}
-
-
-def until(true: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": f"{HOUSE}{os.pathsep}{TESTS}",
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",  # it takes processor time all the while
+}
 HERE = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]  # without the second it listens to all the world
 
 
 class Cluster:
     """`workers` processes with a thread each, which nobody starts again when they die."""
 
-    def __init__(self, directory: Path, workers: int) -> None:
+    def __init__(self, directory: Path, workers: int = 2) -> None:
         self._directory, self._file = directory, directory / f"scheduler-{time.time_ns()}.json"
-        self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed by `close`
+        self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed at the end
         options = [*HERE, "--port", "0", "--scheduler-file", str(self._file)]
         self.scheduler = self._start("dask_scheduler", *options)
         until(lambda: self._file.exists() and self._file.read_text().endswith("}"))
@@ -48,7 +42,7 @@ class Cluster:
 
     def add(self) -> subprocess.Popen[bytes]:
         return self._start(
-            "dask_worker", self.address, *HERE, "--no-nanny", "--nthreads", "1", "--death-timeout", "20",
+            "dask_worker", self.address, *HERE, "--no-nanny", "--nthreads", "1", "--death-timeout", "250",
         )  # fmt: skip
 
     def kill_workers(self) -> None:
@@ -56,7 +50,10 @@ class Cluster:
             kill(worker)
         self.workers = []
 
-    def close(self) -> None:
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *of: object) -> None:
         self.kill_workers()
         kill(self.scheduler)
         self._log.close()
@@ -65,16 +62,7 @@ class Cluster:
 def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
-
-
-@contextlib.contextmanager
-def cluster(directory: Path, workers: int = 2) -> Iterator[Cluster]:
-    made = Cluster(directory, workers)
-    try:
-        yield made
-    finally:
-        made.close()
+    process.communicate(timeout=250)
 
 
 def program(address: str, directory: Path, notes: Path, seed: int, count: int, pause: float) -> subprocess.Popen[bytes]:
@@ -91,7 +79,7 @@ def main(address: str, directory: str, notes: str, seed: str, count: str, pause:
     from safepoint import SafepointError
     from testbed.task_bodies_dask import digest, graph
 
-    with Client(address, timeout=20) as client:
+    with Client(address, timeout=250) as client:
         g = graph(int(seed), Path(notes), int(count), float(pause))
         try:
             found = g.run(on=client, directory=directory)

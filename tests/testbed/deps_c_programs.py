@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from testbed.deps_templates import Templates, sampled, table
+
 PRELUDE = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,125 +75,47 @@ LAST = [
 ]
 WILD = ("bump", "keep", "give", "look", "pure", "printf", "SWAP", "return", "goto")
 DECLARES = ("unsigned", "struct")
-POINTING = ("r ", "s ", "e ", "*e", "r[", "s[", "&")
+POINTING = ("{r}", "r ", "s ", "e ", "*e", "&")
+STATEMENTS = table(r"""
+    {x} = {n} | {x} += {n} | {x}++ | {x} = {y} | {a}[{k}] = {n} | {a}[{k}] += {n} | {x} = {a}[{k}] | {p}[{k}] = {n}
+    {x} = {p}[{k}] | *{p} = {n} | *({p} + ({k})) += {n} | {x} = *{p} + 1 | {r} = {p} | {r} = {a} | {r} = &{a}[{x} & 3]
+    {r} = m[1] | {r} = {p} + ({x} & 3) | {r} = G | {r}[{x} & 3] = {n} | {x} = {r}[{y} & 3] | s = r | (*{r})++
+    e = &{x} | *e = {n} | *e += 1 | {x} = *e | e = {p} | e = &t.a | w[{k}] = {n} | {x} = w[{k}] | w[{k}] ^= {x}
+    m[{x} & 1][{y} & 3] = {n} | {x} = m[{y} & 1][{x} & 3] | t.a = {n} | t.v[{x} & 3] = {n} | u = t | {x} = t.b
+    {x} = u.v[{y} & 3] | u.b += {x} | {x} = bump({a}) | bump({r}) | keep({a}) | {r} = give() | printf("%u\n", {x})
+    printf("%u %u\n", {a}[1], {n}) | {x} = pure({y}) | {x} = look({p}) | g += {x} | {x} = g | G[{k}] = {n}
+    {x} = G[{k}] | count += {x} | {x} = count | memcpy(a, b, sizeof a) | memset({a}, {x} & 255, sizeof {a})
+    memcpy({r}, {p}, 3 * sizeof(unsigned)) | for (i = 0; i < 8; i++) {a}[i] += b[i]
+    for (i = 0; i < 4; i++) {{ {p}[i] = a[i]; {x} += i; }} | for (unsigned i = 0; i < 4; i++) {x} += {p}[i]
+    if ({x} > {n}) {y} = {n}; else {a}[1] = {n} | while ({x} & 3) {x}-- | {x} = {y} ? z : {a}[{k}] | {x} = ({y}++, z)
+    switch ({x} & 3) {{ case 0: {y}++; case 1: z = {n}; break; default: {a}[2]++; }}
+    do {{ unsigned x = {other}; {a}[x & 7]++; }} while (0) | {y} = sizeof {a} / sizeof *{a} + EIGHT
+    unsigned l{fresh} = {n} | SWAP({x}, {y}) | if ({x} == 1234567) return {y} | tmp[{k}] = {n} | {x} = tmp[{k}]
+    {r} = tmp | {x} = !tmp | memcpy(tmp, {a}, sizeof {a}) | e = &{a}[2], *e = {n}
+    {{ unsigned *v = {a}; v[{k}] = {n}; }} | {x} = (unsigned)({y}) & {n} | {a}[{x}++ & 7] = {y}
+    {{ struct pair *o = &t; o->b = {n}; }} | (&t)->b = {n} | {{ if (n > 9) goto out{fresh}; out{fresh}: {x} = 1; }}
+""")
 
 
 class Writer:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.pointing = self.rng.random() < 0.6
-        self.wild = self.rng.choice([0.0, 0.0, 0.3, 1.0])
-        self.chosen: list[int] = []
-        self.fresh = 0
+        pointing, wild = self.rng.random() < 0.6, self.rng.choice([0.0, 0.0, 0.3, 1.0])
+        fits = [each for each in STATEMENTS if pointing or not any(word in each for word in POINTING)]
+        self.chosen = sampled(self.rng, fits, WILD, self.rng.randrange(4, len(fits) - len(WILD)), wild)
+        numbers = iter(range(10**9))
+        self.fill = Templates(self.rng, {
+            "x": "xyz", "y": "xyz", "a": "ab", "p": "pq", "r": "rs", "n": self.number, "other": "yz",
+            "k": lambda: f"({self.number()}) & 7", "fresh": lambda: str(next(numbers)),
+        })  # fmt: skip
 
     def program(self, length: int) -> list[str]:
-        return [*FIRST, *(self.statement() for _ in range(length)), *LAST]
-
-    def one(self, *of: str) -> str:
-        return self.rng.choice(of)
+        return [*FIRST, *(self.fill(self.rng.choice(self.chosen)) for _ in range(length)), *LAST]
 
     def number(self, deep: bool = True) -> str:
         if deep and self.rng.random() < 0.4:
-            return f"{self.number(False)} {self.one('+', '*', '-', '^')} {self.number(False)}"
-        return self.one("x", "y", "z", "3", "n", f"a[{self.one('x', 'y', '2')} & 7]", "b[1]", "7")
-
-    def statement(self) -> str:
-        templates = self._templates()
-        if not self.chosen:
-            fits = [n for n, each in enumerate(templates) if self.pointing or not any(p in each for p in POINTING)]
-            tame = [n for n in fits if not any(word in templates[n] for word in WILD)]
-            wild = [n for n in fits if n not in tame]
-            many = self.rng.randrange(4, len(tame))
-            self.chosen = self.rng.sample(tame, many) + self.rng.sample(wild, int(len(wild) * self.wild))
-        return templates[self.rng.choice(self.chosen)]
-
-    def _templates(self) -> list[str]:
-        x, y, a, p = self.one(*"xyz"), self.one(*"xyz"), self.one(*"ab"), self.one(*"pq")
-        n, k, r = self.number(), f"({self.number()}) & 7", self.one(*"rs")
-        self.fresh += 1
-        return [
-            f"{x} = {n}",
-            f"{x} += {n}",
-            f"{x}++",
-            f"{x} = {y}",
-            f"{a}[{k}] = {n}",
-            f"{a}[{k}] += {n}",
-            f"{x} = {a}[{k}]",
-            f"{p}[{k}] = {n}",
-            f"{x} = {p}[{k}]",
-            f"*{p} = {n}",
-            f"*({p} + ({k})) += {n}",
-            f"{x} = *{p} + 1",
-            f"{r} = {p}",
-            f"{r} = {a}",
-            f"{r} = &{a}[{x} & 3]",
-            f"{r} = m[1]",
-            f"{r} = {p} + ({x} & 3)",
-            f"{r} = G",
-            f"{r}[{x} & 3] = {n}",
-            f"{x} = {r}[{y} & 3]",
-            "s = r",
-            f"(*{r})++",
-            f"e = &{x}",
-            f"*e = {n}",
-            "*e += 1",
-            f"{x} = *e",
-            f"e = {p}",
-            "e = &t.a",
-            f"w[{k}] = {n}",
-            f"{x} = w[{k}]",
-            f"w[{k}] ^= {x}",
-            f"m[{x} & 1][{y} & 3] = {n}",
-            f"{x} = m[{y} & 1][{x} & 3]",
-            f"t.a = {n}",
-            f"t.v[{x} & 3] = {n}",
-            "u = t",
-            f"{x} = t.b",
-            f"{x} = u.v[{y} & 3]",
-            f"u.b += {x}",
-            f"{x} = bump({a})",
-            f"bump({r})",
-            f"keep({a})",
-            f"{r} = give()",
-            f'printf("%u\\n", {x})',
-            f'printf("%u %u\\n", {a}[1], {n})',
-            f"{x} = pure({y})",
-            f"{x} = look({p})",
-            f"g += {x}",
-            f"{x} = g",
-            f"G[{k}] = {n}",
-            f"{x} = G[{k}]",
-            f"count += {x}",
-            f"{x} = count",
-            "memcpy(a, b, sizeof a)",
-            f"memset({a}, {x} & 255, sizeof {a})",
-            f"memcpy({r}, {p}, 3 * sizeof(unsigned))",
-            f"for (i = 0; i < 8; i++) {a}[i] += b[i]",
-            f"for (i = 0; i < 4; i++) {{ {p}[i] = a[i]; {x} += i; }}",
-            f"for (unsigned i = 0; i < 4; i++) {x} += {p}[i]",
-            f"if ({x} > {n}) {y} = {n}; else {a}[1] = {n}",
-            f"switch ({x} & 3) {{ case 0: {y}++; case 1: z = {n}; break; default: {a}[2]++; }}",
-            f"while ({x} & 3) {x}--",
-            f"do {{ unsigned x = {'z' if y == 'x' else y}; {a}[x & 7]++; }} while (0)",
-            f"{x} = {y} ? z : {a}[{k}]",
-            f"{x} = ({y}++, z)",
-            f"{y} = sizeof {a} / sizeof *{a} + EIGHT",
-            f"unsigned l{self.fresh} = {n}",
-            f"SWAP({x}, {y})",
-            f"if ({x} == 1234567) return {y}",
-            f"tmp[{k}] = {n}",
-            f"{x} = tmp[{k}]",
-            f"{r} = tmp",
-            f"{x} = !tmp",
-            f"memcpy(tmp, {a}, sizeof {a})",
-            f"e = &{a}[2], *e = {n}",
-            f"{{ unsigned *v = {a}; v[{k}] = {n}; }}",
-            f"{x} = (unsigned)({y}) & {n}",
-            f"{a}[{x}++ & 7] = {y}",
-            f"{{ struct pair *o = &t; o->b = {n}; }}",
-            f"(&t)->b = {n}",
-            f"{{ if (n > 9) goto out{self.fresh}; out{self.fresh}: {x} = 1; }}",
-        ]
+            return f"{self.number(False)} {self.rng.choice('+*-^')} {self.number(False)}"
+        return self.rng.choice(["x", "y", "z", "3", "n", f"a[{self.rng.choice('xy2')} & 7]", "b[1]", "7"])
 
 
 def function(name: str, body: Sequence[str]) -> str:

@@ -1,46 +1,64 @@
-"""Random functions of Python, full of aliases."""
+"""Random functions of Python, full of aliases: one line of a table is one sort of statement."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 from testbed.deps_outcomes import indented
+from testbed.deps_templates import Templates, sampled, table
 
-WILD = (
-    "bump",
-    "look",
-    "keep",
-    "kept",
-    "same",
-    "o.",
-    "drip",
-    "noted",
-    "h =",
-    "h(",
-    "def",
-    "match",
-    "it =",
-    "next",
-    "it)",
-    "*r",
-)
-NUMBERS, LISTS, ROWS = ("x", "y", "z"), ("a", "b", "c"), ("r", "s")
-FIRST = [
-    "x = 1",
-    "y = n + 1",
-    "z = 0",
-    "a = [1, 2, 3]",
-    "b = [0] * 4",
-    "c = [4, 1]",
-    "r = [[0, 1], [7, 8]]",
-    "s = [[5], [6, 6]]",
-    "d = {1: [8]}",
-    "it = None",
-    "h = None",
-]
+# Words of statements that run code which cannot be seen.
+WILD = ("bump", "look", "keep", "kept", "same", "o.", "drip", "noted", "h =", "h(", "def", "match", "it =", "next",
+        "it)", "*r")  # fmt: skip
+NUMBERS, LISTS, ROWS = "xyz", "abc", "rs"
+FIRST = table("""
+    x = 1 | y = n + 1 | z = 0 | a = [1, 2, 3] | b = [0] * 4 | c = [4, 1] | r = [[0, 1], [7, 8]] | s = [[5], [6, 6]]
+    d = {1: [8]} | it = None | h = None
+""")
+ALIASES = table("x = 1 | y = n + 1 | z = 0 | a = [1, 2, 3] | b = [0] * 4 | c = {one} | r = [{two}, b] | s = {three}")
 KNOWN = len(FIRST)  # the first statements, which set each variable
 LAST = "return x, y, z, a, b, c, r, s, d, it and list(it)"
+
+# Statements that change one object under several names, and do little else; those that run code which cannot be seen.
+SMALL = table("""
+    {v}.append({k}) | {v}[0] = {k} | {v}[-1] += {k} | {x} = {v}[0] | {x} = len({v}) | {x} = {k} | {x} = {y} + {k}
+    {a} = {v} | {a} = {r}[0] | {r}[0] = {v} | {r}[0].append({k}) | {r} = [{v}, {w}] | {x} = sum({v}) | {v} += [{k}]
+    {a} = [{k}, {k}] | {x} = {r}[0][-1] | {s} = {r} | for {x} in {v}[:2]: {w}.append({k}) | {a} = {v} + [{k}]
+    d[1] = {v} | d[1].append({k}) | {v}.sort() | {x} = {v}.pop() | {a} = {v}[:]
+""")
+SMALL_WILD = table("""
+    keep({v}) | {a} = kept({k}) | bump({v}) | {x} = 6 // {y} | {x} = {v}[3] | o.v = {v} | GL[0] = {k} | {x} = GL[0]
+    {a} = GL | {a} = o.v | print({v}) | print({x}) | {x} = look({v}) | h = {v}.append | h and h({k})
+    it = ({k} + t for t in {v}) | {x} = it and sum(it) or 0
+""")
+NUMBER = table("""
+    {i} + {j} | {i} * {j} % 97 | len({u}) | sum({u}) | {u}[{i} % len({u})] | max({u}) | abs({i} - {j}) | (y := {i})
+    min({i}, {j}) | look({u}) | {u}[-1] | ({i} if {j} > 2 else {i}) | int({i} in {u}) | math.gcd({i}, {j}) | o.n
+""")
+LIST = table("""
+    {v}[:] | {v}[1:] + [{i}] | [t + {i} for t in {v}] | {v} + {w} | [{i}] * 3 | {m}[{i} % len({m})] | list({v})
+    sorted({v}) | same({v}) | kept({i}) | ({v} or {w}) | ({v} if {i} else {w}) | [*{v}, {i}] | list(reversed({v}))
+    o.v | d.get({i}, {v}) | {v}.copy() | list({m}[0])
+""")
+PLAIN = table("""
+    {x} = {k} | {x} = {k} | {x} += {k} | {x}, {y} = {k}, {l} | {a} = {deep} | {a} = {deep} | {v} += [{k}] | {a} += {u}
+    {v}.append({k}) | {v}[{k} % len({v})] = {l} | {v}[{k} % len({v})] += {x} | {v}.reverse() | {v}.sort()
+    {v}.extend({u}[:2]) | {v}[:] = {deep} | {v}[1:1] = [{x}] | {r} = [{v}, {u}] | {r} = {m} | {m}[{k} % len({m})] = {v}
+    {m}.append({u}) | {m}[0].append({x}) | {m}[-1][0] += {x} | {r} = list(reversed({m})) | d[{x}] = {v}
+    d[1].append({k}) | {a}, *{r} = {m} | bump({v}) | {x} = bump({u}) | keep({v}) | {a} = kept({x}) | {a} = same({v})
+    print({x}, {k}) | print({v}) | o.v = {v} | o.v.append({x}) | o.n += {x} | it = iter({v}) | {x} = next(it, 0)
+    it = (t + {x} for t in {v}) | {x} = sum(it) | it = drip({v}) | it = zip({v}, {u}) | {a} = [t for t in {u}]
+    {a} = [{x} for {x} in {u}] | {r} = [t for t in {m}] | {x} = sum(t for t in {u}) | {x} = sum(len(t) for t in {m})
+    h = {v}.append | h = lambda: {x} | {x} = {l} // {y} | {x} = {v}[9] | {v}.clear() or {v}.append({x})
+    d = {{t: {v} for t in {u}}} | {a} = {v} = [{x}] | {x} = d.pop({x}, 0) and 1 | [t.append(1) for t in {m}]
+    {a} = [{k}, {x}] | {a} = [0] * 3 | {a} = list(range(3)) | {x} = {a}.pop() | {x} = len({a})
+""")
+HEADS = table("""
+    if {x} > {k}: | for {y} in range(3): | for {x} in {u}[:3]: | for {a} in {m}[:3]: | for i, {a} in enumerate({m}[:3]):
+    for {x}, t in zip({v}[:3], {u}[:3]): | for k, {a} in list(d.items()): | with noted({v}) as {a}: | try:
+    def h(): | def h(): | match {u}: | for {x} in drip({v}):
+""")
+NAMED = "nonlocal {name}; {name} = {name} * 2", "print({name})"
 
 
 class Writer:
@@ -50,260 +68,57 @@ class Writer:
         self.rng = random.Random(seed)
         self.wild = self.rng.choice([0.0, 0.0, 0.1, 0.5])  # the share of sorts that run code which cannot be seen
         self.sorts = self.rng.randrange(4, 30)
-        self.chosen: dict[str, list[int]] = {}
+        self.chosen: dict[int, list[str]] = {}
+        outside = self.rng.random() < 0.5  # whether its parameters are used
+        lists = [*LISTS, *(["p", "q"] if outside else [])]
+        self.globals = [*lists, *(["GL"] if outside else [])]
+        self.fill = Templates(self.rng, {
+            "x": NUMBERS, "y": NUMBERS, "a": LISTS, "r": ROWS, "s": ROWS, "v": lists, "w": lists,
+            "m": [*ROWS, *(["m"] if outside else [])], "k": self.number, "l": self.number, "u": self.shallow_list,
+            "i": self.shallow, "j": self.shallow, "deep": self.list, "one": ["a", "p", "b[:]"],
+            "two": ["a", "p", "c"], "three": ["r", "m", "[c, [1]]"], "name": [*NUMBERS, *LISTS],
+        })  # fmt: skip
 
     def program(self, length: int) -> list[str]:
-        self.outside = self.rng.random() < 0.5  # whether its parameters are used
         if self.rng.random() < 0.5:
-            first = [
-                *FIRST[:5],
-                f"c = {self.one(['a', 'p', 'b[:]'])}",
-                f"r = [{self.one(['a', 'p', 'c'])}, b]",
-                f"s = {self.one(['r', 'm', '[c, [1]]'])}",
-                *FIRST[8:],
-            ]
-            return [*first, *(self.small() for _ in range(length)), LAST]
+            names = self.fill.with_({"k": "012"})
+            sorts = [*SMALL, *(SMALL_WILD if self.wild else [])]
+            first = [*(self.fill(each) for each in ALIASES), *FIRST[len(ALIASES) :]]
+            return [*first, *(names(self.rng.choice(sorts)) for _ in range(length)), LAST]
         return [*FIRST, *(self.statement() for _ in range(length)), LAST]
 
-    def small(self) -> str:
-        """Statements that change one object under several names, and do little else."""
-        names = [*LISTS, *(["p", "q"] if self.outside else [])]
-        v, w, r, x, y = self.one(names), self.one(names), self.one(ROWS), self.one(NUMBERS), self.one(NUMBERS)
-        k, a = self.rng.randrange(3), self.one(LISTS)
-        return self.one(
-            [
-                f"{v}.append({k})",
-                f"{v}[0] = {k}",
-                f"{v}[-1] += {k}",
-                f"{x} = {v}[0]",
-                f"{x} = len({v})",
-                f"{x} = {k}",
-                f"{x} = {y} + {k}",
-                f"{a} = {v}",
-                f"{a} = {r}[0]",
-                f"{r}[0] = {v}",
-                f"{r}[0].append({k})",
-                f"{r} = [{v}, {w}]",
-                f"{x} = sum({v})",
-                f"{v} += [{k}]",
-                f"{a} = [{k}, {k}]",
-                f"{x} = {r}[0][-1]",
-                f"{self.one(ROWS)} = {r}",
-                f"for {x} in {v}[:2]:\n    {w}.append({k})",
-                f"{a} = {v} + [{k}]",
-                f"d[1] = {v}",
-                f"d[1].append({k})",
-                f"{v}.sort()",
-                f"{x} = {v}.pop()",
-                f"{a} = {v}[:]",
-                *(
-                    (
-                        f"keep({v})",
-                        f"{a} = kept({k})",
-                        f"bump({v})",
-                        f"{x} = 6 // {y}",
-                        f"{x} = {v}[3]",
-                        f"o.v = {v}",
-                        f"GL[0] = {k}",
-                        f"{x} = GL[0]",
-                        f"{a} = GL",
-                        f"{a} = o.v",
-                        f"print({v})",
-                        f"print({x})",
-                        f"{x} = look({v})",
-                        f"h = {v}.append",
-                        f"h and h({k})",
-                        f"it = ({k} + t for t in {v})",
-                        f"{x} = it and sum(it) or 0",
-                    )
-                    if self.wild
-                    else ()
-                ),
-            ]
-        )
+    def sort(self, of: list[str]) -> str:
+        """One of the sorts of this program."""
+        if id(of) not in self.chosen:
+            self.chosen[id(of)] = sampled(self.rng, of, WILD, min(len(of), self.sorts), self.wild)
+        return self.fill(self.rng.choice(self.chosen[id(of)]))
 
-    def one(self, of: Sequence[str]) -> str:
-        return self.rng.choice(of)
+    def shallow(self) -> str:
+        return self.rng.choice([*NUMBERS, "n", str(self.rng.randrange(5)), "GN"])
 
-    def sort(self, kind: str, of: Sequence[str]) -> str:
-        """One of the sorts of this program. They are known by their place in the list."""
-        if kind not in self.chosen:
-            tame = [n for n, each in enumerate(of) if not any(word in each for word in WILD)]
-            wild = [n for n in range(len(of)) if n not in tame]
-            many = min(len(tame), self.sorts)
-            self.chosen[kind] = self.rng.sample(tame, many) + self.rng.sample(wild, int(len(wild) * self.wild))
-        return of[self.rng.choice(self.chosen[kind])]
+    def shallow_list(self) -> str:
+        return self.rng.choice(self.globals)
 
-    def number(self, deep: bool = True) -> str:
-        if not deep or self.rng.random() < 0.4:
-            return self.one([*NUMBERS, "n", str(self.rng.randrange(5)), "GN"])
-        a, b, v = self.number(False), self.number(False), self.list(False)
-        return self.sort(
-            "number",
-            [
-                f"{a} + {b}",
-                f"{a} * {b} % 97",
-                f"len({v})",
-                f"sum({v})",
-                f"{v}[{a} % len({v})]",
-                f"max({v})",
-                f"abs({a} - {b})",
-                f"(y := {a})",
-                f"min({a}, {b})",
-                f"look({v})",
-                f"{v}[-1]",
-                f"({a} if {b} > 2 else {a})",
-                f"int({a} in {v})",
-                f"math.gcd({a}, {b})",
-                "o.n",
-            ],
-        )
+    def number(self) -> str:
+        return self.shallow() if self.rng.random() < 0.4 else self.sort(NUMBER)
 
-    def list(self, deep: bool = True) -> str:
-        names = [*LISTS, *(["p", "q", "GL"] if self.outside else [])]
-        if not deep or self.rng.random() < 0.4:
-            return self.one(names)
-        v, w, k, m = self.one(names), self.one(names), self.number(False), self.rows()
-        return self.sort(
-            "list",
-            [
-                f"{v}[:]",
-                f"{v}[1:] + [{k}]",
-                f"[t + {k} for t in {v}]",
-                f"{v} + {w}",
-                f"[{k}] * 3",
-                f"{m}[{k} % len({m})]",
-                f"list({v})",
-                f"sorted({v})",
-                f"same({v})",
-                f"kept({k})",
-                f"({v} or {w})",
-                f"({v} if {k} else {w})",
-                f"[*{v}, {k}]",
-                f"list(reversed({v}))",
-                "o.v",
-                f"d.get({k}, {v})",
-                f"{v}.copy()",
-                f"list({m}[0])",
-            ],
-        )
-
-    def rows(self) -> str:
-        return self.one([*ROWS, *(["m"] if self.outside else [])])
+    def list(self) -> str:
+        return self.shallow_list() if self.rng.random() < 0.4 else self.sort(LIST)
 
     def statement(self, depth: int = 0) -> str:
-        x, v, w, k, m = (
-            self.one(NUMBERS),
-            self.one([*LISTS, *(["p", "q"] if self.outside else [])]),
-            self.list(False),
-            self.number(),
-            self.rows(),
-        )
-        a, r = self.one(LISTS), self.one(ROWS)
-        plain = [
-            f"{x} = {k}",
-            f"{x} = {k}",
-            f"{x} += {k}",
-            f"{x}, {self.one(NUMBERS)} = {k}, {self.number()}",
-            f"{a} = {self.list()}",
-            f"{a} = {self.list()}",
-            f"{v} += [{k}]",
-            f"{a} += {w}",
-            f"{v}.append({k})",
-            f"{v}[{k} % len({v})] = {self.number()}",
-            f"{v}[{k} % len({v})] += {x}",
-            f"{v}.reverse()",
-            f"{v}.sort()",
-            f"{v}.extend({w}[:2])",
-            f"{v}[:] = {self.list()}",
-            f"{v}[1:1] = [{x}]",
-            f"{r} = [{v}, {w}]",
-            f"{r} = {m}",
-            f"{m}[{k} % len({m})] = {v}",
-            f"{m}.append({w})",
-            f"{m}[0].append({x})",
-            f"{m}[-1][0] += {x}",
-            f"{r} = list(reversed({m}))",
-            f"d[{x}] = {v}",
-            f"d[1].append({k})",
-            f"{a}, *{r} = {m}",
-            f"bump({v})",
-            f"{x} = bump({w})",
-            f"keep({v})",
-            f"{a} = kept({x})",
-            f"{a} = same({v})",
-            f"print({x}, {k})",
-            f"print({v})",
-            f"o.v = {v}",
-            f"o.v.append({x})",
-            f"o.n += {x}",
-            f"it = iter({v})",
-            f"{x} = next(it, 0)",
-            f"it = (t + {x} for t in {v})",
-            f"{x} = sum(it)",
-            f"it = drip({v})",
-            f"it = zip({v}, {w})",
-            f"{a} = [t for t in {w}]",
-            f"{a} = [{x} for {x} in {w}]",
-            f"{r} = [t for t in {m}]",
-            f"{x} = sum(t for t in {w})",
-            f"{x} = sum(len(t) for t in {m})",
-            f"h = {v}.append",
-            f"h = lambda: {x}",
-            f"{x} = {self.number()} // {self.one(NUMBERS)}",
-            f"{x} = {v}[9]",
-            f"{v}.clear() or {v}.append({x})",
-            f"d = {{t: {v} for t in {w}}}",
-            f"{a} = {v} = [{x}]",
-            f"{x} = d.pop({x}, 0) and 1",
-            f"[t.append(1) for t in {m}]",
-            f"{a} = [{k}, {x}]",
-            f"{a} = [0] * 3",
-            f"{a} = list(range(3))",
-            f"{x} = {a}.pop()",
-            f"{x} = len({a})",
-        ]
         if depth < 2 and self.rng.random() < 0.3:
             return self.compound(depth)
-        return self.sort("plain", plain)
+        return self.sort(PLAIN)
 
     def compound(self, depth: int) -> str:
-        x, v, w, m = (
-            self.one(NUMBERS),
-            self.one([*LISTS, *(["p", "q"] if self.outside else [])]),
-            self.list(False),
-            self.rows(),
-        )
-        heads = [
-            f"if {x} > {self.number()}:",
-            f"for {self.one(NUMBERS)} in range(3):",
-            f"for {x} in {w}[:3]:",
-            f"for {self.one(LISTS)} in {m}[:3]:",
-            f"for i, {self.one(LISTS)} in enumerate({m}[:3]):",
-            f"for {x}, t in zip({v}[:3], {w}[:3]):",
-            f"for k, {self.one(LISTS)} in d.items():",
-            f"with noted({v}) as {self.one(LISTS)}:",
-            "try:",
-            f"def h({self.one(['t=1', 'x=2', f't={v}'])}):",
-            "def h():\n    nonlocals",
-            f"match {w}:",
-            f"for {x} in drip({v}):",
-        ]
-        head = self.sort("heads", heads)
+        head = self.sort(HEADS)
         body = [self.statement(depth + 1) for _ in range(self.rng.choice([1, 1, 2]))]
-        inner = indented(body)
         if head == "try:":
-            return f"try:\n{inner}\nexcept (ZeroDivisionError, IndexError) as e:\n    {x} = 1"
+            return self.fill("try:\n{body}\nexcept (ZeroDivisionError, IndexError) as e:\n    {x} = 1", indented(body))
         if head.startswith("match"):
-            return f"match {w}:\n    case [{x}, *a]:\n{indented(body, 8)}\n    case _:\n        pass"
+            return self.fill(f"{head}\n    case [{{x}}, *a]:\n{{body}}\n    case _:\n        pass", indented(body, 8))
         if head.startswith("def"):
-            name = x if self.rng.random() < 0.5 else self.one(LISTS)
-            changed = f"nonlocal {name}\n    {name} = {name} * 2" if self.rng.random() < 0.6 else f"print({name})"
-            return (
-                f"def h():\n    {changed}\n    {v}.append(2)"
-                if self.rng.random() < 0.7
-                else f"if h:\n    {x} = h() or 0"
-            )
-        if head.startswith("for k,"):
-            return f"for k, {self.one(LISTS)} in list(d.items()):\n{inner}"
-        return f"{head}\n{inner}"
+            changed = NAMED[self.rng.random() < 0.4]
+            text = f"def h({self.rng.choice(['', 't=1', 'x=2', 't={v}'])}):\n    {changed}\n    {{v}}.append(2)"
+            return self.fill(text if self.rng.random() < 0.7 else "if h:\n    {x} = h() or 0")
+        return f"{head}\n{indented(body)}"

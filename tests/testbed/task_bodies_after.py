@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from safepoint.tasks import Graph
-from safepoint.tasks.mpi import run_on
+from testbed.task_bodies_engine import until_there
 
 
 class Loud:
@@ -31,10 +31,7 @@ def loaded(path: str, content: bytes) -> Loud:
 def writes(path: str, text: str, others: tuple[str, ...] = ()) -> Loud:
     """Slowly, and with these others at the same time. Its result is the same whatever it writes."""
     Path(f"{path}.begun").touch()
-    deadline = time.monotonic() + 60
-    while not all(os.path.exists(f"{other}.begun") for other in others):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_there(*(f"{other}.begun" for other in others))
     time.sleep(0.1)
     Path(path).write_text(text)
     return Loud(f"{path}.loaded", bytes(200_000))
@@ -59,15 +56,18 @@ def graph(directory: Path, text: str = "one") -> Graph:
     return g
 
 
-def on_ranks(directory: Path) -> None:
-    """Called by all ranks."""
-    from mpi4py import MPI
-
-    g = Graph("after")
-    path = str(directory / "a")
-    g.add("a", writes, path=path, text="one")
-    g.add("last", reads, paths=[path], after=[g.vertices["a"]])
-    found = run_on(MPI.COMM_WORLD, g, directory, edges="get")
-    assert found["last"] == "one" and not os.path.exists(f"{path}.loaded"), "a value was loaded"
-    if MPI.COMM_WORLD.rank == 0:
-        print("ok")
+def check_order(engine: Any, directory: Path) -> None:
+    """They run after those before them, of which no value is moved or loaded; and again, T4, when one before them has
+    changed though it gave the same result: what the two wrote shows in no digest of their results."""
+    found = graph(directory).run(on=engine, directory=directory)
+    assert (found["last"], found["lone"]) == ("one one 3", "one one")
+    assert not list(directory.glob("*.loaded"))
+    log = map(json.loads, (directory / ".safepoint.d/tasks/log.jsonl").read_text().splitlines())
+    rows = {row["vertex"]: row for row in log if row["event"] == "finished"}
+    assert rows["last"]["moved"] < 1000 and rows["lone"]["moved"] == 0  # the two before have 200 kB each
+    ends = [rows[name]["began"] + rows[name]["body_s"] for name in "ab"]
+    assert min(rows["last"]["began"], rows["lone"]["began"]) >= max(ends) - 0.01
+    found = graph(directory, "two").run(on=engine, directory=directory)
+    assert (found["last"], found["lone"]) == ("two two 3", "two two")
+    (directory / "a").write_text("spoilt")
+    assert graph(directory, "two").run(on=engine, directory=directory)["lone"] == "two two"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,15 +11,12 @@ from typing import Any
 import numpy as np
 
 from safepoint.tasks import Graph, scratch, seed
-
-
-def note(notes: str, name: str) -> None:
-    Path(notes, f"{name}@{os.getpid()}@{time.time_ns()}").touch()
+from testbed.task_bodies_engine import counted, dies, fails, note, waits
 
 
 def noted(notes: Path) -> Counter[str]:
     """How often each vertex has begun."""
-    return Counter(name.partition("@")[0] for name in os.listdir(notes))
+    return Counter(counted(notes))
 
 
 def source(notes: str, name: str, width: int, pause: float = 0.0) -> np.ndarray:
@@ -60,28 +55,6 @@ def filed(notes: str, name: str, values: np.ndarray) -> Path:
 def read(notes: str, name: str, path: Path) -> int:
     note(notes, name)
     return sum(map(int, path.read_text().split()))
-
-
-def waits(notes: str, name: str, until: str) -> int:
-    note(notes, name)
-    deadline = time.monotonic() + 60
-    while not os.path.exists(until):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    return 1
-
-
-def fails(notes: str, name: str, times: int) -> int:
-    """The first so many times."""
-    note(notes, name)
-    if noted(Path(notes))[name] <= times:
-        raise ValueError("negative variance")
-    return 5
-
-
-def dies(notes: str, name: str) -> None:
-    note(notes, name)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Unreadable(Exception):
@@ -155,3 +128,11 @@ def interval_s(client: str, dask_scheduler: Any) -> float:
 def tasks_of(dask_scheduler: Any) -> int:
     """How many tasks the scheduler knows, of whichever run."""
     return len(dask_scheduler.tasks)
+
+
+def allow_no_failure(dask_scheduler: Any) -> None:
+    """A vertex is given up with the first worker that dies of it."""
+    dask_scheduler.allowed_failures = 0
+
+
+__all__ = ["dies", "fails", "waits"]

@@ -47,6 +47,13 @@ def step(name: str, notes: str, inputs: list[Any], size: int, seconds: float) ->
     return value(name, inputs, size)
 
 
+def until_there(*paths: str) -> None:
+    deadline = time.monotonic() + 300
+    while not all(map(os.path.exists, paths)):
+        assert time.monotonic() < deadline, paths
+        time.sleep(0.005)
+
+
 def add(a: Any, b: Any = 1) -> Any:
     return a + b
 
@@ -60,19 +67,16 @@ def told(notes: str, name: str, value: Any = None, inputs: Any = None) -> Any:
 def waits(notes: str, name: str, until: str, value: Any = None, inputs: Any = None) -> Any:
     """Runs until there is a file of this name."""
     note(notes, name)
-    deadline = time.monotonic() + 300
-    while not os.path.exists(until):
-        assert time.monotonic() < deadline, until
-        time.sleep(0.01)
+    until_there(until)
     return value
 
 
-def fails(notes: str, name: str, times: int) -> str:
+def fails(notes: str, name: str, times: int, value: Any = "at last") -> Any:
     """Fails so many times, and then does not."""
     note(notes, name)
     if counted(notes)[name] <= times:
         raise ValueError(f"failure {counted(notes)[name]} of {times}")
-    return "at last"
+    return value
 
 
 def dies(notes: str, name: str, times: int, number: int = signal.SIGKILL) -> str:

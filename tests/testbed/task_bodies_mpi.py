@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,16 +14,7 @@ import numpy as np
 
 from safepoint.tasks import Graph, scratch, seed
 from safepoint.tasks.mpi.serving import Server
-
-PATIENCE_S = 60
-
-
-def until_there(path: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise TimeoutError(path)
-        time.sleep(0.002)
+from testbed.task_bodies_engine import until_there
 
 
 def note(path: str, text: str) -> None:
@@ -107,7 +99,9 @@ def once(path: str) -> str:
     return "the second time"
 
 
-def use(value: Any, more: Any = None) -> float:
+def use(value: Any, more: Any = None, opens: str = "") -> float:
+    if opens:
+        open(opens, "wb").close()
     return float(np.sum(value))
 
 
@@ -160,10 +154,12 @@ def spoil(value: np.ndarray) -> bool:
     return bool(_mine)
 
 
-def hold(path: str, value: Any, seconds: float) -> float:
-    """Keeps the interpreter lock, as C code does that never gives it back."""
+def hold(path: str, value: Any, until: str) -> float:
+    """Keeps the interpreter lock, as C code does that never gives it back, until somebody opens this pipe."""
+    sys.setswitchinterval(1000)  # no other thread asks for the lock before the call of C
     note(path, "held")
-    ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+    os.close(ctypes.PyDLL(None).open(until.encode(), os.O_RDONLY))
+    sys.setswitchinterval(0.005)
     return float(np.sum(value))
 
 
@@ -172,23 +168,25 @@ def after(path: str) -> str:
     return path
 
 
-def counted(directory: str, name: str, parts: list[int], seconds: float) -> int:
+def counted(directory: str, name: str, parts: list[int], seconds: float, release: str) -> int:
     """Says in `runs` that it has run."""
     note(f"{directory}/runs", name)
     time.sleep(seconds)
+    if release:
+        until_there(release)
     return sum(parts) + len(name)
 
 
-def many(directory: str, seconds: float = 0.01) -> Graph:
+def many(directory: str, seconds: float = 0.01, release: str = "") -> Graph:
+    """With `release` no vertex of the second layer ends before there is such a file."""
     graph = Graph("many")
-    first = [
-        graph.add(f"a-{n}", counted, directory=directory, name=f"a-{n}", parts=[], seconds=seconds) for n in range(8)
-    ]
-    second = [
-        graph.add(f"b-{n}", counted, directory=directory, name=f"b-{n}", parts=first[n : n + 3], seconds=seconds)
-        for n in range(6)
-    ]
-    graph.add("end", counted, directory=directory, name="end", parts=second, seconds=seconds)
+
+    def add(name: str, parts: list[Any], release: str = "") -> Any:
+        given = {"directory": directory, "name": name, "parts": parts, "seconds": seconds, "release": release}
+        return graph.add(name, counted, arguments=given)
+
+    first = [add(f"a-{n}", []) for n in range(8)]
+    add("end", [add(f"b-{n}", first[n : n + 3], release) for n in range(6)])
     return graph
 
 

@@ -45,7 +45,7 @@ class Rank:
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -77,7 +77,7 @@ def values_of_any_length_arrive_in_place(rank: Rank) -> None:
     if COMM.rank == 2:  # all at once, received in another order than asked
         asked = [(n, owner, rank.asker.ask(owner, f"{n}", output(n, owner, "left"))) for n in SIZES for owner in (0, 1)]
         for nbytes, owner, one in reversed(asked):
-            assert rank.asker.wait(one, 30) == b"".join(map(bytes, value(nbytes, owner))), (nbytes, owner)
+            assert rank.asker.wait(one, 300) == b"".join(map(bytes, value(nbytes, owner))), (nbytes, owner)
         assert rank.asker.tidy() and rank.asker.wrong == 0
 
 
@@ -86,7 +86,7 @@ def what_is_not_there_is_said_at_once(rank: Rank) -> None:
     rank.server.start()
     if COMM.rank == 2:
         for nbytes in SIZES[1:]:
-            assert rank.asker.wait(rank.asker.ask(1, "nothing", output(nbytes)), 30) is None
+            assert rank.asker.wait(rank.asker.ask(1, "nothing", output(nbytes)), 300) is None
         until(rank.asker.tidy)
 
 
@@ -99,7 +99,7 @@ def other_bytes_than_their_digest_are_noticed(rank: Rank) -> None:
     rank.server.start()
     COMM.Barrier()
     if COMM.rank == 2:
-        assert rank.asker.wait(rank.asker.ask(1, "key", output(100_000, 1)), 30) is None
+        assert rank.asker.wait(rank.asker.ask(1, "key", output(100_000, 1)), 300) is None
         assert rank.asker.wrong == 1
     COMM.Barrier()
     assert rank.kept.checked("key", output(100_000, 1)) is None and rank.kept.get("key", "") is None
@@ -120,7 +120,7 @@ def who_gets_no_answer_goes_on_and_receives_it_later(rank: Rank) -> None:
     if COMM.rank == 1:
         rank.server.start()
     if COMM.rank == 2:  # it may be waited for again; the other one is received without that
-        assert rank.asker.wait(kept, 30) == b"".join(map(bytes, value(5_000_000, 1)))
+        assert rank.asker.wait(kept, 300) == b"".join(map(bytes, value(5_000_000, 1)))
         until(rank.asker.tidy)
 
 
@@ -170,7 +170,7 @@ def a_value_is_given_while_a_body_computes(rank: Rank) -> None:
             matrix = matrix @ matrix / 300
         COMM.recv(source=2, tag=99)
     if COMM.rank == 2:
-        assert rank.asker.wait(rank.asker.ask(0, "key", output(1_000_000)), 30) is not None
+        assert rank.asker.wait(rank.asker.ask(0, "key", output(1_000_000)), 300) is not None
         COMM.send(None, 0, 99)
 
 

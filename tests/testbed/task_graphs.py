@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safepoint.tasks import Graph
+from safepoint.tasks import Graph, body
 from safepoint.tasks.running import tasks_directory
 from safepoint.tasks.saved import Store
 from testbed import task_bodies_engine as bodies
 from testbed.paths import HOUSE
 
 SIZES = (0, 64, 3_000, 100_000)  # bytes: in journals, and above 64 KiB in done/
-DEADLINE_S = 120.0
+DEADLINE_S = 250.0
 
 
 def shape(seed: int, count: int) -> list[tuple[str, list[tuple[int, str]], int, float]]:
@@ -86,12 +86,30 @@ class Program:
         gone(self.process.pid)
 
 
-def start(code: str, directory: Path, **environment: str) -> subprocess.Popen[str]:
+WAY = {"PYTHONPATH": os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])}
+
+
+def python(*arguments: object, cwd: Path | None = None, text: str = "", **environment: str) -> str:
+    """Run Python, which must end well, and return what it printed. `text`: its input."""
+    done = run(*arguments, cwd=cwd, text=text, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(
+    *arguments: object, cwd: Path | None = None, text: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=cwd, input=text, capture_output=True, text=True, timeout=DEADLINE_S,
+        env={**os.environ, **WAY, **environment},
+    )  # fmt: skip
+
+
+def start(code: str, directory: Path, *arguments: str) -> subprocess.Popen[str]:
     """Python with this code, in a process group of its own."""
-    path = os.pathsep.join([str(HOUSE / "tests"), str(HOUSE)])
     return subprocess.Popen(
-        [sys.executable, "-c", code], cwd=directory, env={**os.environ, "PYTHONPATH": path, **environment}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        [sys.executable, "-c", code, *arguments], cwd=directory, env={**os.environ, **WAY}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 
 
@@ -109,7 +127,7 @@ def members(group: int) -> list[int]:
 
 def gone(group: int) -> None:
     """Wait until no process of this group is left: workers end with their driver."""
-    deadline = time.monotonic() + DEADLINE_S / 4  # much less than a body of these tests waits
+    deadline = time.monotonic() + DEADLINE_S  # less than a body of these tests waits
     while left := members(group):
         assert time.monotonic() < deadline, f"processes {left} outlive their driver"
         time.sleep(0.005)
@@ -124,6 +142,39 @@ def nobody_left(program: subprocess.Popen[str]) -> Iterator[None]:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # workers, too, that outlive it by mistake
             os.killpg(program.pid, signal.SIGKILL)
         program.communicate()
+
+
+class AtOnce:
+    """An engine that makes each result at once, in this thread. Where it does not flush, it is as a worker that is
+    killed when its work is done."""
+
+    name = "once"
+
+    def __init__(self, store: Store, *, room: int = 1, flushes: bool = True) -> None:
+        self._store, self._room, self._flushes = store, room, flushes
+        self._writer, self._done = store.writer(**{} if flushes else {"every": 0}), list[Any]()
+
+    def workers(self) -> int:
+        return 1
+
+    def room(self) -> int:
+        return self._room
+
+    def start(self, job: Any) -> None:
+        self._done.append(body.run(job, self._store, self._writer))
+
+    def ended(self, patience_s: float) -> list[Any]:
+        done, self._done = self._done, []
+        return done
+
+    def stop(self) -> None:
+        pass
+
+    def close(self, *, abandon: bool = False) -> None:
+        if self._flushes:
+            self._writer.close()
+        elif self._writer._journal is not None:  # as the end of a process does
+            self._writer._journal.close()
 
 
 def records(directory: Path) -> set[str]:

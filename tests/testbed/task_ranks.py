@@ -22,12 +22,12 @@ from mpi4py import MPI
 
 from safepoint.errors import SafepointError, TaskError
 from safepoint.tasks import Graph
+from safepoint.tasks.mpi import coordinator
 from testbed import task_bodies_mpi as bodies
 
 GRAPHS: dict[str, Callable[[str], Graph]] = {
     "mixed": lambda directory: bodies.mixed(),
-    "many": bodies.many,
-    "slow": lambda directory: bodies.many(directory, 0.05),
+    "many": lambda directory: bodies.many(directory, release=f"{directory}/go"),
     "waits": bodies.waits,
 }
 
@@ -45,6 +45,7 @@ def main() -> None:
     if "--broken" in sys.argv:
         sys.argv.remove("--broken")
         options["should_stop"] = broken
+        coordinator.DEAF_S = 0.5  # those at work do not answer
     name, directory, *rest = sys.argv[1:]
     rank = MPI.COMM_WORLD.Get_rank()
     Path(directory, f"pid-{rank}").write_text(f"{os.getpid()}")
