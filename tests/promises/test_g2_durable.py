@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
+from testbed import program
 from testbed.faultdisk import FaultDisk, images, on
 from testbed.program import new_directory, plain
 from testbed.sessions import ROOT, Start, sets, write
@@ -26,18 +27,18 @@ def test_power_cut_at_any_operation_leaves_one_whole_step(
     tmp_path: Path, shape: str, saver: str, initial: bool
 ) -> None:
     """G1, G2, G3, G4: cut the power before each operation, in all the states that the model of the disk allows."""
-    program = undisturbed(tmp_path / "whole", shape, saver, initial)
-    points = part([*program.disk.record.changing, len(program.disk.record.ops)], shape, 5)
-    count = cuts(tmp_path, program, points, of=LIBRARY, seed=1, singles=4 if ALL else 1)
+    whole = undisturbed(tmp_path / "whole", shape, saver, initial)
+    points = part([*whole.disk.record.changing, len(whole.disk.record.ops)], shape, 5)
+    count = cuts(tmp_path, whole, points, of=LIBRARY, seed=1, singles=4 if ALL else 1)
     assert count > 2 * len(points), "the model makes hardly any states: it tests nothing"
 
 
 @pytest.mark.parametrize(("shape", "initial"), [("one", False), ("deep", True)])
 def test_power_cut_shapes(tmp_path: Path, shape: str, initial: bool) -> None:
     """`one` keeps a single set: pruning early loses it. `deep`: directories whose names lie in new directories."""
-    program = undisturbed(tmp_path / "whole", shape, "now", initial)
-    points = sample([*program.disk.record.changing, len(program.disk.record.ops)], 6)
-    assert cuts(tmp_path, program, points, of=IN_A_ROW)
+    whole = undisturbed(tmp_path / "whole", shape, "now", initial)
+    points = sample([*whole.disk.record.changing, len(whole.disk.record.ops)], 16)
+    assert cuts(tmp_path, whole, points, of=IN_A_ROW)
 
 
 def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path: Path) -> None:
@@ -47,10 +48,7 @@ def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path: Path) -> 
     session = Session(directory, disk=disk, background=False)
     session.restore()
     for step in range(3):
-        for name, data in plain(step).items():
-            if not os.path.isdir(os.path.dirname(os.path.join(directory, name))):
-                disk.mkdir(os.path.dirname(os.path.join(directory, name)))
-            disk.overwrite(os.path.join(directory, name), data)
+        program.write(disk, plain(step))
         session.hide(step)
     disk.end()
     after = FaultDisk(directory, inodes=disk.inodes)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from testbed.faultdisk import FaultDisk, images
 from testbed.sessions import ROOT, Said, Start, contents, sets, write
+from testbed.sweep import LONG, SINGLE
 
 import safepoint
 import safepoint.disk
@@ -103,7 +104,7 @@ def test_a_power_cut_in_the_first_start_never_looks_as_if_sets_had_vanished(tmp_
     session.close()
     count, cut = 0, tmp_path / "cut"
     cut.mkdir()
-    for image in images(disk.record, str(cut), singles=100):
+    for image in images(disk.record, str(cut), singles=100 if LONG else 2, most=SINGLE):
         again = Session(image.directory, disk=FaultDisk(image.directory, boot="after"))
         assert again.restore() is None, image
         again.close()

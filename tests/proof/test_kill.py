@@ -37,7 +37,7 @@ def live_until_killed(
             program.wait(seconds)
         except subprocess.TimeoutExpired:
             program.send_signal(number)
-            program.wait(60)
+            program.wait(500)
         if number == signal.SIGKILL and program.returncode not in (0, -number):
             raise Violation(f"it ended with {program.returncode}: {lines()[-20:]}")
         return Life(program.returncode, lines())
@@ -78,7 +78,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def run(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(arguments, cwd=directory, capture_output=True, text=True, timeout=60)
+    return subprocess.run(arguments, cwd=directory, capture_output=True, text=True, timeout=500)
 
 
 def test_killed_while_writing_its_very_first_files_it_starts_afresh(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from testbed import tally
 from testbed.lives import Life, Running, directory_for_lives, goes_on
-from testbed.program import Violation
-from testbed.sweep import ALL, LONG
+from testbed.sweep import LONG, Points, sample, told
 from testbed.tracing import Call, calls_of, hit_at_last, killed_at, why_not
 
 pytestmark = [
@@ -34,29 +33,26 @@ def kill_at_each(gate: str, *options: str, prepare: bool = False) -> dict[str, i
             killed_after_a_hide(directory)
         calls = calls_of(directory, gate, STEPS, *options, end_after="hiding" if prepare else "")
 
-    def one(call: Call) -> bool:
-        return hit_at_last(lambda: killed_once(call))
+    def one(call: Call, points: Points) -> bool:
+        return hit_at_last(lambda: killed_once(call, points))
 
-    def killed_once(call: Call) -> bool:
+    def killed_once(call: Call, points: Points) -> bool:
         with directory_for_lives() as directory:
             said = killed_after_a_hide(directory).said if prepare else []
             life = killed_at(directory, gate, call, STEPS, *options)
             life.said[:0] = said
-            try:
+            with told(f"killed at {call} of the {gate} thread", points):
                 goes_on(directory, life, STEPS)
-            except Violation as violation:
-                raise Violation(f"killed at {call} of the {gate} thread: {violation}") from violation
             return life.status == -9
 
-    every = 1 if ALL else 4 if LONG else 17
-    sample = calls[len(calls) % every :: every]
+    points = sample(range(len(calls)), 30, 4)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        hits = sum(pool.map(one, sample))
+        hits = sum(pool.map(lambda at: one(calls[at], points), points))
     what = "every hide waits" if "inline" in options else f"{gate}, sets wait" if "slow" in options else gate
     where = "restart" if prepare else what
     tally.count("kills at a system call", where, hits)
-    print(f"{where}: {len(calls)} calls, {len(sample)} tried, {hits} kills hit")
-    return {"calls": len(calls), "tried": len(sample), "hit": hits}
+    print(f"{where}: {len(calls)} calls, {len(points)} tried, {hits} kills hit")
+    return {"calls": len(calls), "tried": len(points), "hit": hits}
 
 
 def test_killed_at_each_call_of_the_main_thread() -> None:

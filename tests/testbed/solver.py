@@ -46,9 +46,12 @@ def wrong(text: str) -> None:
     os._exit(3)
 
 
-def gate(name: str, options: list[str]) -> None:
+def gate(name: str, options: list[str], disk: Disk | None = None) -> None:
     if f"gate-{name}" in options:
-        time.sleep(0.1)  # helpers that were dismissed are gone by then: no tracer could be attached to them
+        pool = getattr(disk and disk.helpers, "_pool", (0, None))[1]
+        for thread in threading.enumerate():  # helpers that were dismissed are to be gone: no tracer could be attached
+            if thread.name.startswith("safepoint-disk") and thread not in (pool._threads if pool else ()):
+                thread.join()
         others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
         others.sort(key=lambda thread: thread.name != "safepoint-saver")
         say(f"gate {name} {os.getpid()} {' '.join(str(thread.native_id) for thread in others)}")
@@ -132,7 +135,7 @@ def main(arguments: list[str]) -> None:
             say(f"safe {session._committed.step}")
         write(files(step + 1))
         if step == begin + 1:
-            gate("saver", options)
+            gate("saver", options, session._root.disk)
     safepoint.finish(step=steps)
     say(f"finished {steps}")
     check(steps, files(steps))
