@@ -15,7 +15,7 @@ from testbed import program
 from testbed.faultdisk import FaultDisk, images, on
 from testbed.program import new_directory, plain
 from testbed.sessions import ROOT, Start, sets, write
-from testbed.sweep import ALL, IN_A_ROW, LIBRARY, cuts, each_case, part, sample, undisturbed
+from testbed.sweep import ALL, IN_A_ROW, LIBRARY, Points, cuts, each_case, kills, part, sample, undisturbed
 
 from safepoint import Session
 from safepoint.restoring.newer import drop_newer
@@ -83,3 +83,15 @@ def test_the_first_set_is_durable_on_return_and_wait_makes_others_so(start: Star
     session = start(background=False)
     session.hide(2)
     assert sets(work)[-1] == 4
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_power_cut_and_killed_at_each_operation_of_one_save(tmp_path: Path, number: int) -> None:
+    """G1, G2, G2k: of the first two of a program whose `hide` waits nothing is left to the sample."""
+    whole = undisturbed(tmp_path / "whole", "plain", "wait", True)
+    begin, end = (
+        next(at for at, op in enumerate(whole.disk.record.ops) if f"set-{n:08d}" in op) for n in (number, number + 1)
+    )
+    save = [at for at in whole.disk.record.changing if begin <= at <= end]
+    kills(tmp_path, whole, Points(save), of=LIBRARY)
+    cuts(tmp_path, whole, Points(save[len(save) // 3 :]), of=LIBRARY, singles=0)
