@@ -80,13 +80,6 @@ def write(work: str | os.PathLike[str], step: int) -> None:
             path.write_bytes(data)
 
 
-def tear(work: Path, step: int) -> None:
-    """Half of an iteration."""
-    write(work, step)
-    for name in ("u.dat", "sub/big.dat", "run.zarr/meta"):
-        (work / name).write_bytes(b"torn")
-
-
 def restored(work: Path) -> tuple[int | None, bool]:
     """The step that the next start gives back, and whether as the result; the bytes are checked."""
     session = Session(work)
@@ -137,27 +130,6 @@ def killed_after_hide(volume: Volume, step: int) -> None:
     command = [sys.executable, "-W", "error", "-c", KILLED, str(TESTS), str(Path(__file__).parent), str(step)]
     done = subprocess.run(command, cwd=volume.work, capture_output=True, text=True, timeout=500)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, f"hid {step}\n"), done.stderr
-
-
-@on_each
-def test_a_life_with_all_kinds_of_files(volume: Volume) -> None:
-    session = begin(volume)
-    for step in range(3):
-        write(volume.work, step)
-        session.hide(step)
-    tear(volume.work, 3)
-    session.close()
-    assert restored(volume.work) == (2, False)
-    session = begin(volume)
-    tear(volume.work, 3)
-    point = session.restore()
-    assert point and point.step == 2
-    assert listed(volume.work) == kinds(2)
-    session.hide(2)
-    write(volume.work, 3)
-    session.finish(3)
-    assert restored(volume.work) == (3, True)
-    assert list((volume.work / ".safepoint.d/rank-00000").glob("set-*")) == []
 
 
 @on_each
