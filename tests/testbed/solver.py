@@ -46,12 +46,17 @@ def wrong(text: str) -> None:
     os._exit(3)
 
 
+def dismissed(disk: Disk | None) -> bool:
+    """Return whether a helper thread that was dismissed has not ended yet."""
+    helpers = {thread for thread in threading.enumerate() if thread.name.startswith("safepoint-disk")}
+    pool = getattr(disk and disk.helpers, "_pool", (0, None))[1]
+    return bool(helpers - (pool._threads if pool else set()))
+
+
 def gate(name: str, options: list[str], disk: Disk | None = None) -> None:
     if f"gate-{name}" in options:
-        pool = getattr(disk and disk.helpers, "_pool", (0, None))[1]
-        for thread in threading.enumerate():  # helpers that were dismissed are to be gone: no tracer could be attached
-            if thread.name.startswith("safepoint-disk") and thread not in (pool._threads if pool else ()):
-                thread.join()
+        while dismissed(disk):  # no tracer could be attached to them
+            time.sleep(0.001)
         others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
         others.sort(key=lambda thread: thread.name != "safepoint-saver")
         say(f"gate {name} {os.getpid()} {' '.join(str(thread.native_id) for thread in others)}")
