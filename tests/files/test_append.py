@@ -25,24 +25,23 @@ from safepoint.disk import Disk
 from safepoint.disk.codec import EDGE
 from safepoint.restoring.verify import verify
 
-ROWS, SAVES, KILLS = 1_000_000, 200, 20
-PROGRAM = f"""
+PROGRAM = """
 import os, signal, sys
 from safepoint import Session
 from testbed.disks import CountingReads
 
-each = {ROWS} // {SAVES}
+stop_after, each, saves = map(int, sys.argv[1:])
 disk = CountingReads("rows.csv")
 session = Session(disk=disk)
 saved = session.restore()
 step = saved.step if saved else 0
-last = step + int(sys.argv[1]) + 2  # who is to be killed gets no further, however late the kill comes
+last = step + stop_after + 2  # who is to be killed gets no further, however late the kill comes
 log = open("../reads", "a", buffering=1)
 with open("rows.csv", "a") as table:  # stays open for all of the run
-    while step < {SAVES}:
+    while step < saves:
         if step == last:
             signal.pause()
-        table.write("".join(f"{{row}},{{row * row}}\\n" for row in range(step * each, (step + 1) * each)))
+        table.write("".join(f"{row},{row * row}\\n" for row in range(step * each, (step + 1) * each)))
         table.flush()
         step += 1
         begin = disk.bytes_read
@@ -54,42 +53,48 @@ with open("rows.csv", "a") as table:  # stays open for all of the run
 """
 
 
-def live(work: Path, saves: int | None = None, seconds: float = 0) -> int:
-    """One life, killed so many seconds after so many saves, and two saves after them at the latest; its status."""
+def live(work: Path, each: int, saves: int, after: int | None = None, seconds: float = 0) -> int:
+    """One life, killed so many seconds `after` so many saves, and two saves after them at the latest; its status."""
     paths = os.pathsep.join([str(Path(safepoint.__file__).parents[1]), str(TESTS)])
-    command, reads = [sys.executable, "-W", "error", "-c", PROGRAM], work.parent / "reads"
-    command.append(str(SAVES if saves is None else saves))
+    arguments = [str(number) for number in (saves if after is None else after, each, saves)]
+    command, reads = [sys.executable, "-W", "error", "-c", PROGRAM, *arguments], work.parent / "reads"
     before = count(reads)
     with subprocess.Popen(command, cwd=work, env=os.environ | {"PYTHONPATH": paths}) as program:
-        while program.poll() is None and saves is not None:
-            if count(reads) - before >= saves:
+        while program.poll() is None and after is not None:
+            if count(reads) - before >= after:
                 time.sleep(seconds)
                 program.send_signal(signal.SIGKILL)
                 break
             time.sleep(0.001)
-        return program.wait(60)
+        return program.wait(500)
 
 
 def count(reads: Path) -> int:
     return reads.read_bytes().count(b"\n") if reads.exists() else 0
 
 
-def test_a_million_rows_over_200_saves_and_20_kills_are_there_once_and_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("each", "saves", "kills"), [(1000, 20, 2), pytest.param(5000, 200, 20, marks=pytest.mark.proof)]
+)
+def test_the_rows_of_many_saves_and_kills_are_there_once_and_in_order(
+    tmp_path: Path, each: int, saves: int, kills: int
+) -> None:
     """G1, G2k for what only grows; and each save reads what was added, not what was there."""
     work = tmp_path / "work"
     work.mkdir()
     (work / ".safepoint").write_text("rows.csv append\n")
     rng = random.Random(17)
-    for _ in range(KILLS):
-        assert live(work, rng.randrange(SAVES // KILLS - 1), 0.02 * rng.random()) == -signal.SIGKILL
-    assert live(work) == 0
-    expected = "".join(f"{row},{row * row}\n" for row in range(ROWS))
+    for _ in range(kills):
+        status = live(work, each, saves, rng.randrange(saves // kills - 1), 0.02 * rng.random())
+        assert status == -signal.SIGKILL
+    assert live(work, each, saves) == 0
+    expected = "".join(f"{row},{row * row}\n" for row in range(each * saves))
     assert (work / "rows.csv").read_text() == expected
-    saves = [tuple(map(int, line.split())) for line in (tmp_path / "reads").read_text().splitlines()]
-    assert len(saves) > SAVES // 2
-    each = len(expected) // SAVES * 2  # a save adds between half and twice the mean
-    beyond = [read for read, size in saves if read > min(size, each) + 4 * EDGE]
-    assert not beyond, f"{len(beyond)} of {len(saves)} saves read more than the tail: {beyond[:5]} of {len(expected)}"
+    reads = [tuple(map(int, line.split())) for line in (tmp_path / "reads").read_text().splitlines()]
+    assert len(reads) > saves // 2
+    most = len(expected) // saves * 2  # a save adds between half and twice the mean
+    beyond = [read for read, size in reads if read > min(size, most) + 4 * EDGE]
+    assert not beyond, f"{len(beyond)} of {len(reads)} saves read more than the tail: {beyond[:5]} of {len(expected)}"
 
 
 @pytest.fixture

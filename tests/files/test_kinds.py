@@ -11,35 +11,39 @@ import pytest
 from testbed import tally
 from testbed.faultdisk import FaultDisk, Image, images
 from testbed.program import ANEW, EACH_KIND, Program, Violation, listed, restart, restart_image
-from testbed.sweep import ALL, LONG, STEPS, cuts, kills, nothing_lost, sample, stopped_after, undisturbed
+from testbed.sweep import (
+    ALL,
+    LONG,
+    SINGLE,
+    STEPS,
+    cuts,
+    kills,
+    nothing_lost,
+    one_of,
+    sample,
+    stopped_after,
+    told,
+    undisturbed,
+)
 
 from safepoint import DamagedError, Session
 from safepoint.record import parse_record
 from safepoint.root import Root
 
-SAVERS = ("now", "late", "wait") if ALL else ("late",)
 each_kind = pytest.mark.parametrize("kind", EACH_KIND)
-each_saver = pytest.mark.parametrize("saver", SAVERS)
-each_start = pytest.mark.parametrize("initial", [False, True])
+LIVES = [(saver, initial) for saver in (("now", "late", "wait") if ALL else ("late",)) for initial in (False, True)]
 
 
 @each_kind
-@each_saver
-@each_start
-def test_killed_at_every_operation(tmp_path: Path, kind: str, saver: str, initial: bool) -> None:
-    """G1, G2k, G3, G4."""
-    whole = undisturbed(tmp_path / "whole", kind, saver, initial)
-    kills(tmp_path, whole, sample(whole.disk.record.changing, 8), of="each kind of file")
-
-
-@each_kind
-@each_saver
-@each_start
-def test_power_cut_at_every_operation(tmp_path: Path, kind: str, saver: str, initial: bool) -> None:
-    """G1, G2, G3, G4: in the states that the model of the disk allows."""
-    program = undisturbed(tmp_path / "whole", kind, saver, initial)
-    points = sample([*program.disk.record.changing, len(program.disk.record.ops)], 16, 3)
-    cuts(tmp_path, program, points, of="each kind of file", seed=5, singles=3 if ALL else 0)
+def test_killed_and_power_cut_at_every_operation(tmp_path: Path, kind: str) -> None:
+    """G1, G2, G2k, G3, G4: the cuts in the states that the model of the disk allows."""
+    for saver, initial in one_of(LIVES):
+        where = tmp_path / f"{saver}-{initial}"
+        where.mkdir()
+        whole = undisturbed(where / "whole", kind, saver, initial)
+        kills(where, whole, sample(whole.disk.record.changing, 20, 1), of="each kind of file")
+        points = sample([*whole.disk.record.changing, len(whole.disk.record.ops)], 50, 3)
+        cuts(where, whole, points, of="each kind of file", seed=5, singles=3 if ALL else 0)
 
 
 @pytest.mark.leaves_damage
@@ -132,14 +136,12 @@ def test_killed_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_pat
     """G1, G2k, G3: and once more in the start after it, when it has begun its table anew."""
     stopped_after(tmp_path / "base", kind, 2)
     whole = next_life(copy_of(tmp_path / "base", tmp_path / "whole"), kind)
-    for at in until_the_next_set(whole):
+    for at in (points := sample(until_the_next_set(whole), 3)):
         work = copy_of(tmp_path / "base", tmp_path / f"killed-{at}")
         first = next_life(work, kind, kill_at=at)
         second = next_life(work, kind, dies_anew=True, inodes=first.disk.inodes)
-        try:
+        with told(f"killed at {at} ({whole.disk.record.ops[at]}), and when it had begun anew", points):
             nothing_lost(first, restart(FaultDisk(work, inodes=second.disk.inodes), second))
-        except Violation as violation:
-            pytest.fail(f"killed at {at} ({whole.disk.record.ops[at]}), and when it had begun anew: {violation}")
         tally.count("deaths in the model", "a table begun anew")
         shutil.rmtree(work)
 
@@ -151,8 +153,8 @@ def test_power_cut_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_
     begun = len(next_life(copy_of(tmp_path / "base", tmp_path / "begun"), kind, dies_anew=True).disk.record.ops)
     program = next_life(tmp_path / "base", kind)
     starts = until_the_next_set(program)
-    points = sorted({*sample(starts, 6), *(at for at in starts if begun <= at < begun + 4)})
-    for image in images(program.disk.record, str(tmp_path), seed=6, singles=3 if ALL else 1, at=points):
+    points = sorted({*sample(starts, 12), *(at for at in starts if begun <= at < begun + 4)})
+    for image in images(program.disk.record, str(tmp_path), seed=6, singles=3 if ALL else 1, most=SINGLE, at=points):
         goes_on_from_step_1(image, program, f"{image} ({program.disk.record.ops[image.ops]})")
 
 
@@ -165,7 +167,7 @@ def test_killed_in_a_start_then_power_cut_in_the_next_that_begins_its_table_anew
     ops = whole.disk.record.ops
     copying = next(at for at in starts if "append" in ops[at])
     taking = next(at for at in starts if ops[at].endswith("3/taken.json"))
-    for at in [at for at in starts if copying <= at < taking]:
+    for at in sample([at for at in starts if copying <= at < taking], 6):
         work = copy_of(tmp_path / "base", tmp_path / f"killed-{at}")
         first = next_life(work, kind, kill_at=at)
         second = next_life(work, kind, dies_anew=True, before=first.disk)

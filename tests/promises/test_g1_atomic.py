@@ -21,7 +21,7 @@ from testbed.disks import Meddler
 from testbed.faultdisk import FaultDisk, Killed, images, on
 from testbed.program import SHAPES, BusySaver, Program, consistent, given_to, listed, new_directory
 from testbed.sessions import ROOT, Start, kill, sets, write
-from testbed.sweep import ALL, LONG, kept
+from testbed.sweep import ALL, LONG, kept, many
 
 from safepoint import SaveError, Session
 from safepoint.root import Root
@@ -175,7 +175,7 @@ class Lives(RuleBasedStateMachine):
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=1000 if ALL else 160 if LONG else 24, stateful_step_count=30, deadline=None, derandomize=True,
+    max_examples=1000 if ALL else 160 if LONG else many(96), stateful_step_count=30, derandomize=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

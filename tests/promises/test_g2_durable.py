@@ -11,10 +11,11 @@ import os
 from pathlib import Path
 
 import pytest
+from testbed import program
 from testbed.faultdisk import FaultDisk, images, on
 from testbed.program import new_directory, plain
 from testbed.sessions import ROOT, Start, sets, write
-from testbed.sweep import ALL, IN_A_ROW, LIBRARY, cuts, each_case, part, sample, undisturbed
+from testbed.sweep import ALL, IN_A_ROW, LIBRARY, Points, cuts, each_case, kills, part, sample, undisturbed
 
 from safepoint import Session
 from safepoint.restoring.newer import drop_newer
@@ -26,18 +27,18 @@ def test_power_cut_at_any_operation_leaves_one_whole_step(
     tmp_path: Path, shape: str, saver: str, initial: bool
 ) -> None:
     """G1, G2, G3, G4: cut the power before each operation, in all the states that the model of the disk allows."""
-    program = undisturbed(tmp_path / "whole", shape, saver, initial)
-    points = part([*program.disk.record.changing, len(program.disk.record.ops)], shape, 5)
-    count = cuts(tmp_path, program, points, of=LIBRARY, seed=1, singles=4 if ALL else 1)
+    whole = undisturbed(tmp_path / "whole", shape, saver, initial)
+    points = part([*whole.disk.record.changing, len(whole.disk.record.ops)], shape, 5)
+    count = cuts(tmp_path, whole, points, of=LIBRARY, seed=1, singles=4 if ALL else 1)
     assert count > 2 * len(points), "the model makes hardly any states: it tests nothing"
 
 
 @pytest.mark.parametrize(("shape", "initial"), [("one", False), ("deep", True)])
 def test_power_cut_shapes(tmp_path: Path, shape: str, initial: bool) -> None:
     """`one` keeps a single set: pruning early loses it. `deep`: directories whose names lie in new directories."""
-    program = undisturbed(tmp_path / "whole", shape, "now", initial)
-    points = sample([*program.disk.record.changing, len(program.disk.record.ops)], 6)
-    assert cuts(tmp_path, program, points, of=IN_A_ROW)
+    whole = undisturbed(tmp_path / "whole", shape, "now", initial)
+    points = sample([*whole.disk.record.changing, len(whole.disk.record.ops)], 16)
+    assert cuts(tmp_path, whole, points, of=IN_A_ROW)
 
 
 def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path: Path) -> None:
@@ -47,10 +48,7 @@ def test_sets_passed_over_cannot_come_back_after_a_power_cut(tmp_path: Path) -> 
     session = Session(directory, disk=disk, background=False)
     session.restore()
     for step in range(3):
-        for name, data in plain(step).items():
-            if not os.path.isdir(os.path.dirname(os.path.join(directory, name))):
-                disk.mkdir(os.path.dirname(os.path.join(directory, name)))
-            disk.overwrite(os.path.join(directory, name), data)
+        program.write(disk, plain(step))
         session.hide(step)
     disk.end()
     after = FaultDisk(directory, inodes=disk.inodes)
@@ -85,3 +83,15 @@ def test_the_first_set_is_durable_on_return_and_wait_makes_others_so(start: Star
     session = start(background=False)
     session.hide(2)
     assert sets(work)[-1] == 4
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_power_cut_and_killed_at_each_operation_of_one_save(tmp_path: Path, number: int) -> None:
+    """G1, G2, G2k: of the first two of a program whose `hide` waits nothing is left to the sample."""
+    whole = undisturbed(tmp_path / "whole", "plain", "wait", True)
+    begin, end = (
+        next(at for at, op in enumerate(whole.disk.record.ops) if f"set-{n:08d}" in op) for n in (number, number + 1)
+    )
+    save = [at for at in whole.disk.record.changing if begin <= at <= end]
+    kills(tmp_path, whole, Points(save), of=LIBRARY)
+    cuts(tmp_path, whole, Points(save[len(save) // 3 :]), of=LIBRARY, singles=0)

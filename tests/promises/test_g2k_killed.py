@@ -16,10 +16,10 @@ from testbed.disks import Elsewhere
 from testbed.faultdisk import FaultDisk, Killed
 from testbed.program import consistent, restart
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, sets, write
-from testbed.sweep import Points, each_case, killed, kills, part, told, undisturbed
+from testbed.sweep import each_case, killed, kills, part, sample, told, undisturbed
 
 from safepoint import SafepointError, Session
-from safepoint.disk import Disk, PageCache
+from safepoint.disk import Disk
 
 
 @each_case
@@ -35,7 +35,7 @@ def test_killed_at_any_operation_it_goes_on_from_the_last_hide(
 def test_killed_while_a_directory_is_copied(tmp_path: Path) -> None:
     """A directory marked copy: what the kill left of its snapshot is not taken for the whole."""
     whole = undisturbed(tmp_path / "whole", "trees", "now", False)
-    kills(tmp_path, whole, Points(whole.disk.record.changing), of="all kinds of files in one program")
+    kills(tmp_path, whole, sample(whole.disk.record.changing, 5), of="all kinds of files in one program")
 
 
 def test_killed_between_the_moves_of_a_take_gives_the_new_set(tmp_path: Path) -> None:
@@ -53,37 +53,14 @@ def test_killed_between_the_moves_of_a_take_gives_the_new_set(tmp_path: Path) ->
 def test_killed_anywhere_no_set_looks_damaged_after_the_next_restore(tmp_path: Path) -> None:
     """save.drop: a set being deleted is never taken for a damaged one. The end of a life hides this: it drops all."""
     whole = undisturbed(tmp_path / "whole", "plain", "now", False)
-    for at in whole.disk.record.changing:
+    for at in (points := sample(whole.disk.record.changing, 2)):
         program = killed(tmp_path / "work", whole, at)
         disk = FaultDisk(tmp_path / "work", inodes=program.disk.inodes)
         Session(tmp_path / "work", disk=disk).restore()
-        with told(f"killed at {at} ({whole.disk.record.ops[at]})"):
+        with told(f"killed at {at} ({whole.disk.record.ops[at]})", points):
             consistent(disk.directory)
         disk.end()
         shutil.rmtree(tmp_path / "work")
-
-
-@pytest.mark.parametrize(
-    "now", [("host", "other", "mount"), ("host", "boot", "other"), ("other", "boot", "mount"), ("host", "boot", None)]
-)
-def test_names_sizes_and_times_prove_nothing_on_another_page_cache(
-    tmp_path: Path, now: tuple[str, str, str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Rule (3) of restore: the file system gave back the set with its sizes and times, and zeros for contents."""
-    if now[2] is None:
-        monkeypatch.setattr(FaultDisk, "page_cache", lambda self, path: PageCache("host", "boot", None))
-    whole = undisturbed(tmp_path / "whole", "plain", "late", False)
-    ops = whole.disk.record.ops
-    at = next(i for i, op in enumerate(ops) if op.startswith("sync") and "set-00000002/files" in op)
-    program = killed(tmp_path / "work", whole, at)
-    for path in (tmp_path / "work/.safepoint.d/rank-00000/set-00000002/files").rglob("*.dat"):
-        info = path.stat()
-        with open(path, "r+b") as file:
-            file.write(bytes(info.st_size))
-        os.utime(path, ns=(info.st_mtime_ns, info.st_mtime_ns))
-    monkeypatch.setattr(FaultDisk, "page_cache", lambda self, path: PageCache(*now))
-    after = restart(FaultDisk(tmp_path / "work", inodes=program.disk.inodes), program)
-    assert after.restored == 0
 
 
 @pytest.mark.leaves_damage
@@ -175,9 +152,13 @@ def test_a_kill_costs_nothing_that_hide_took(start: Start, work: Path, said: Sai
 def test_where_nothing_can_be_proven_the_set_before_is_restored_and_the_log_says_why(
     start: Start, work: Path, said: Said, differs: dict[str, str | None]
 ) -> None:
-    """G1 before G2k: after a power cut names, sizes and times look right over contents that are not."""
+    """G1 before G2k, rule (3) of restore: after a power cut names, sizes and times look right over zeros."""
     before = Elsewhere(mount=None) if differs == {"mount": None} else Elsewhere()
     held = die_with_an_uncommitted_set(start, work, before)
+    for path in (work / ROOT / "set-00000002/files").rglob("*.dat"):
+        info = path.stat()
+        path.write_bytes(bytes(info.st_size))
+        os.utime(path, ns=(info.st_mtime_ns, info.st_mtime_ns))
     said.clear()
     session = start(restore=False, disk=Elsewhere(**differs))
     point = session.restore()

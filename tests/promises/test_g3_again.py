@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 from testbed import tally
 from testbed.faultdisk import FaultDisk, Killed, images
-from testbed.program import SHAPES, Program, new_directory, plain, restart
+from testbed.program import SHAPES, Program, new_directory, plain, restart, write
 from testbed.sweep import (
     ALL,
     IN_A_ROW,
@@ -38,7 +37,8 @@ from testbed.sweep import (
 
 from safepoint import SafepointError, Session
 
-EVERY = 25  # of the first of two faults
+EVERY = 25 if LONG else 40  # of the first of two faults
+FEWER = 1 if LONG else 4  # of the second one
 
 
 @pytest.mark.parametrize(("shape", "exchanges"), [*((shape, True) for shape in SHAPES), ("plain", False)])
@@ -51,7 +51,7 @@ def test_killed_again_while_it_starts_again_it_still_goes_on(
     monkeypatch.setattr(FaultDisk, "exchanges", exchanges)
     whole = undisturbed(tmp_path / "whole", shape, "now", initial)
     ops, changing = whole.disk.record.ops, whole.disk.record.changing
-    for at in Points(changing, len(changing) // (23 if ALL else 7 if LONG else 5)):
+    for at in Points(changing, len(changing) // (23 if ALL else 7 if LONG else 3)):
         first = killed(tmp_path / "count", whole, at)
         second = Program(FaultDisk(tmp_path / "count", inodes=first.disk.inodes), shape, "now", STEPS, initial)
         second.run()
@@ -90,10 +90,10 @@ def test_power_cut_after_initial_files_were_put_back(tmp_path: Path) -> None:
         second = Program(disk, "plain", "now", STEPS, True)
         second.run()
         assert second.finished, second.errors
-        early = sample([at for at in disk.record.changing if at < second.durable_at[0][0]], 4)
+        early = sample([at for at in disk.record.changing if at < second.durable_at[0][0]], 12)
         into = tmp_path / f"again-{len(list(tmp_path.iterdir()))}"
         into.mkdir()
-        cuts(into, second, early, of=LIBRARY, seed=4, singles=2)
+        cuts(into, second, early, of=LIBRARY, seed=4, singles=2 if LONG else 1)
 
 
 @pytest.mark.parametrize("initial", [False, True])
@@ -109,7 +109,7 @@ def test_killed_then_power_cut_in_the_next_life(tmp_path: Path, saver: str, init
         second.run()
         assert second.finished, second.errors
         points = [op for op in second.disk.record.changing if op >= begin]
-        some = Points([*points[:24:2], *points[24::12], len(second.disk.record.ops)])
+        some = Points([*points[: 24 : 2 * FEWER], *points[24 :: 12 * FEWER], len(second.disk.record.ops)])
         after = f"killed at {at} ({whole.disk.record.ops[at]}), second life began at {begin}, "
         least = promised([*first.durable_at, *second.durable_at])
         count += cuts(tmp_path, second, some, of=IN_A_ROW, singles=0, least=least, after=after)
@@ -124,7 +124,7 @@ def test_failed_then_power_cut(tmp_path: Path, initial: bool) -> None:
     last = next(i for i, op in enumerate(whole.disk.record.ops) if "set-00000002/record.json" in op)
     for at in sample(range(last), 2 * EVERY, 2 * EVERY):
         program = failed(tmp_path / "work", whole, at, errno.EIO, go_on=not initial)
-        points = Points([op for op in program.disk.record.changing if at < op < at + 60][::3])
+        points = Points([op for op in program.disk.record.changing if at < op < at + 60][:: 3 * FEWER])
         after = f"failed at {at} ({program.disk.failed}), errors {program.errors}, "
         cuts(tmp_path, program, points, of=IN_A_ROW, after=after)
         shutil.rmtree(tmp_path / "work")
@@ -149,9 +149,7 @@ def test_killed_while_the_files_of_a_first_set_are_put_back_it_starts_again(tmp_
         disk = FaultDisk(directory)
         session = Session(directory, disk=disk)
         session.restore()
-        for name, data in plain(0).items():
-            os.makedirs(os.path.dirname(os.path.join(directory, name)), exist_ok=True)
-            Path(directory, name).write_bytes(data)
+        write(disk, plain(0))
         disk.fail_at, disk.error = len(disk.record.ops) + 20, errno.ENOSPC
         disk.kill_at = disk.fail_at + 1 + at
         with contextlib.suppress(Killed, SafepointError):

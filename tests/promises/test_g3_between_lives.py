@@ -17,26 +17,14 @@ import pytest
 from click.testing import CliRunner
 from testbed import tally
 from testbed.faultdisk import FaultDisk, Killed, images
-from testbed.program import SHAPES_AND_KINDS, Program, listed, new_directory, restart
-from testbed.sweep import kept, sample, told
+from testbed.program import SHAPES_AND_KINDS, Program, Violation, listed, new_directory, restart
+from testbed.sessions import write
+from testbed.sweep import LONG, SINGLE, kept, sample, told
 
-from safepoint import MissingFilesError, OverwrittenError, RefusedFileError, Session
+from safepoint import MissingFilesError, OverwrittenError, RefusedFileError, SavePoint, Session
 from safepoint.cli.group import program
 from safepoint.disk import Disk
 from safepoint.root import Root
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    (tmp_path / "w").mkdir()
-    return tmp_path / "w"
-
-
-def write(work: Path, **files: str) -> None:
-    for name, text in files.items():
-        path = work / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 def everything(directory: Path) -> dict[str, str]:
@@ -55,6 +43,15 @@ def start(work: Path) -> bool:
         return session.restore() is not None
     finally:
         session.close()
+
+
+def restores(work: Path, disk: FaultDisk) -> FaultDisk:
+    """A life that ends when it has restored, or where its disk says."""
+    with suppress(Killed):
+        Session(work, disk=disk).restore()
+    assert disk.kill_at < 0 or disk.dead
+    disk.end()
+    return disk
 
 
 # Links that lead out of W.
@@ -284,6 +281,28 @@ def test_an_empty_directory_does_not_say_that_a_step_was_written(work: Path) -> 
     session.close()
 
 
+def after_any_cut(
+    disk: FaultDisk, into: Path, holds: Callable[[Path, SavePoint | None], None], *, around: str = ""
+) -> None:
+    """Cut the power in the recorded life, at some operations and right after each that has `around` in it, in all
+    states that the model allows; the next start must hold this."""
+    ops, changing = disk.record.ops, [*disk.record.changing, len(disk.record.ops)]
+    near = {next(at for at in changing if at > n) for n, op in enumerate(ops) if around and around in op}
+    assert near or not around, ops
+    points = sample(changing, 10)
+    for image in images(
+        disk.record, str(into), seed=5, singles=2 if LONG else 1, most=SINGLE, at=sorted({*points, *near})
+    ):
+        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
+        with told(f"{image} ({[*ops, 'the end'][image.ops]})", points):
+            try:
+                holds(Path(image.directory), session.restore())
+            except AssertionError as error:
+                raise Violation(str(error)) from error
+        session.close()
+        shutil.rmtree(image.directory)
+
+
 # Somebody brings files before a start.
 
 
@@ -357,28 +376,21 @@ def test_a_kill_while_initial_files_go_back_loses_neither_them_nor_what_was_in_t
     first_hide_cut_off(directory, FaultDisk(str(directory), kill_at=_after_moves(tmp_path)[0]))
     bring(directory, "a template")
     copy = shutil.copytree(directory, tmp_path / "whole", symlinks=True)
-    whole = FaultDisk(str(copy), boot="after")
-    Session(copy, disk=whole).restore()
-    whole.end()
-    for at in whole.record.changing:
+    whole = restores(copy, FaultDisk(str(copy), boot="after"))
+    for at in sample(whole.record.changing, 2):
         copy = shutil.copytree(directory, tmp_path / f"killed-{at}", symlinks=True)
-        disk = FaultDisk(str(copy), boot="after", kill_at=at)
-        with suppress(Killed):
-            Session(copy, disk=disk).restore()
-        disk.end()
+        restores(copy, FaultDisk(str(copy), boot="after", kill_at=at))
         session = Session(copy, disk=FaultDisk(str(copy), boot="after"))
         session.restore()
         is_initial_again(copy)
         assert "template" in everything(Path(session._root.discarded)).values(), whole.record.ops[at]
         session.close()
-    for image in images(whole.record, str(tmp_path), seed=3, singles=2):
-        disk = FaultDisk(image.directory, boot="third", inodes=image.inodes)
-        session = Session(image.directory, disk=disk)
-        session.restore()
-        is_initial_again(Path(image.directory))
-        assert "template" in everything(Path(session._root.discarded)).values(), image
-        session.close()
-        shutil.rmtree(image.directory)
+
+    def holds(work: Path, saved: SavePoint | None) -> None:
+        is_initial_again(work)
+        assert "template" in everything(Path(Root(str(work)).discarded)).values()
+
+    after_any_cut(whole, tmp_path, holds)
 
 
 def _after_moves(tmp_path: Path) -> list[int]:
@@ -441,18 +453,11 @@ def two_sets(work: Path) -> Path:
 def killed_restore(work: Path, after: str) -> FaultDisk:
     """The disk of a restore that dies right after the first operation whose name begins with this."""
     whole = shutil.copytree(work, work.with_name("copy"), symlinks=True)
-    disk = FaultDisk(str(whole))
-    Session(whole, disk=disk).restore()
-    disk.end()
+    disk = restores(whole, FaultDisk(str(whole)))
     ops = [str(op) for op in disk.record.ops]
     at = next(n for n in disk.record.changing if any(op.startswith(after) for op in ops[:n]))
     shutil.rmtree(whole)
-    disk = FaultDisk(str(work), kill_at=at)
-    with suppress(Killed):
-        Session(work, disk=disk).restore()
-    disk.end()
-    assert disk.dead
-    return disk
+    return restores(work, FaultDisk(str(work), kill_at=at))
 
 
 def test_clean_does_not_take_away_the_sign_that_files_in_place_are_a_mixture(two_sets: Path) -> None:
@@ -473,17 +478,12 @@ def test_what_a_killed_restore_set_aside_survives_another_one_that_is_killed_whi
     Path(root.stored(2, "v.dat")).write_text("v of X")
     killed_restore(two_sets, "rename .safepoint.d/rank-00000/discarded/v1.dat")
     whole = shutil.copytree(two_sets, two_sets.with_name("copy"), symlinks=True)
-    disk = FaultDisk(str(whole))
-    Session(whole, disk=disk).restore()
-    disk.end()
+    disk = restores(whole, FaultDisk(str(whole)))
     shutil.rmtree(whole)
     end = max(n for n, op in enumerate(disk.record.ops) if str(op).endswith("/stage"))
-    for at in disk.record.changing:
+    for at in sample(disk.record.changing, 2):
         copy = shutil.copytree(two_sets, two_sets.with_name(f"killed-{at}"), symlinks=True)
-        dies = FaultDisk(str(copy), kill_at=at)
-        with suppress(Killed):
-            Session(copy, disk=dies).restore()
-        dies.end()
+        restores(copy, FaultDisk(str(copy), kill_at=at))
         session = Session(copy)
         assert session.restore() is not None
         assert (copy / "u.dat").read_text() == "u of 1"
@@ -525,15 +525,12 @@ def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work
     saved = session.restore()
     assert saved and saved.step == 1
     disk.end()
-    assert any("gone-00000002" in str(op) for op in disk.record.ops)
-    for image in images(disk.record, str(work.parent), seed=5, singles=2):
-        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
-        saved = session.restore()
-        assert saved and saved.step == 1, image
-        directory = Path(image.directory)
-        assert ((directory / "t.csv").read_text(), (directory / "u.dat").read_text()) == ("row 1\n" * 200, "u of 1")
-        session.close()
-        shutil.rmtree(directory)
+
+    def holds(work: Path, saved: SavePoint | None) -> None:
+        assert saved and saved.step == 1
+        assert ((work / "t.csv").read_text(), (work / "u.dat").read_text()) == ("row 1\n" * 200, "u of 1")
+
+    after_any_cut(disk, work.parent, holds, around="gone-00000002")
 
 
 @pytest.mark.leaves_damage
@@ -568,15 +565,13 @@ def test_an_input_that_only_a_newer_set_has_survives_a_power_cut_in_new_director
     saved = session.restore()
     assert saved and saved.step == 1
     disk.end()
-    assert any("gone-00000002" in str(op) for op in disk.record.ops)
-    for image in images(disk.record, str(work.parent), seed=5, singles=2):
-        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
-        saved = session.restore()
-        assert saved and saved.step == 1, image
+
+    def holds(work: Path, saved: SavePoint | None) -> None:
+        assert saved and saved.step == 1
         for name in ["m.dat", *["sub/more.dat"] * ("bundle" in listed)]:
-            assert (Path(image.directory) / "in/mesh" / name).read_text() == "the mesh", image
-        session.close()
-        shutil.rmtree(image.directory)
+            assert (work / "in/mesh" / name).read_text() == "the mesh"
+
+    after_any_cut(disk, work.parent, holds, around="gone-00000002")
 
 
 def test_a_table_of_the_start_that_is_another_file_now_is_not_cut_back(work: Path) -> None:
@@ -622,9 +617,8 @@ def test_a_first_set_that_the_next_start_completes_survives_a_power_cut(work: Pa
     saved = session.restore()
     assert saved and saved.number == 1
     second.end()
-    for image in images(second.record, str(work.parent), seed=5, singles=2):
-        session = Session(image.directory, disk=FaultDisk(image.directory, boot="third", inodes=image.inodes))
-        session.restore()
-        assert (Path(image.directory) / "in/u.dat").read_text() == "the only original", image
-        session.close()
-        shutil.rmtree(image.directory)
+
+    def holds(work: Path, saved: SavePoint | None) -> None:
+        assert (work / "in/u.dat").read_text() == "the only original"
+
+    after_any_cut(second, work.parent, holds, around="rename .safepoint.d/rank-00000/set-00000001/files/in/u.dat")

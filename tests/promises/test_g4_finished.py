@@ -16,46 +16,13 @@ from typing import Any
 import pytest
 from testbed.disks import Elsewhere
 from testbed.paths import HOUSE
-from testbed.sessions import ROOT, DeadSaver, Death, Said, Start, contents, kill, write
+from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 
 import safepoint
 import safepoint.disk
-from safepoint import Session, default
+from safepoint import Session
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
-
-
-def the_loop(work: Path, n: int, *, dies_at: int = -1, torn: bool = False) -> int | None:
-    """The program of the documentation; the step that it began with."""
-    safepoint.init(work)
-    saved = safepoint.restore()
-    path = work / "u.dat"
-    u = int(path.read_text()) if saved else 0
-    for step in range(saved.step if saved and saved.step else 0, n):
-        safepoint.hide(step=step)
-        u += 1
-        if step == dies_at:
-            if torn:
-                path.write_text("7")
-            raise Death
-        path.write_text(str(u))
-    safepoint.finish(step=n)
-    return saved.step if saved else None
-
-
-@pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("dies_at", range(4))
-def test_the_loop_of_the_documentation_goes_on_where_it_died(work: Path, dies_at: int, torn: bool) -> None:
-    """G1: whether it dies before or inside of writing its files, no step is lost, and the result is the same."""
-    (work / ".safepoint").write_text("u.dat\n")
-    with pytest.raises(Death):
-        the_loop(work, 4, dies_at=dies_at, torn=torn)
-    assert default._default
-    default._default.close()
-    assert the_loop(work, 4) == (dies_at if dies_at else None)  # at step 0 there were no files to hide
-    assert contents(work) == {"u.dat": "4"}
-    assert the_loop(work, 4) == 4
-    assert contents(work) == {"u.dat": "4"}
 
 
 def written_loop(page: str) -> str:
@@ -76,33 +43,38 @@ def in_a_block(text: str) -> str:
     return "\n".join([*lines[:begin], "with safepoint.init():", *rest])
 
 
+PRELUDE = """
+import os, signal, sys
+n, dies_at, torn_at = 5, *map(int, sys.argv[1:])
+def die(): os.kill(os.getpid(), signal.SIGKILL)
+def initial(): return 0
+def read_files():
+    print("from", u := int(open("u.dat").read()), flush=True)
+    return u
+def advance(u): return die() if u == dies_at else u + 1
+def write_files(u):
+    with open("u.dat", "w") as file:
+        file.write(str(u) if u != torn_at else "7")
+    if u == torn_at: die()
+"""
+
+
 @pytest.mark.parametrize("shape", ["plain", "block"])
 @pytest.mark.parametrize("page", ["README.md", "docstring"])
 def test_the_loop_of_the_page_can_be_started_again_whenever_it_ended(work: Path, page: str, shape: str) -> None:
-    """G4: killed in the middle, started again, finished, and started twice more: it is right, and has no error."""
+    """G1, G2k, G4: killed before its first files are there, before it writes a step, and while it does; then finished,
+    and started twice more: no step is lost, the result is right, and there is no error."""
     (work / ".safepoint").write_text("u.dat\n")
     text = written_loop(page) if shape == "plain" else in_a_block(written_loop(page))
-    prelude = """
-import os, signal, sys
-n, dies_at = 5, int(sys.argv[1])
-def initial(): return 0
-def read_files(): return int(open("u.dat").read())
-def advance(u):
-    if u == dies_at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return u + 1
-def write_files(u):
-    with open("u.dat", "w") as file:
-        file.write(str(u))
-"""
     statuses, results = [], []
-    for dies_at in (2, 4, -1, -1, -1):
-        command = [sys.executable, "-c", prelude + text, str(dies_at)]
-        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=60)
-        statuses.append((done.returncode, done.stderr))
+    for dies_at, torn_at in ((0, -1), (2, -1), (-1, 5), (-1, -1), (-1, -1), (-1, -1)):
+        command = [sys.executable, "-c", PRELUDE + text, str(dies_at), str(torn_at)]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=500)
+        statuses.append((done.returncode, done.stdout + done.stderr))
         results.append(contents(work))
-    assert statuses == [(-signal.SIGKILL, ""), (-signal.SIGKILL, ""), (0, ""), (0, ""), (0, "")]
-    assert results[2:] == [{"u.dat": "5"}] * 3
+    died = -signal.SIGKILL
+    assert statuses == [(died, ""), (died, ""), (died, "from 2\n"), (0, "from 4\n"), (0, ""), (0, "")]
+    assert results[3:] == [{"u.dat": "5"}] * 3
 
 
 def test_files_written_after_the_last_set_are_no_result_of_its_step(start: Start, work: Path, said: Said) -> None:

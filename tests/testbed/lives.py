@@ -27,7 +27,7 @@ from testbed.program import SHAPES_AND_KINDS, Violation, consistent
 from testbed.sweep import kept
 
 SOLVER = Path(__file__).with_name("solver.py")
-PATIENCE = 60  # seconds that a life may take
+PATIENCE = 500  # seconds that the end of a life may take: only a hang does
 
 
 @dataclass

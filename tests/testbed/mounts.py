@@ -171,13 +171,13 @@ class Volume:
 
 def ran(*command: object) -> None:
     """Run a program of the system; its error is ours. A busy mount is asked again: a killed process may take a moment
-    to let go of it."""
-    words = [str(word) for word in command]
-    for _ in range(100):
+    to let go of it, or a minute beside other work."""
+    words, until = [str(word) for word in command], time.monotonic() + 60
+    while True:
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode == 0:
             return
-        if words[0] != "umount" or "busy" not in done.stderr:
+        if words[0] != "umount" or "busy" not in done.stderr or time.monotonic() > until:
             break
         time.sleep(0.02)
     raise OSError(errno.EIO, f"{' '.join(words)}: {done.stderr.strip()}")

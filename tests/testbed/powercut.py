@@ -7,10 +7,14 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from testbed import mounts
 from testbed.lives import Life, Running, directory_for_lives, goes_on
 from testbed.mounts import Volume
 from testbed.program import Violation
@@ -28,6 +32,18 @@ THREADS = {
     "saver, slower than the program": ("saver", ("slow",), 0, 8),
 }
 AGAIN = 3  # every third time the restart is cut too
+
+
+def on_file_systems(names: str, cases: Iterable[Any], also: str | None = None, **how: Any) -> pytest.MarkDecorator:
+    """Parameters, the first of which is a kind of file system: left out, with the reason, where none can be mounted, or
+    where what is needed `also` is missing."""
+    found = []
+    for case in cases:
+        kind = case if isinstance(case, str) else case[0]
+        why = mounts.why_not(kind) or also
+        marks = [pytest.mark.skipif(why is not None, reason=f"{kind}: {why}")]
+        found.append(pytest.param(*([case] if isinstance(case, str) else case), marks=marks))
+    return pytest.mark.parametrize(names, found, **how)
 
 
 @contextmanager

@@ -428,6 +428,16 @@ class Program:
                 self._held.append(os.open(path, os.O_RDWR))
 
 
+def write(disk: FaultDisk, files: dict[str, bytes]) -> None:
+    """Over the old files, or into new directories."""
+    for name, data in files.items():
+        path = os.path.join(disk.directory, name)
+        for directory in reversed(list(Path(disk.directory, name).parents)):
+            if not directory.is_dir():
+                disk.mkdir(str(directory))
+        disk.overwrite(path, data)
+
+
 def new_directory(path: str | os.PathLike[str], shape: str = "plain", *, initial: bool = False) -> str:
     os.mkdir(path)
     Path(path, ".safepoint").write_text(SHAPES_AND_KINDS[shape][0])

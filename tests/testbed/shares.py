@@ -17,10 +17,7 @@ from testbed.sweep import COARSER, LONG, turn
 WHOLE = 400  # tests: who asks for fewer of them gets these
 HALVED = (  # of these every other test
     "nodes/test_nodes.py", "nodes/test_parity.py",
-    "files/test_kinds.py::test_killed_at_every_operation[", "files/test_kinds.py::test_power_cut_at_every_operation[",
     "proof/test_mpi.py::test_rank_1_killed_at_each_file_system_call",
-    "proof/powercut/test_variants.py::test_a_broken_variant_is_caught[",
-    "proof/powercut/test_cuts.py::test_a_power_cut_at_any_call",
 )  # fmt: skip
 # A rank of MPICH spins while it waits. Where ranks are more than processors each message then waits for a scheduler:
 # a solver in C on four ranks took thirty times the processor time that it takes if a rank that waits sleeps for a

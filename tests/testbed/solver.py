@@ -46,9 +46,17 @@ def wrong(text: str) -> None:
     os._exit(3)
 
 
-def gate(name: str, options: list[str]) -> None:
+def dismissed(disk: Disk | None) -> bool:
+    """Return whether a helper thread that was dismissed has not ended yet."""
+    helpers = {thread for thread in threading.enumerate() if thread.name.startswith("safepoint-disk")}
+    pool = getattr(disk and disk.helpers, "_pool", (0, None))[1]
+    return bool(helpers - (pool._threads if pool else set()))
+
+
+def gate(name: str, options: list[str], disk: Disk | None = None) -> None:
     if f"gate-{name}" in options:
-        time.sleep(0.1)  # helpers that were dismissed are gone by then: no tracer could be attached to them
+        while dismissed(disk):  # no tracer could be attached to them
+            time.sleep(0.001)
         others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
         others.sort(key=lambda thread: thread.name != "safepoint-saver")
         say(f"gate {name} {os.getpid()} {' '.join(str(thread.native_id) for thread in others)}")
@@ -132,7 +140,7 @@ def main(arguments: list[str]) -> None:
             say(f"safe {session._committed.step}")
         write(files(step + 1))
         if step == begin + 1:
-            gate("saver", options)
+            gate("saver", options, session._root.disk)
     safepoint.finish(step=steps)
     say(f"finished {steps}")
     check(steps, files(steps))

@@ -31,6 +31,7 @@ PROOF, LONG, ALL = (level <= LEVEL for level in (1, 2, 3))
 # Where little time is left .ci/run lets `make proof` take so many times fewer operations.
 COARSER = 1.0 if LONG else max(1.0, float(os.environ.get("SAFEPOINT_COARSER", "1")))
 STEPS = 3
+SINGLE = 10_000 if LONG else 1  # of the changes since the point before so many are dropped and kept each by itself
 LIBRARY, IN_A_ROW = "operations of the library", "two faults in a row"  # as docs/evidence.md calls what was done
 
 
@@ -97,7 +98,7 @@ each_case = pytest.mark.parametrize(("shape", "saver", "initial"), CASES)
 
 def part(points: Sequence[int], shape: str, every: int) -> Points:
     """Less of the shape with many files."""
-    return sample(points, 4 * every, every) if shape == "kinds" else sample(points, 8)
+    return sample(points, 14 * every, every) if shape == "kinds" else sample(points, 6 * every)
 
 
 # What must hold.
@@ -210,7 +211,7 @@ def cuts(
     of: str,
     seed: int = 1,
     singles: int = 1,
-    most: int = 10_000,
+    most: int = SINGLE,
     least: Callable[[int], int] | None = None,
     kill_at: Callable[[int], int] = lambda number: -1,
     after: str = "",

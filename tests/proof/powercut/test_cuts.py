@@ -8,33 +8,26 @@ import random
 import time
 
 import pytest
-from testbed import mounts, tally
+from testbed import tally
 from testbed.lives import Life, live
-from testbed.mounts import Volume
+from testbed.mounts import KINDS, Volume
 from testbed.powercut import (
     STEPS,
     THREADS,
     cut_at_calls,
     cut_at_random,
     durable_directory,
+    on_file_systems,
     recovers,
 )
 from testbed.program import Violation
-from testbed.sweep import ALL, LONG
+from testbed.sweep import ALL, LONG, some_of
 from testbed.tracing import why_not as no_strace
 
 SHAPES = ("solver", "kinds", "large", "many", "tree")
 RANDOM_SHORT, RANDOM_LONG = 1, 20  # cuts at random instants of each shape
 
 pytestmark = pytest.mark.timeout(0 if ALL else 3600 if LONG else 600)
-kinds = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.skipif(why is not None, reason=f"{kind}: {why}"))
-        for kind in mounts.KINDS
-        for why in [mounts.why_not(kind) or no_strace]
-    ],
-)
 
 
 def cut_at_instants(volume: Volume, shape: str, number: int, rng: random.Random) -> int:
@@ -62,8 +55,7 @@ def test_a_life_cut_between_the_line_of_the_library_and_its_own_has_said_nothing
     assert Life(0, ["restored nothing", "hid 0", "safe 0", "finished 3"]).promised == 3
 
 
-@kinds
-@pytest.mark.parametrize("shape", SHAPES)
+@on_file_systems("kind, shape", some_of([(kind, shape) for shape in SHAPES for kind in KINDS], 3), no_strace)
 def test_a_power_cut_at_any_call_and_at_any_instant_leaves_one_whole_step(kind: str, shape: str) -> None:
     """G1, G2, G3, G4: what was promised to be durable is there, whole, and the program reaches its end."""
     rng = random.Random(f"{kind} {shape}")

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from testbed import mounts, tally
+from testbed import tally
 from testbed.foreign import Job, memory, needs, program, said_by
-from testbed.mounts import Volume
-from testbed.powercut import durable
+from testbed.mounts import KINDS, Volume
+from testbed.powercut import durable, on_file_systems
 from testbed.program import Violation
 from testbed.sweep import LONG
 
@@ -23,14 +23,6 @@ MANIFEST = "u-{rank}.dat\ncommon.dat\nhistory.txt append\n"
 CUTS = 40 if LONG else 3  # of each kind of file system, half of them while every hide waits for the disk
 
 pytestmark = [needs("cc"), pytest.mark.timeout(3600 if LONG else 600)]
-kinds = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.skipif(why is not None, reason=f"{kind}: {why}"))
-        for kind in mounts.KINDS
-        for why in [mounts.why_not(kind)]
-    ],
-)
 
 
 def cut(volume: Volume, job: Job) -> None:
@@ -81,7 +73,7 @@ def cut_once(volume: Volume, work: Path, seconds: float, waits: bool, log: Path)
         raise Violation(f"cut after {seconds:.4f} s: the history is {rows}")
 
 
-@kinds
+@on_file_systems("kind", KINDS)
 def test_a_power_cut_at_any_instant_leaves_one_whole_step_of_a_program_in_c(kind: str) -> None:
     rng = random.Random(kind)
     exe = program("life.c")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -24,7 +23,19 @@ from testbed.mounts import Volume
 from testbed.paths import TESTBED
 from testbed.powercut import cut_at_calls
 from testbed.program import SHAPES_AND_KINDS, Program, Violation, listed, restart
-from testbed.sweep import LIBRARY, Points, cuts, failed, killed, lived, nothing_lost, stopped_after, undisturbed
+from testbed.sweep import (
+    LIBRARY,
+    Points,
+    cuts,
+    failed,
+    killed,
+    lived,
+    nothing_lost,
+    one_of,
+    some_of,
+    stopped_after,
+    undisturbed,
+)
 from testbed.sweep import STEPS as TRACED_STEPS
 from testbed.syscalls import replayed
 from testbed.tracing import why_not as no_strace
@@ -40,7 +51,7 @@ Check = Callable[[Path, int], None]  # in this directory, at every so-manieth op
 
 def power_cuts(where: Path, every: int, *, saver: str = "wait", initial: bool = False) -> None:
     program = undisturbed(where / "whole", "plain", saver, initial)
-    cuts(where, program, Points(program.disk.record.changing[::every]), of=LIBRARY, seed=7, singles=2)
+    cuts(where, program, Points(program.disk.record.changing[::every]), of=LIBRARY, seed=7, singles=2, most=10_000)
 
 
 def power_cuts_in_a_first_set(where: Path, every: int) -> None:
@@ -211,11 +222,10 @@ def system_calls(name: str) -> Check:
 
 def ranks(*cases: str) -> Check:
     def check(where: Path, every: int) -> None:
-        environment = {**os.environ, "SAFEPOINT_VARIANT": os.environ.get("SAFEPOINT_VARIANT", ""), "PATIENCE": "30"}
         command = mpiexec(2, TESTBED / "mpi_cases.py", where / "cases", *cases)
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
         said = f"{done.stdout[-300:]} {done.stderr[-300:]}"
-        if "FAILED" in done.stdout or "Timeout (" in done.stderr:  # what a case says that fails, or hangs
+        if "FAILED" in done.stdout:  # what a case says that fails
             raise Violation(said)
         assert done.returncode == 0 and done.stdout.count("ok ") == len(cases), said
 
@@ -263,23 +273,22 @@ AGAIN = {  # the same, on a real file system, and by strace
     "no fsync of directories": real_cuts("no fsync of directories"),
     "no fsync of the record": system_calls("no fsync of the record"),
 }
-WITH_RANKS = (
-    "swap before all ranks have staged", "greatest number of any rank instead of the newest common",
-    "the waiting set given up before all have taken the newer", "each rank decides by its own saver what is stored",
-    "the waiting set forgotten by wait and at the end",
-)  # fmt: skip
+one_mpi = pytest.mark.xdist_group("mpi")
 
 
 @pytest.mark.leaves_damage
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.xdist_group("mpi")] * (name in WITH_RANKS)) for name in CAUGHT_BY],
+    [
+        pytest.param(name, marks=[one_mpi] * CAUGHT_BY[name].__name__.startswith("the case"))
+        for name in some_of(list(CAUGHT_BY), 5, 7)
+    ],
 )
 def test_a_broken_variant_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     caught(name, CAUGHT_BY[name], tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("name", AGAIN)
+@pytest.mark.parametrize("name", one_of(list(AGAIN)))
 def test_a_broken_variant_is_caught_by_the_kernel_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
