@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, missing, until
+from cluster import Cluster, missing
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, environment, needs, program, ran
+from testbed.stops import until
 from testbed.sweep import LONG
 
 long = pytest.mark.skipif(not LONG, reason="in make crash: two minutes")
@@ -14,7 +15,7 @@ STEPS = 12000  # 5 ms for each of two messages in the first start: two minutes; 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
     pytest.mark.xdist_group("slurm"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 # What docs/schedulers.md says, with the launcher that speaks with this MPI.
@@ -63,14 +64,14 @@ def test_a_solver_in_c_stops_before_the_time_limit_is_requeued_and_ends_equal(
 
     late = script.replace("BEGIN", f'{begin}\n[ "$SLURM_RESTART_COUNT" ] || sleep 45')
     job = cluster.submit(late, limited, "--time=1", "--ntasks=2")
-    until(lambda: '"stopped"' in events(limited), 100, lambda: out(limited) + cluster.logs())
+    until(lambda: '"stopped"' in events(limited), lambda: out(limited) + cluster.logs())
     assert "time limit (Slurm)" in events(limited)
-    assert cluster.until_ended(job, 120) == "COMPLETED", out(limited)
+    assert cluster.until_ended(job) == "COMPLETED", out(limited)
     assert int(cluster.job(job)["Restarts"]) >= 1
 
     job = cluster.submit(script.replace("BEGIN", begin), again, "--time=60", "--ntasks=2")
-    until(lambda: '"stored"' in events(again), 60, lambda: out(again))
+    until(lambda: '"stored"' in events(again), lambda: out(again))
     cluster.ask("scontrol", "requeue", job)
-    assert cluster.until_ended(job, 120) == "COMPLETED", out(again)
+    assert cluster.until_ended(job) == "COMPLETED", out(again)
     for name in ("heat-0.dat", "heat-1.dat"):
         assert len({(work / name).read_bytes() for work in (alone, limited, again)}) == 1, name
