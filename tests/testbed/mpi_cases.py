@@ -193,6 +193,23 @@ def started(comm: Any, directory: str, **options: Any) -> Session:
     return session
 
 
+def begun(comm: Any, where: str, *, text: str = MANIFEST, **options: Any) -> tuple[int, int, str, Session]:
+    """Rank, number of ranks, a new directory, and a session in it that has restored nothing."""
+    directory = new_directory(comm, where, text)
+    return comm.Get_rank(), comm.Get_size(), directory, started(comm, directory, **options)
+
+
+def hidden(session: Session, rank: int, step: int, **options: Any) -> None:
+    """Write the files of this rank, and hide them."""
+    write(session.directory, files_of(rank, step))
+    session.hide(step, **options)
+
+
+def closed(comm: Any, session: Session) -> None:
+    session.close()
+    comm.Barrier()
+
+
 def in_place(rank: int, directory: str) -> dict[str, bytes]:
     paths = {name: Path(directory, name) for name in files_of(rank, 0)}
     return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
@@ -201,9 +218,7 @@ def in_place(rank: int, directory: str) -> dict[str, bytes]:
 @sizes(2, 4, 8)
 def case_a_missing_file_on_one_rank_is_an_error_on_all_and_nothing_moves(comm: Any, where: str) -> None:
     """G7: the other ranks had moved theirs, and have them back."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     for step in range(3):
         write(directory, files_of(rank, step))
         if rank == size - 1:
@@ -220,9 +235,7 @@ def case_a_missing_file_on_one_rank_is_an_error_on_all_and_nothing_moves(comm: A
 
 @sizes(2, 4, 8)
 def case_none_of_the_files_on_one_rank_is_an_error_and_on_all_ranks_nothing_to_hide(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     assert session.hide(0) is None
     if rank != size - 1:
         write(directory, files_of(rank, 0))
@@ -237,9 +250,7 @@ def case_none_of_the_files_on_one_rank_is_an_error_and_on_all_ranks_nothing_to_h
 
 @sizes(2, 4, 8)
 def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     write(directory, files_of(rank, 0))
     text = message_of(comm, lambda: session.hide(100 if rank else 200), UsageError)
     others = "rank 1 of 2" if size == 2 else f"ranks {', '.join(map(str, range(1, size)))} of {size}"
@@ -256,9 +267,7 @@ def case_different_steps_are_an_error_that_says_who_had_which(comm: Any, where: 
 
 @sizes(2, 4)
 def case_the_extra_is_that_of_all_ranks_and_so_is_the_time(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     write(directory, files_of(rank, 0))
     text = message_of(comm, lambda: session.hide(0, extra={"loss": rank}), UsageError)
     assert text == f"all {size} ranks: hide was called with different extra: all ranks must give the same", text
@@ -266,8 +275,7 @@ def case_the_extra_is_that_of_all_ranks_and_so_is_the_time(comm: Any, where: str
     assert "extra['loss'] takes a JSON value" in text, text
     check(comm, in_place(rank, directory) == files_of(rank, 0), "not put back")
     session.hide(0, extra={"loss": 0.25, "name": "a"})
-    write(directory, files_of(rank, 1))
-    session.hide(1, extra={"name": "b"}, wait=True)
+    hidden(session, rank, 1, extra={"name": "b"}, wait=True)
     (newest, older) = session.sets()
     same(comm, (newest.time, older.time), "times")
     check(comm, (older.extra, newest.extra) == ({"loss": 0.25, "name": "a"}, {"name": "b"}), session.sets())
@@ -320,8 +328,7 @@ def case_all_ranks_go_back_to_the_step_that_is_asked_for(comm: Any, where: str) 
     directory = new_directory(comm, where)
     session = started(comm, directory, keep=4)
     for step in range(4):
-        write(directory, files_of(rank, step))
-        session.hide(step, wait=True)
+        hidden(session, rank, step, wait=True)
     write(directory, files_of(rank, 9))
     text = message_of(comm, lambda: session.restore(step=7), UsageError)
     assert "there is no set of step 7 in " in text and "set 4 (step 3), set 3 (step 2), set 2 (step 1)" in text, text
@@ -348,8 +355,7 @@ def case_one_rank_killed_anywhere_while_all_go_back_to_a_step(comm: Any, where: 
         directory = new_directory(comm, where)
         session = started(comm, directory, keep=3)
         for step in range(3):
-            write(directory, files_of(rank, step))
-            session.hide(step, wait=True)
+            hidden(session, rank, step, wait=True)
         session.close()
         return directory
 
@@ -408,9 +414,7 @@ def case_after_an_init_that_failed_all_ranks_refuse(comm: Any, where: str) -> No
 @sizes(2, 4, 8)
 def case_a_bad_argument_on_one_rank_is_raised_on_all(comm: Any, where: str) -> None:
     """Whatever the class: the others wait in an agreement already."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     write(directory, files_of(rank, 0))
     bad: Any = "seven"
     for call in (session.hide, session.finish):
@@ -518,8 +522,7 @@ def case_a_set_that_waits_stays_until_all_have_taken_the_newer(comm: Any, where:
     session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
     session._work._sweeper = NowSaver()  # type: ignore[assignment]
     for step in (1, 2, 3):
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
     write(directory, files_of(rank, 4))
     message_of(comm, lambda: session.hide(4), SaveError)
     kill(session)
@@ -540,8 +543,7 @@ def case_if_the_set_in_flight_fails_on_one_rank_all_have_their_files_back(comm: 
     session = started(comm, directory, disk=fail_in_set(directory, rank, {(0, 2)}))
     session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
     for step in (1, 2):
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
     write(directory, files_of(rank, 3))
     text = message_of(comm, lambda: session.hide(3, wait=True), SaveError)
     assert text.startswith(f"rank 0 of {comm.Get_size()}: set 2 (step 2) not stored: "), text
@@ -553,14 +555,11 @@ def case_if_the_set_in_flight_fails_on_one_rank_all_have_their_files_back(comm: 
 @sizes(2, 4)
 def case_what_is_stored_is_the_same_on_all_ranks(comm: Any, where: str) -> None:
     """The saver of the last rank is late by one step. A set is in flight on all ranks, or on none."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory, keep=9)
+    rank, size, _, session = begun(comm, where, keep=9)
     saver = session._work.thread = TimedSaver(1.5 if rank == size - 1 else 0.5)  # type: ignore[assignment]
     session._work._sweeper = NowSaver()  # type: ignore[assignment]
     for step in range(1, 10):
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
         saver.pass_on(1.0)
     session.wait()
     root = session._root
@@ -591,8 +590,7 @@ def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm
         directory = new_directory(comm, where)
         session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (size - 1, 3)}))
         for step in (1, 2, 3):
-            write(directory, files_of(rank, step))
-            session.hide(step, wait=step == 2)
+            hidden(session, rank, step, wait=step == 2)
         flight = session._work.flight
         assert flight
         flight.exception()
@@ -611,8 +609,7 @@ def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm
         saved = again.restore()
         assert saved and saved.step in (2, 3)  # what is in the page cache was not lost
         check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
 
 
 @sizes(2, 4, 8)
@@ -623,8 +620,7 @@ def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: 
         directory = new_directory(comm, where)
         session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, bad)}))
         for step in range(1, bad):
-            write(directory, files_of(rank, step))
-            session.hide(step, wait=True)
+            hidden(session, rank, step, wait=True)
         write(directory, files_of(rank, bad))
         # One rank that asks for it is enough to make all wait.
         text = message_of(comm, lambda bad=bad: session.hide(bad, wait=rank == 0), SaveError)
@@ -634,15 +630,13 @@ def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: 
         check(comm, in_place(rank, directory) == files_of(rank, bad), "not put back")
         sets = session._root.numbers("set") + session._root.numbers("failed")
         check(comm, bad not in sets, sets)
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
         again = Session(directory, comm=comm)
         saved = again.restore()
         assert (saved.step if saved else 0) == bad - 1, saved
         right = files_of(rank, saved.step or 0) if saved else {}  # torn first files are set aside
         check(comm, in_place(rank, directory) == right, "wrong")
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
 
 
 @sizes(4)
@@ -661,8 +655,7 @@ def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -
             failed += 1
             session.hide(step)
     session.wait()
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     assert failed == 2
     # What could not be stored would be completed from the page cache; here, as after a power cut, it is lost. Set 7
     # too, where it was not yet committed.
@@ -707,8 +700,7 @@ def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where
         directory = new_directory(comm, where)
         session = started(comm, directory, keep=3)
         for step in range(100, 500, 100):
-            write(directory, files_of(rank, step))
-            session.hide(step, wait=True)
+            hidden(session, rank, step, wait=True)
         session.close()
         root = session._root
         if rank == 1:
@@ -731,8 +723,7 @@ def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where
         write(directory, files_of(rank, 400))
         point = again.hide(401)
         assert point and point.number == 4
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
 
 
 @sizes(2, 4)
@@ -763,19 +754,15 @@ def case_tables_begun_anew_on_some_ranks_leave_the_set_whole_on_all(comm: Any, w
         check(comm, found == rows(newest), found)
         for name in mine if rank in begins_anew else ():
             os.truncate(os.path.join(directory, name), 5)
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
 
 
 @sizes(4)
 def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(comm: Any, where: str) -> None:
     """G6: never a fresh start, and no file is touched."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     for step in (1, 2):
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
     session.close()
     write(directory, files_of(rank, 9))
     root = session._root
@@ -794,8 +781,7 @@ def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(com
         check(comm, in_place(rank, directory) == files_of(rank, 9), "touched")
         text = message_of(comm, lambda again=again: again.hide(3), UsageError)
         assert "hide before restore" in text
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
     if rank == size - 1:  # the disk of a node is lost
         shutil.rmtree(root.path)
     comm.Barrier()
@@ -805,12 +791,9 @@ def case_sets_of_which_none_is_whole_everywhere_are_an_error_that_lists_them(com
 
 @sizes(2, 4, 8)
 def case_one_rank_without_its_directory_is_no_fresh_start(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where)
     for step in (1, 2):
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
     session.close()
     if rank == size - 1:
         shutil.rmtree(session._root.path)
@@ -831,10 +814,8 @@ def case_roots_that_vanished_are_no_first_start_of_a_rank(comm: Any, where: str)
         for gone in ([0], [size - 1], range(size)):
             directory = new_directory(comm, where)
             session = started(comm, directory, coordinate=coordinate)
-            write(directory, files_of(rank, 1))
-            session.hide(1, wait=True)
-            session.close()
-            comm.Barrier()
+            hidden(session, rank, 1, wait=True)
+            closed(comm, session)
             if rank in gone:
                 shutil.rmtree(session._root.path)
             comm.Barrier()
@@ -847,8 +828,7 @@ def case_roots_that_vanished_are_no_first_start_of_a_rank(comm: Any, where: str)
         session = started(half, directory)
         write(directory, {k: v for k, v in files_of(rank, 1).items() if k in ("u.dat", "history.csv")})
         session.hide(1, wait=True)
-        session.close()
-    comm.Barrier()
+        closed(comm, session)
     Path(directory, ".safepoint").write_text(MANIFEST)
     comm.Barrier()
     session = started(comm, directory)
@@ -909,8 +889,7 @@ def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any
     for whole in (True, False):
         directory = new_directory(comm, where)
         session = started(comm, directory)
-        write(directory, files_of(rank, 1))
-        session.hide(1, wait=True)
+        hidden(session, rank, 1, wait=True)
         write(directory, files_of(rank, 2))
         comm.Barrier()
         if rank == size - 1:
@@ -922,8 +901,7 @@ def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any
                 text
             )
             check(comm, in_place(rank, directory) == files_of(rank, 2), "moved")
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
         if not whole:
             message_of(comm, lambda: Session(directory, comm=comm), DamagedError)
             comm.Barrier()
@@ -938,8 +916,7 @@ def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any
         session = Session(directory, comm=comm)
         assert (saved := session.restore()) and saved.step == 2
         check(comm, in_place(rank, directory) == files_of(rank, 2), "not given back")
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
 
 
 @sizes(4, 8)
@@ -955,10 +932,8 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
             if here or first is comm:
                 session = started(first, directory)
                 for step in (1, 2):
-                    write(directory, files_of(rank, step))
-                    session.hide(step)
-                session.close()
-            comm.Barrier()
+                    hidden(session, rank, step)
+                closed(comm, session)
             if here or second is comm:
                 again = Session(directory, comm=second)
                 if each:
@@ -972,15 +947,12 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
                     assert saved and saved.step == 2
                     assert Path(directory, "u.dat").read_bytes() == files_of(0, 2)["u.dat"]
                     assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
-                again.close()
-            comm.Barrier()
+                closed(comm, again)
     # One process, without a communicator.
     directory = new_directory(comm, where)
     session = started(comm, directory)
-    write(directory, files_of(rank, 1))
-    session.hide(1)
-    session.close()
-    comm.Barrier()
+    hidden(session, rank, 1)
+    closed(comm, session)
     said = f"was saved by {size} ranks, and this run has 1 rank:"
     if rank == 0:
         try:
@@ -1009,8 +981,7 @@ def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None
         comm.Barrier()
         if rank == saver:
             path.write_text("torn")
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
     # Initial files, too, stay where they are when the saver changes before there is a set.
     other = new_directory(comm, f"{where}-2", "u.dat\n")
     if rank == 2:
@@ -1018,22 +989,19 @@ def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None
     comm.Barrier()
     for saver in (2, 0, 1):
         session = started(comm, other, saver=saver)
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
         assert Path(other, "u.dat").read_text() == "initial"
     few = comm.Split(int(rank < 2))
     if rank < 2:  # the set is with rank 1: that is enough
         session = Session(directory, comm=few)
         saved = session.restore()
         assert saved and saved.step == 5 and path.read_text() == "5"
-        session.close()
-    comm.Barrier()
+        closed(comm, session)
     session = started(comm, directory, saver=3)
     if rank == 3:
         path.write_text("6")
     session.hide(6)
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     if rank < 2:
         session = Session(directory, comm=few)
         text = message_of(few, session.restore, UsageError)
@@ -1042,9 +1010,7 @@ def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None
 
 @sizes(2, 4)
 def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where, "u.dat\n")
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where, text="u.dat\n")
     for step in range(4):
         if rank == 0:
             Path(directory, "u.dat").write_text(str(step))
@@ -1052,8 +1018,7 @@ def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str
         assert point and point.step == step
         check(comm, session._work.flight is None or rank == 0, "a thread for nothing")
     session.wait()
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
     # Now each rank has a file too: the sets from before stay good.
     if rank == 0:
@@ -1067,15 +1032,13 @@ def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str
         check(comm, rank == 0 or not Path(directory, f"z-{rank}.dat").exists(), "the torn first file is in place")
         comm.Barrier()
         Path(directory, f"z-{rank}.dat").write_text("torn")
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
     again = started(comm, directory)
     Path(directory, f"z-{rank}.dat").write_text("4")
     if rank == 0:
         Path(directory, "u.dat").write_text("4")
     again.hide(4)
-    again.close()
-    comm.Barrier()
+    closed(comm, again)
     third = Session(directory, comm=comm)
     saved = third.restore()
     assert saved and saved.step == 4
@@ -1086,9 +1049,7 @@ def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str
 
 @sizes(2, 4, 8)
 def case_files_of_ranks_are_not_taken_by_a_wildcard_of_the_saver(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\nrun-{rank}/\nrun-*/*.txt\n")
-    session = started(comm, directory)
+    rank, size, directory, session = begun(comm, where, text="*.dat\nz-{rank}.dat\nrun-{rank}/\nrun-*/*.txt\n")
     os.mkdir(f"{directory}/run-{rank}")
     Path(directory, f"run-{rank}", "a.txt").write_text("a")
     Path(directory, f"z-{rank}.dat").write_text("z")
@@ -1160,8 +1121,7 @@ def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
     for step in (1, 2, 3):
         write(directory, files_of(rank, step, None))
         session.hide(step)
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     if rank == 1:
         shutil.rmtree(session._root.set(3))
     comm.Barrier()
@@ -1171,8 +1131,7 @@ def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
     assert saved and saved.step == 2
     found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 2, None)}
     check(comm, found == files_of(rank, 2, None), "wrong")
-    again.close()
-    comm.Barrier()
+    closed(comm, again)
     other = f"{where}/{(rank + 1) % size}"  # the directory of another rank
     text = message_of(comm, Session(other, comm=comm, saver=None).restore, UsageError)
     assert f"rank 0: {where}/1 has the sets of rank 1, not those of rank 0" in text.replace(
@@ -1199,8 +1158,7 @@ def job(comm: Any, directory: str, steps: dict[int, str]) -> Any:
     for step, text in steps.items():
         Path(directory, "u.dat").write_text(f"{text}, step {step}, rank {comm.Get_rank()}")
         session.hide(step, wait=True)
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     return saved
 
 
@@ -1316,9 +1274,7 @@ def case_killed_at_each_operation_and_another_node_comes_back(comm: Any, where: 
 @sizes(2)
 def case_an_empty_directory_of_one_rank_is_its_part_of_a_first_set(comm: Any, where: str) -> None:
     """G1: the other ranks have files, so this one's directory, and its rows, belong to the step too."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "out-{rank}/\nlog-{rank}.csv append\n")
-    session = started(comm, directory)
+    rank, _, directory, session = begun(comm, where, text="out-{rank}/\nlog-{rank}.csv append\n")
     os.mkdir(f"{directory}/out-{rank}")
     Path(directory, f"log-{rank}.csv").write_text("row 0\n")
     check(comm, session.hide(0, wait=True) is None, "two empty directories were taken for a step")
@@ -1327,8 +1283,7 @@ def case_an_empty_directory_of_one_rank_is_its_part_of_a_first_set(comm: Any, wh
     comm.Barrier()
     point = session.hide(0, wait=True)
     check(comm, point is not None and not os.path.exists(f"{directory}/out-{rank}"), "not taken")
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     saved = Session(directory, comm=comm).restore()
     check(comm, saved is not None and saved.step == 0, saved)
     found = os.path.isdir(f"{directory}/out-{rank}") and Path(directory, f"log-{rank}.csv").read_text()
@@ -1338,12 +1293,9 @@ def case_an_empty_directory_of_one_rank_is_its_part_of_a_first_set(comm: Any, wh
 @sizes(2)
 def case_copies_of_append_files_are_kept_on_all_ranks_before_any_is_swapped_in(comm: Any, where: str) -> None:
     """G1, G7: if it fails on one rank, no file of the working directory was changed on any."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, _, directory, session = begun(comm, where)
     for step in (1, 2):
-        write(directory, files_of(rank, step))
-        session.hide(step, wait=True)
+        hidden(session, rank, step, wait=True)
     session.close()
     write(directory, files_of(rank, 7))
     before = in_place(rank, directory)
@@ -1398,15 +1350,11 @@ def case_two_ranks_in_one_directory_without_a_saver_are_an_error(comm: Any, wher
 @sizes(2, 4)
 def case_a_second_run_is_refused_on_all_ranks(comm: Any, where: str) -> None:
     """G8"""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
+    rank, _, directory, session = begun(comm, where)
     text = message_of(comm, lambda: Session(directory, comm=comm), LockedError)
     assert "is in use by another run: process " in text and "(this very process, by an earlier init" in text, text
-    write(directory, files_of(rank, 1))
-    session.hide(1)
-    session.close()
-    comm.Barrier()
+    hidden(session, rank, 1)
+    closed(comm, session)
     # One rank's lock alone is held: the others give theirs back.
     if rank == 1:
         holder = Session.__new__(Session)
@@ -1445,20 +1393,15 @@ def case_under_a_launcher_without_a_communicator_the_message_says_what_to_pass(c
 @sizes(2, 4, 8)
 def case_without_coordination_each_rank_goes_at_its_own_pace(comm: Any, where: str) -> None:
     """Only `init`, `restore` and `finish` are collective."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory, coordinate=False)
+    rank, size, directory, session = begun(comm, where, coordinate=False)
     for step in range(1, 3 + rank):
-        write(directory, files_of(rank, step))
-        session.hide(step, wait=bool(step % 2))
-    session.close()
-    comm.Barrier()
+        hidden(session, rank, step, wait=bool(step % 2))
+    closed(comm, session)
     again = Session(directory, comm=comm, coordinate=False)
     saved = again.restore()
     check(comm, saved is not None and saved.step == 2 + rank, saved)
     check(comm, in_place(rank, directory) == files_of(rank, 2 + rank), "wrong")
-    again.close()
-    comm.Barrier()
+    closed(comm, again)
     root = again._root
     if rank == 1:  # damage on one rank is an error on all
         for number in root.numbers("set"):
@@ -1473,9 +1416,7 @@ def case_without_coordination_each_rank_goes_at_its_own_pace(comm: Any, where: s
 
 @sizes(2, 4)
 def case_farm_only_the_master_saves(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "u.dat\n")
-    session = started(comm, directory, coordinate=False)
+    rank, _, directory, session = begun(comm, where, text="u.dat\n", coordinate=False)
     if rank == 0:
         for step in range(5):
             Path(directory, "u.dat").write_text(str(step))
@@ -1489,17 +1430,13 @@ def case_farm_only_the_master_saves(comm: Any, where: str) -> None:
 
 @sizes(2, 4, 8)
 def case_finish_puts_the_last_set_back_on_all_or_none(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
-    write(directory, files_of(rank, 1))
-    session.hide(1)
+    rank, size, directory, session = begun(comm, where)
+    hidden(session, rank, 1)
     if rank != size - 1:
         write(directory, files_of(rank, 2))
     text = message_of(comm, lambda: session.finish(2), MissingFilesError)
     assert f"rank {size - 1} of {size}: not finished: missing: z-{size - 1}.dat" in text, text
-    write(directory, files_of(rank, 2))
-    session.hide(2)
+    hidden(session, rank, 2)
     session.finish()
     check(comm, in_place(rank, directory) == files_of(rank, 2), "not brought back")
     saved = Session(directory, comm=comm).restore()
@@ -1512,11 +1449,8 @@ def case_finish_puts_the_last_set_back_on_all_or_none(comm: Any, where: str) -> 
 @sizes(2, 4)
 def case_a_start_after_finish_misses_no_set(comm: Any, where: str) -> None:
     """G4: the mark is read by one rank; the others have no sets left either, and that is as it should be."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
-    write(directory, files_of(rank, 5))
-    session.hide(5)
+    rank, _, directory, session = begun(comm, where)
+    hidden(session, rank, 5)
     session.finish()
     with Listen() as heard:
         second = Session(directory, comm=comm)
@@ -1530,11 +1464,8 @@ def case_a_start_after_finish_misses_no_set(comm: Any, where: str) -> None:
 @sizes(2, 4, 8)
 def case_after_a_finish_a_new_history_begins(comm: Any, where: str) -> None:
     """G4: and a set that not every rank has committed does not end the old one."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
-    write(directory, files_of(rank, 5))
-    session.hide(5)
+    rank, _, directory, session = begun(comm, where)
+    hidden(session, rank, 5)
     write(directory, files_of(rank, 6))
     session.finish(6)
     second = Session(directory, comm=comm)
@@ -1577,25 +1508,20 @@ def case_a_message_in_flight_is_reported(comm: Any, where: str) -> None:
             request.Wait()
         if how == "error":
             assert session.hide(1)
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
 
 
 @sizes(2, 4)
 def case_a_message_sent_after_hide_is_no_message_in_flight(comm: Any, where: str) -> None:
     """A rank may be quick to leave `hide` and send, while another is still in it."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-    session = started(comm, directory, inflight="error")
+    rank, size, _, session = begun(comm, where, inflight="error")
     for step in range(100):
         if rank == step % size:
             time.sleep(0.0005)
-        write(directory, files_of(rank, step))
-        session.hide(step)
+        hidden(session, rank, step)
         comm.send(step, (rank + 1) % size, tag=step)
         assert comm.recv(source=(rank - 1) % size, tag=step) == step
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
 
 
 @sizes(2, 4)
@@ -1619,8 +1545,7 @@ def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str
 
     disk = Dies(directory)
     session = started(comm, directory, disk=disk)
-    write(directory, files_of(rank, 1))
-    session.hide(1)
+    hidden(session, rank, 1)
     write(directory, files_of(rank, 2))
     text = message_of(comm, lambda: session.hide(2 if rank else 3), SaveError)
     assert "not put back" in text, text
@@ -1682,8 +1607,7 @@ def case_initial_files_stay_when_saver_or_number_of_ranks_change_before_the_firs
         if (group is comm or rank < size // 2) and (saver is not None or rank == 0):
             session = Session(directory, comm=group if saver is not None else None, saver=saver)
             assert session.restore() is None
-            session.close()
-        comm.Barrier()
+            closed(comm, session)
         check(comm, all(Path(directory, name).read_text() == "initial" for name in names), (group, saver))
         comm.Barrier()
 
@@ -1712,8 +1636,7 @@ def case_a_start_that_failed_on_one_rank_was_none(comm: Any, where: str) -> None
         session = Session(directory, comm=comm)
         assert session.restore() is None
         check(comm, in_place(rank, directory) == files_of(rank, 0), fault)
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
 
 
 @sizes(2, 4)
@@ -1740,8 +1663,7 @@ def case_an_input_listed_later_is_not_dropped_with_a_set_that_was_passed_over(co
         for step in range(2):
             write(directory, {f"z-{rank}.dat": b"%d" % step})
             session.hide(step)
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
         if rank == 0:
             Path(directory, ".safepoint").write_text(f"z-{{rank}}.dat\nmesh.dat{attribute}\n")
             Path(directory, "mesh.dat").write_bytes(b"made by the user" * 1000)
@@ -1758,8 +1680,7 @@ def case_an_input_listed_later_is_not_dropped_with_a_set_that_was_passed_over(co
         saved = again.restore()
         assert saved and saved.step == 1
         check(comm, Path(directory, "mesh.dat").read_bytes() == b"made by the user" * 1000, "lost")
-        again.close()
-        comm.Barrier()
+        closed(comm, again)
 
 
 @sizes(2)
@@ -1837,11 +1758,8 @@ def case_a_step_of_a_serial_run_that_no_agreement_can_hold_is_refused_by_all(com
 @sizes(2, 4)
 def case_finish_after_a_hide_that_failed_brings_the_last_set_back(comm: Any, where: str) -> None:
     """And one that cannot, since a set is damaged on one rank, leaves W alone on all."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
-    write(directory, files_of(rank, 1))
-    session.hide(1)
+    rank, _, directory, session = begun(comm, where)
+    hidden(session, rank, 1)
     message_of(comm, lambda: session.hide(rank), UsageError)
     path = session._root.stored(1, f"z-{rank}.dat")
     if rank == 1:
@@ -1860,14 +1778,11 @@ def case_finish_after_a_hide_that_failed_brings_the_last_set_back(comm: Any, whe
 @sizes(4)
 def case_a_saver_that_lost_its_set_is_missed(comm: Any, where: str) -> None:
     """G6: the others have no part in it, but without the saver there are no files."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "u.dat\n")
-    session = started(comm, directory, saver=2)
+    rank, _, directory, session = begun(comm, where, text="u.dat\n", saver=2)
     if rank == 2:
         Path(directory, "u.dat").write_text("1")
     session.hide(1)
-    session.close()
-    comm.Barrier()
+    closed(comm, session)
     few = comm.Split(int(rank < 2))
     if rank < 2:  # rank 0, which has no file in it, knows of the set
         session_of_few = Session(directory, comm=few)
@@ -1884,11 +1799,8 @@ def case_a_saver_that_lost_its_set_is_missed(comm: Any, where: str) -> None:
 
 @sizes(2, 4)
 def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-    session = started(comm, directory)
-    write(directory, files_of(rank, 1))
-    session.hide(1)
+    rank, _, directory, session = begun(comm, where)
+    hidden(session, rank, 1)
     session.close()
     write(directory, files_of(rank, 7))
     comm.Barrier()
@@ -1904,8 +1816,7 @@ def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where
     assert "No space left on device" in text
     check(comm, in_place(rank, directory) == files_of(rank, 7), "touched")
     check(comm, not os.path.exists(again._root.stage), "the stage is left")
-    again.close()
-    comm.Barrier()
+    closed(comm, again)
 
 
 @sizes(2, 4)
@@ -1927,8 +1838,7 @@ def case_the_finish_mark_ends_the_sets_of_a_rank_that_was_ahead(comm: Any, where
     disk = Keeps(directory)
     session = started(comm, directory, coordinate=False, disk=disk)
     for step in range(1, 3 + 2 * rank):
-        write(directory, files_of(rank, step))
-        session.hide(step, wait=True)
+        hidden(session, rank, step, wait=True)
     write(directory, files_of(rank, 9))
     disk.finished = True
     session.finish(9)
@@ -1992,8 +1902,7 @@ def case_what_hide_costs_does_not_grow_with_the_number_of_ranks(comm: Any, where
         check(comm, made == ["stat"] * 5 + ["lease"] * 3 + ["mkdir", "mkdir", "create", "write"] + ["rename"] * 3, made)
         session.wait()
         saved = [op.split()[0] for op in disk.record.ops[ops + len(made) :]]
-        session.close()
-        comm.Barrier()
+        closed(comm, session)
         shutil.rmtree(f"{directory}-alone", ignore_errors=True) if rank == 0 else None
         comm.Barrier()
         if rank == 0:  # the same, alone
