@@ -88,10 +88,3 @@ def test_who_sees_it_in_an_index_finds_the_pages(built: tuple[Path, Path]) -> No
     assert len(links) > 10 and all(link.startswith(("https://", "#")) for link in links), links
     inside = [link.partition("/blob/")[2].partition("/")[2] for link in [*links, *places.values()] if "/blob/" in link]
     assert all((HOUSE / link.partition("#")[0]).exists() for link in inside), inside
-
-
-def test_no_page_or_message_tells_to_install_it_from_an_index() -> None:
-    """It is not there, and somebody else may take the name."""
-    texts = [*HOUSE.glob("*.md"), *(HOUSE / "docs").rglob("*.md"), *(HOUSE / "safepoint").rglob("*.py")]
-    wrong = [path.name for path in texts if re.search(r"pip install ['\"]?safepoint", path.read_text("utf-8"))]
-    assert wrong == []

@@ -80,8 +80,7 @@ def write(directory: str, files: dict[str, bytes]) -> None:
 
 def case_all_ranks_get_the_newest_step_of_all(comm: Any, where: str) -> None:
     """G5, G1: hide, go away, start again; every rank has its own files and the saver those of all."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     session = Session(directory, comm=comm)
     assert session.restore() is None
     for step in range(4):
@@ -91,8 +90,7 @@ def case_all_ranks_get_the_newest_step_of_all(comm: Any, where: str) -> None:
         check(comm, set(point.files) == set(files_of(rank, step)), point.files)
     write(directory, files_of(rank, 17))
     session.close()
-    again = Session(directory, comm=comm)
-    saved = again.restore()
+    again, saved = restored(comm, directory)
     assert saved and saved.step == 3 and not saved.finished
     found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 3)}
     check(comm, found == files_of(rank, 3), found)
@@ -193,10 +191,46 @@ def started(comm: Any, directory: str, **options: Any) -> Session:
     return session
 
 
+def failing(directory: str, code: int = errno.EIO, **when: Callable[..., bool]) -> FaultDisk:
+    """A disk of which these operations fail when that is true of what they are given."""
+    disk = FaultDisk(directory)
+
+    def replaced(operation: Any, fails: Callable[..., bool]) -> Any:
+        def call(*given: Any, **options: Any) -> Any:
+            if fails(*given):
+                raise OSError(code, os.strerror(code), given[0])
+            return operation(*given, **options)
+
+        return call
+
+    for name, fails in when.items():
+        setattr(disk, name, replaced(getattr(disk, name), fails))
+    return disk
+
+
+def outcome_of(call: Callable[[], object]) -> BaseException | None:
+    """What it raises, on this rank."""
+    try:
+        call()
+    except BaseException as error:
+        return error
+    return None
+
+
+def placed(comm: Any, where: str, text: str = MANIFEST) -> tuple[int, int, str]:
+    """Rank, number of ranks, and a new directory."""
+    return comm.Get_rank(), comm.Get_size(), new_directory(comm, where, text)
+
+
+def restored(comm: Any, directory: str, **options: Any) -> tuple[Session, Any]:
+    session = Session(directory, comm=comm, **options)
+    return session, session.restore()
+
+
 def begun(comm: Any, where: str, *, text: str = MANIFEST, **options: Any) -> tuple[int, int, str, Session]:
-    """Rank, number of ranks, a new directory, and a session in it that has restored nothing."""
-    directory = new_directory(comm, where, text)
-    return comm.Get_rank(), comm.Get_size(), directory, started(comm, directory, **options)
+    """As `placed`, and a session in it that has restored nothing."""
+    rank, size, directory = placed(comm, where, text)
+    return rank, size, directory, started(comm, directory, **options)
 
 
 def hidden(session: Session, rank: int, step: int, **options: Any) -> None:
@@ -286,8 +320,7 @@ def case_the_extra_is_that_of_all_ranks_and_so_is_the_time(comm: Any, where: str
 
 @sizes(2, 4)
 def case_each_rank_has_its_state_and_goes_on_with_it(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     if rank == 0:
         os.unlink(os.path.join(directory, ".safepoint"))
     comm.Barrier()
@@ -306,8 +339,7 @@ def case_each_rank_has_its_state_and_goes_on_with_it(comm: Any, where: str) -> N
 @sizes(2, 4)
 def case_without_coordination_a_rank_may_save_its_state_alone(comm: Any, where: str) -> None:
     """No rank waits for the others in it."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "state-{rank}.npz\n")
+    rank, _, directory = placed(comm, where, "state-{rank}.npz\n")
     session = Session(directory, comm=comm, coordinate=False)
     assert session.load_state() is None
     for step in range(3 if rank == 0 else 0):
@@ -397,17 +429,16 @@ def case_one_rank_killed_anywhere_while_all_go_back_to_a_step(comm: Any, where: 
 @sizes(2, 4)
 def case_after_an_init_that_failed_all_ranks_refuse(comm: Any, where: str) -> None:
     """Also where only some of them named another directory: one that refused alone would leave the others waiting."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     session = safepoint.init(directory, comm=comm)
     other = directory if rank == 0 else f"{where}-not-there"
     message_of(comm, lambda: safepoint.init(other, comm=comm), LockedError)
-    text = ""
-    try:
-        safepoint.hide(0)
-    except UsageError as error:
-        text = str(error)
-    check(comm, text.startswith(f"hide after an init that failed, in {other} ("), text)
+    refused = outcome_of(lambda: safepoint.hide(0))
+    check(
+        comm,
+        type(refused) is UsageError and str(refused).startswith(f"hide after an init that failed, in {other} ("),
+        refused,
+    )
     session.close()
 
 
@@ -453,8 +484,7 @@ def case_no_communicator_is_an_error(comm: Any, where: str) -> None:
 
 @sizes(2, 4, 8)
 def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
 
     class Interrupted(FaultDisk):
         def rename(self, source: str, target: str) -> None:
@@ -464,11 +494,7 @@ def case_an_interrupt_on_one_rank_leaves_no_other_waiting(comm: Any, where: str)
 
     session = started(comm, directory, disk=Interrupted(directory))
     write(directory, files_of(rank, 0))
-    raised: BaseException | None = None
-    try:
-        session.hide(0)
-    except BaseException as error:
-        raised = error
+    raised = outcome_of(lambda: session.hide(0))
     wanted = KeyboardInterrupt if rank == 1 else SafepointError
     check(comm, type(raised) is wanted, repr(raised))
     check(comm, rank == 1 or ("rank 1 of" in str(raised) and "KeyboardInterrupt" in str(raised)), raised)
@@ -508,16 +534,8 @@ def case_ranks_whose_disks_differ_have_a_common_set_that_is_young(comm: Any, whe
 @sizes(2, 4)
 def case_a_set_that_waits_stays_until_all_have_taken_the_newer(comm: Any, where: str) -> None:
     """G2k: set 4 is taken on one rank only. Set 3 still waited for the disk."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
-
-    class Refuses(FaultDisk):
-        def rename(self, source: str, target: str) -> None:
-            if rank == size - 1 and target.endswith(f"set-00000004/files/z-{rank}.dat"):
-                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
-            super().rename(source, target)
-
-    disk = Refuses(directory)
+    rank, size, directory = placed(comm, where)
+    disk = failing(directory, rename=lambda source, target: target.endswith(f"set-00000004/files/z-{size - 1}.dat"))
     session = started(comm, directory, disk=disk)
     session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
     session._work._sweeper = NowSaver()  # type: ignore[assignment]
@@ -528,8 +546,7 @@ def case_a_set_that_waits_stays_until_all_have_taken_the_newer(comm: Any, where:
     kill(session)
     disk.end()
     comm.Barrier()
-    again = Session(directory, comm=comm, disk=FaultDisk(directory, inodes=disk.inodes))
-    saved = again.restore()
+    again, saved = restored(comm, directory, disk=FaultDisk(directory, inodes=disk.inodes))
     check(comm, bool(saved and saved.step == 3), saved)
     check(comm, in_place(rank, directory) == files_of(rank, 3), "wrong")
     again.finish()
@@ -538,8 +555,7 @@ def case_a_set_that_waits_stays_until_all_have_taken_the_newer(comm: Any, where:
 @sizes(2, 4)
 def case_if_the_set_in_flight_fails_on_one_rank_all_have_their_files_back(comm: Any, where: str) -> None:
     """G7: a hide that waits for it, on every rank."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     session = started(comm, directory, disk=fail_in_set(directory, rank, {(0, 2)}))
     session._work.thread = TimedSaver(1.0)  # type: ignore[assignment]
     for step in (1, 2):
@@ -605,8 +621,7 @@ def case_a_background_failure_on_one_rank_is_raised_on_all_at_the_next_call(comm
         assert size == 2 or f"\n  rank {size - 1}: set 3 (step 3) not stored: z-{size - 1}.dat: Input" in text, text
         check(comm, in_place(rank, directory) == files_of(rank, 4), f"{verb} began something")
         session.close()
-        again = Session(directory, comm=comm)
-        saved = again.restore()
+        again, saved = restored(comm, directory)
         assert saved and saved.step in (2, 3)  # what is in the page cache was not lost
         check(comm, in_place(rank, directory) == files_of(rank, saved.step or 0), "wrong")
         closed(comm, again)
@@ -631,8 +646,7 @@ def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: 
         sets = session._root.numbers("set") + session._root.numbers("failed")
         check(comm, bad not in sets, sets)
         closed(comm, session)
-        again = Session(directory, comm=comm)
-        saved = again.restore()
+        again, saved = restored(comm, directory)
         assert (saved.step if saved else 0) == bad - 1, saved
         right = files_of(rank, saved.step or 0) if saved else {}  # torn first files are set aside
         check(comm, in_place(rank, directory) == right, "wrong")
@@ -643,8 +657,7 @@ def case_a_set_that_one_rank_cannot_save_is_taken_back_by_all(comm: Any, where: 
 def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -> None:
     """Rule 2 of save. After set 3 failed on one rank and set 4 on another, the least of the newest is 3, which one rank
     does not have: only what all have at the same time counts."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     session = started(comm, directory, disk=fail_in_set(directory, rank, {(1, 3), (2, 5)}), keep=1, store="every")
     failed = 0
     for step in range(1, 6):
@@ -663,8 +676,7 @@ def case_no_set_is_pruned_while_it_is_the_newest_of_all(comm: Any, where: str) -
         if rank == victim:
             shutil.rmtree(session._root.set(number))
     comm.Barrier()
-    again = Session(directory, comm=comm)
-    saved = again.restore()
+    _again, saved = restored(comm, directory)
     assert saved and saved.step == 2, saved
     check(comm, in_place(rank, directory) == files_of(rank, 2), "wrong")
 
@@ -729,8 +741,7 @@ def case_the_newest_set_of_every_rank_is_chosen_and_it_says_why(comm: Any, where
 @sizes(2, 4)
 def case_tables_begun_anew_on_some_ranks_leave_the_set_whole_on_all(comm: Any, where: str) -> None:
     """G1, G5: a set that was given back, and, if it is damaged, the one before it, on every rank."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "z-{rank}.dat\nrows-{rank}.csv append\nrows.csv append\n")
+    rank, _, directory = placed(comm, where, "z-{rank}.dat\nrows-{rank}.csv append\nrows.csv append\n")
     mine = [f"rows-{rank}.csv", *["rows.csv"] * (rank == 0)]
 
     def rows(step: int) -> dict[str, bytes]:
@@ -747,8 +758,7 @@ def case_tables_begun_anew_on_some_ranks_leave_the_set_whole_on_all(comm: Any, w
         if newest == 1 and rank == 1 and os.path.exists(root.set(2)):
             Path(root.stored(2, "z-1.dat")).write_bytes(b"z at ?")
         comm.Barrier()
-        again = Session(directory, comm=comm)
-        saved = again.restore()
+        again, saved = restored(comm, directory)
         assert saved and saved.step == newest, saved
         found = {name: Path(directory, name).read_bytes() for name in mine}
         check(comm, found == rows(newest), found)
@@ -865,15 +875,10 @@ def case_all_ranks_wait_for_a_child_of_a_killed_run_and_decide_together(comm: An
                 logger.addHandler(handler)
                 logger.setLevel(logging.WARNING)
                 comm.Barrier()
-                raised: BaseException | None = None
-                try:
-                    Session(directory, comm=comm).close()
-                except (LockedError, KeyboardInterrupt) as error:
-                    raised = error
-                finally:
-                    logger.removeHandler(handler)
-                    logger.setLevel(logging.NOTSET)
-                    owner.PATIENCE = 1.5
+                raised = outcome_of(lambda: Session(directory, comm=comm).close())
+                logger.removeHandler(handler)
+                logger.setLevel(logging.NOTSET)
+                owner.PATIENCE = 1.5
                 wanted = KeyboardInterrupt if outcome == "signal" and rank == victim else LockedError
                 right = raised is None if outcome == "ends" else type(raised) is wanted
                 check(comm, right and handler.heard == (rank == victim), (victim, outcome, repr(raised)))
@@ -964,8 +969,7 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
 
 @sizes(4)
 def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "u.dat\n")
+    rank, _, directory = placed(comm, where, "u.dat\n")
     path = Path(directory, "u.dat")
     for number, saver in enumerate((2, 2, 0, 3, 1)):
         session = Session(directory, comm=comm, saver=saver)
@@ -1025,8 +1029,7 @@ def case_a_rank_with_nothing_to_save_leaves_the_disk_alone(comm: Any, where: str
         Path(directory, ".safepoint").write_text("u.dat\nz-{rank}.dat\n")
     comm.Barrier()
     for _ in range(2):
-        again = Session(directory, comm=comm)
-        saved = again.restore()
+        again, saved = restored(comm, directory)
         assert saved and saved.step == 3 and Path(directory, "u.dat").read_text() == "3"
         # Rank 0 has a record of that set, from when the file was not listed: it may be an input, and is left alone.
         check(comm, rank == 0 or not Path(directory, f"z-{rank}.dat").exists(), "the torn first file is in place")
@@ -1126,8 +1129,7 @@ def case_ranks_in_directories_of_their_own(comm: Any, where: str) -> None:
         shutil.rmtree(session._root.set(3))
     comm.Barrier()
     write(directory, files_of(rank, 9, None))
-    again = Session(directory, comm=comm, saver=None)
-    saved = again.restore()
+    again, saved = restored(comm, directory, saver=None)
     assert saved and saved.step == 2
     found = {name: Path(directory, name).read_bytes() for name in files_of(rank, 2, None)}
     check(comm, found == files_of(rank, 2, None), "wrong")
@@ -1300,14 +1302,8 @@ def case_copies_of_append_files_are_kept_on_all_ranks_before_any_is_swapped_in(c
     write(directory, files_of(rank, 7))
     before = in_place(rank, directory)
     comm.Barrier()
-
-    class Fails(FaultDisk):
-        def create(self, path: str) -> Any:
-            if rank == 0 and "/append." in path:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-            return super().create(path)
-
-    text = message_of(comm, Session(directory, comm=comm, disk=Fails(directory)).restore, RestoreError)
+    disk = failing(directory, create=lambda path: rank == 0 and "/append." in path)
+    text = message_of(comm, Session(directory, comm=comm, disk=disk).restore, RestoreError)
     assert "append" in text, text
     check(comm, in_place(rank, directory) == before, "a file was changed")
 
@@ -1333,8 +1329,7 @@ def case_a_finish_mark_ends_the_sets_of_a_node_that_was_away(comm: Any, where: s
 
 @sizes(2, 4)
 def case_two_ranks_in_one_directory_without_a_saver_are_an_error(comm: Any, where: str) -> None:
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where)
+    rank, size, directory = placed(comm, where)
     alone = f"{where}/{rank}" if rank < size - 1 else f"{where}/0"
     os.makedirs(alone, exist_ok=True)
     Path(alone, ".safepoint").write_text(MANIFEST)
@@ -1372,17 +1367,13 @@ def case_a_second_run_is_refused_on_all_ranks(comm: Any, where: str) -> None:
 
 @sizes(2, 4)
 def case_under_a_launcher_without_a_communicator_the_message_says_what_to_pass(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     said = ""
     if rank == 0:
         session = Session(directory)
     comm.Barrier()
     if rank:
-        try:
-            Session(directory)
-        except LockedError as error:
-            said = str(error)
+        said = repr(outcome_of(lambda: Session(directory)))
         check_ = "call init(comm=MPI.COMM_WORLD)" in said and "is set)" in said
     comm.Barrier()
     check(comm, rank == 0 or check_, said)
@@ -1397,8 +1388,7 @@ def case_without_coordination_each_rank_goes_at_its_own_pace(comm: Any, where: s
     for step in range(1, 3 + rank):
         hidden(session, rank, step, wait=bool(step % 2))
     closed(comm, session)
-    again = Session(directory, comm=comm, coordinate=False)
-    saved = again.restore()
+    again, saved = restored(comm, directory, coordinate=False)
     check(comm, saved is not None and saved.step == 2 + rank, saved)
     check(comm, in_place(rank, directory) == files_of(rank, 2 + rank), "wrong")
     closed(comm, again)
@@ -1423,8 +1413,7 @@ def case_farm_only_the_master_saves(comm: Any, where: str) -> None:
             session.hide(step)
         Path(directory, "u.dat").write_text("5")
     session.finish(5)
-    again = Session(directory, comm=comm, coordinate=False)
-    saved = again.restore()
+    _again, saved = restored(comm, directory, coordinate=False)
     assert saved and saved.finished and saved.step == 5
 
 
@@ -1527,23 +1516,12 @@ def case_a_message_sent_after_hide_is_no_message_in_flight(comm: Any, where: str
 @sizes(2, 4)
 def case_a_step_that_differs_in_sets_found_is_not_restored(comm: Any, where: str) -> None:
     """G5: killed after the ranks found that their steps differ, and before they put their files back."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-
-    class Dies(FaultDisk):
-        """Nothing is put back."""
-
-        def remove(self, path: str) -> None:
-            if "set-00000002" in path:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-            super().remove(path)
-
-        def rename(self, source: str, target: str) -> None:
-            if "set-00000002/files" in source:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
-            super().rename(source, target)
-
-    disk = Dies(directory)
+    rank, _, directory = placed(comm, where)
+    disk = failing(  # nothing is put back
+        directory,
+        remove=lambda path: "set-00000002" in path,
+        rename=lambda source, target: "set-00000002/files" in source,
+    )
     session = started(comm, directory, disk=disk)
     hidden(session, rank, 1)
     write(directory, files_of(rank, 2))
@@ -1596,8 +1574,7 @@ def case_a_file_of_the_saver_may_be_written_by_any_rank_until_it_calls_hide(comm
 @sizes(2, 4)
 def case_initial_files_stay_when_saver_or_number_of_ranks_change_before_the_first_set(comm: Any, where: str) -> None:
     """G3: each rank judges what it owned at the first start."""
-    rank, size = comm.Get_rank(), comm.Get_size()
-    directory = new_directory(comm, where, "*.dat\nz-{rank}.dat\n")
+    rank, size, directory = placed(comm, where, "*.dat\nz-{rank}.dat\n")
     names = ["u.dat", *(f"z-{n}.dat" for n in range(size))]
     for name in names if rank == 0 else ():
         Path(directory, name).write_text("initial")
@@ -1641,8 +1618,7 @@ def case_a_start_that_failed_on_one_rank_was_none(comm: Any, where: str) -> None
 
 @sizes(2, 4)
 def case_arguments_of_numpy_are_as_good_as_those_of_python(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
+    rank, _, directory = placed(comm, where)
     session = Session(directory, comm=comm, saver=np.int64(0), background=np.True_, coordinate=np.True_)  # type: ignore[arg-type]
     session.restore()
     for step in range(3):
@@ -1676,8 +1652,7 @@ def case_an_input_listed_later_is_not_dropped_with_a_set_that_was_passed_over(co
         if rank == 1:
             shutil.rmtree(session._root.set(3))
         comm.Barrier()
-        again = Session(directory, comm=comm)
-        saved = again.restore()
+        again, saved = restored(comm, directory)
         assert saved and saved.step == 1
         check(comm, Path(directory, "mesh.dat").read_bytes() == b"made by the user" * 1000, "lost")
         closed(comm, again)
@@ -1701,12 +1676,8 @@ def case_a_signal_or_a_log_handler_does_not_end_hide_on_one_rank_alone(comm: Any
     heard.append("it may come")
     if rank == 1:
         others.recv(source=0)
-    raised: BaseException | None = None
-    try:
-        session.hide(1)
-    except KeyboardInterrupt as error:
-        raised = error
-    check(comm, (raised is not None) == (rank == 0), repr(raised))
+    raised = outcome_of(lambda: session.hide(1))
+    check(comm, type(raised) is (type(None) if rank else KeyboardInterrupt), repr(raised))
     check(comm, session._committed is not None and session._committed.step == 1, "the set was not saved on all")
 
     class Raises(logging.Handler):
@@ -1718,14 +1689,9 @@ def case_a_signal_or_a_log_handler_does_not_end_hide_on_one_rank_alone(comm: Any
     handler = Raises(logging.WARNING)
     logging.getLogger("safepoint").addHandler(handler)
     logging.getLogger("safepoint").setLevel(logging.WARNING)
-    outcome: BaseException | None = None
-    try:
-        session.hide(2)
-    except Exception as error:
-        outcome = error
-    finally:
-        logging.getLogger("safepoint").removeHandler(handler)
-        logging.getLogger("safepoint").setLevel(logging.NOTSET)
+    outcome = outcome_of(lambda: session.hide(2))
+    logging.getLogger("safepoint").removeHandler(handler)
+    logging.getLogger("safepoint").setLevel(logging.NOTSET)
     check(comm, isinstance(outcome, RuntimeError if rank else SafepointError), repr(outcome))
     check(comm, in_place(rank, directory) == files_of(rank, 2), "not put back")
     if request:
@@ -1741,8 +1707,7 @@ def case_a_signal_or_a_log_handler_does_not_end_hide_on_one_rank_alone(comm: Any
 
 @sizes(2, 4)
 def case_a_step_of_a_serial_run_that_no_agreement_can_hold_is_refused_by_all(comm: Any, where: str) -> None:
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where, "u.dat\n")
+    rank, _, directory = placed(comm, where, "u.dat\n")
     if rank == 0:
         with Session(directory) as session:
             session.restore()
@@ -1804,14 +1769,8 @@ def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where
     session.close()
     write(directory, files_of(rank, 7))
     comm.Barrier()
-
-    class Full(FaultDisk):
-        def mkdir(self, path: str) -> None:
-            if rank == 1 and path.endswith("/stage"):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            super().mkdir(path)
-
-    again = Session(directory, comm=comm, disk=Full(directory))
+    disk = failing(directory, errno.ENOSPC, mkdir=lambda path: rank == 1 and path.endswith("/stage"))
+    again = Session(directory, comm=comm, disk=disk)
     text = message_of(comm, again.restore, RestoreError)
     assert "No space left on device" in text
     check(comm, in_place(rank, directory) == files_of(rank, 7), "touched")
@@ -1822,25 +1781,14 @@ def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where
 @sizes(2, 4)
 def case_the_finish_mark_ends_the_sets_of_a_rank_that_was_ahead(comm: Any, where: str) -> None:
     """G4, without coordination: its number is not smaller than that of any set of any rank."""
-    rank = comm.Get_rank()
-    directory = new_directory(comm, where)
-
-    class Keeps(FaultDisk):
-        """Dies, so to say, before the sets go."""
-
-        def rename(self, source: str, target: str) -> None:
-            if "/gone-" in target and self.finished:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), source)
-            super().rename(source, target)
-
-        finished = False
-
-    disk = Keeps(directory)
+    rank, _, directory = placed(comm, where)
+    finishing: list[int] = []  # then it dies, so to say, before the sets go
+    disk = failing(directory, rename=lambda source, target: "/gone-" in target and bool(finishing))
     session = started(comm, directory, coordinate=False, disk=disk)
     for step in range(1, 3 + 2 * rank):
         hidden(session, rank, step, wait=True)
     write(directory, files_of(rank, 9))
-    disk.finished = True
+    finishing.append(9)
     session.finish(9)
     comm.Barrier()
     saved = Session(directory, comm=comm, coordinate=False).restore()

@@ -522,17 +522,22 @@ def test_what_is_left_of_a_take_that_failed_goes_with_the_next_save(start: Start
     assert not (work / ROOT / "set-00000003").exists() and len(sets(work)) == 2
 
 
+def says_where_its_files_are(session: Session, work: Path, name: str, committed: list[int]) -> None:
+    """The error of a set says it, and they stay there until the set after."""
+    with pytest.raises(SaveError, match=rf"its files are in (\S*/{name}/files)"):
+        session.wait()
+    assert sets(work) == committed and (work / ROOT / name / "files/u.dat").exists()
+    hidden(session, work, 3)
+    session.wait()
+    assert not (work / ROOT / name).exists() and sets(work)[-1] == 4
+
+
 def test_where_the_files_of_a_failed_set_are_is_true_when_it_is_told(start: Start, work: Path) -> None:
     """The set that waited is stored before that: what has failed stays until the set after."""
     session, gate = failing(start, "u.dat\n", "set-00000002/files/u.dat")
     hidden(session, work, 0, 1, 2)
     gate.set()
-    with pytest.raises(SaveError, match=r"its files are in (\S*/failed-00000002/files)"):
-        session.wait()
-    assert sets(work) == [1, 3] and (work / ROOT / "failed-00000002/files/u.dat").exists()
-    hidden(session, work, 3)
-    session.wait()
-    assert not (work / ROOT / "failed-00000002").exists()
+    says_where_its_files_are(session, work, "failed-00000002", [1, 3])
 
 
 def test_the_same_if_it_is_none_of_an_fsync(start: Start, work: Path) -> None:
@@ -549,12 +554,8 @@ def test_the_same_if_it_is_none_of_an_fsync(start: Start, work: Path) -> None:
     session = one_in_flight(start, work, disk)
     hidden(session, work, 2)
     disk.gate.set()
-    with pytest.raises(SaveError, match=r"its files are in (\S*/set-00000002/files)"):
-        session.wait()
-    assert sets(work) == [1, 3] and (work / ROOT / "set-00000002/files/u.dat").exists()
-    hidden(session, work, 3)
-    session.wait()
-    assert not (work / ROOT / "set-00000002").exists() and sets(work) == [3, 4]
+    says_where_its_files_are(session, work, "set-00000002", [1, 3])
+    assert sets(work) == [3, 4]
 
 
 def test_the_same_if_it_fails_while_the_next_one_is_taken(
@@ -573,12 +574,7 @@ def test_the_same_if_it_fails_while_the_next_one_is_taken(
     monkeypatch.setattr(find, "find", late)
     hidden(session, work, 2)
     monkeypatch.undo()
-    with pytest.raises(SaveError, match=r"its files are in (\S*/failed-00000002/files)"):
-        session.wait()
-    assert (work / ROOT / "failed-00000002/files/u.dat").exists()
-    hidden(session, work, 3)
-    session.wait()
-    assert not (work / ROOT / "failed-00000002").exists()
+    says_where_its_files_are(session, work, "failed-00000002", [1, 3])
 
 
 def test_ctrl_c_while_old_sets_are_removed_does_not_undo_a_hide(start: Start, work: Path) -> None:

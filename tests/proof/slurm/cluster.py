@@ -13,6 +13,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from testbed.stops import until
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
@@ -58,6 +59,24 @@ def missing() -> str:
     if programs:
         return f"Slurm left out: no {', '.join(programs)} (Debian's package slurm-wlm)"
     return "" if os.geteuid() == 0 else "Slurm left out: without munge it runs as root only"
+
+
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.xdist_group("slurm"),
+    pytest.mark.timeout(900),
+]
+
+
+def events(work: Path) -> str:
+    """The log of rank 0."""
+    path = work / ".safepoint.d/rank-00000/log.jsonl"
+    return path.read_text() if path.exists() else ""
+
+
+def out(work: Path) -> str:
+    """What the job has said."""
+    return (work / "job.out").read_text() if (work / "job.out").exists() else ""
 
 
 def _own_ports(count: int) -> list[socket.socket]:

@@ -12,19 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, alive, missing
+from cluster import Cluster, alive, events, out, pytestmark  # noqa: F401 - this skips, and groups, these tests
 from testbed.paths import EXAMPLES, HOUSE
 from testbed.stops import until
 
 HERE = Path(__file__).parent
 PAGE = HOUSE / "docs" / "schedulers.md"
 STEPS = 1500  # of examples/batch.py: minutes, slowed down as it is in the first start of a job; else seconds
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.xdist_group("slurm"),
-    pytest.mark.timeout(900),
-]
-
 # The script with a signal of docs/schedulers.md.
 (SCRIPT,) = re.findall(r"```bash\n(#!/bin/bash\n(?:(?!```).)*?PROGRAM & solver.*?)```", PAGE.read_text(), re.S)
 
@@ -49,20 +43,12 @@ def sets(work: Path) -> int:
     return len(list(work.glob(".safepoint.d/rank-00000/set-*/record.json")))
 
 
-def events(work: Path) -> str:
-    return (work / ".safepoint.d/rank-00000/log.jsonl").read_text()
-
-
-def out(work: Path) -> str:
-    return (work / "job.out").read_text() if (work / "job.out").exists() else ""
-
-
 def test_stopped_before_the_time_limit_and_by_the_signal_requeued_and_done(
     cluster: Cluster, tmp_path: Path, undisturbed: bytes
 ) -> None:
     """Slurm looks every 30 s which jobs have less than their two minutes left; the second start is done before."""
     job = cluster.submit(script(tmp_path), tmp_path, "--time=1")
-    until(lambda: '"stopped"' in (events(tmp_path) if sets(tmp_path) else ""), lambda: out(tmp_path))
+    until(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
     assert "SIGUSR1 came" in events(tmp_path)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert int(cluster.job(job)["Restarts"]) >= 1
@@ -74,7 +60,7 @@ def test_the_time_limit_alone_without_a_signal(cluster: Cluster, tmp_path: Path,
     when little of it is left."""
     late = script(tmp_path).replace("#SBATCH --signal=B:USR1@120\n", '[ "$SLURM_RESTART_COUNT" ] || sleep 50\n')
     job = cluster.submit(late, tmp_path, "--time=1")
-    until(lambda: '"stopped"' in (events(tmp_path) if sets(tmp_path) else ""), lambda: out(tmp_path))
+    until(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
     assert "time limit (Slurm)" in events(tmp_path)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert (tmp_path / "u.npy").read_bytes() == undisturbed

@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, missing
+from cluster import Cluster, events, out, pytestmark  # noqa: F401 - this skips, and groups, these tests
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, environment, needs, program, ran
 from testbed.stops import until
 from testbed.sweep import LONG
 
 long = pytest.mark.skipif(not LONG, reason="in make crash: two minutes")
 STEPS = 12000  # 5 ms for each of two messages in the first start: two minutes; else seconds
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.xdist_group("slurm"),
-    pytest.mark.timeout(900),
-]
 
 # What docs/schedulers.md says, with the launcher that speaks with this MPI.
 SCRIPT = """\
@@ -30,15 +25,6 @@ status=$?
 if [ $status -eq 75 ]; then scontrol requeue $SLURM_JOB_ID; fi
 exit $status
 """
-
-
-def events(work: Path) -> str:
-    path = work / ".safepoint.d/rank-00000/log.jsonl"
-    return path.read_text() if path.exists() else ""
-
-
-def out(work: Path) -> str:
-    return (work / "job.out").read_text() if (work / "job.out").exists() else ""
 
 
 @pytest.mark.parametrize(
