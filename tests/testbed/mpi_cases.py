@@ -838,7 +838,8 @@ def case_roots_that_vanished_are_no_first_start_of_a_rank(comm: Any, where: str)
         session = started(half, directory)
         write(directory, {k: v for k, v in files_of(rank, 1).items() if k in ("u.dat", "history.csv")})
         session.hide(1, wait=True)
-        closed(comm, session)
+        session.close()
+    comm.Barrier()
     Path(directory, ".safepoint").write_text(MANIFEST)
     comm.Barrier()
     session = started(comm, directory)
@@ -938,7 +939,8 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
                 session = started(first, directory)
                 for step in (1, 2):
                     hidden(session, rank, step)
-                closed(comm, session)
+                session.close()
+            comm.Barrier()
             if here or second is comm:
                 again = Session(directory, comm=second)
                 if each:
@@ -952,7 +954,8 @@ def case_another_number_of_ranks_is_refused_with_both_numbers(comm: Any, where: 
                     assert saved and saved.step == 2
                     assert Path(directory, "u.dat").read_bytes() == files_of(0, 2)["u.dat"]
                     assert sorted(os.listdir(f"{directory}/.safepoint.d")) == ["FORMAT", "rank-00000"]
-                closed(comm, again)
+                again.close()
+            comm.Barrier()
     # One process, without a communicator.
     directory = new_directory(comm, where)
     session = started(comm, directory)
@@ -1000,7 +1003,8 @@ def case_the_saver_may_be_another_rank_and_change(comm: Any, where: str) -> None
         session = Session(directory, comm=few)
         saved = session.restore()
         assert saved and saved.step == 5 and path.read_text() == "5"
-        closed(comm, session)
+        session.close()
+    comm.Barrier()
     session = started(comm, directory, saver=3)
     if rank == 3:
         path.write_text("6")
@@ -1584,7 +1588,8 @@ def case_initial_files_stay_when_saver_or_number_of_ranks_change_before_the_firs
         if (group is comm or rank < size // 2) and (saver is not None or rank == 0):
             session = Session(directory, comm=group if saver is not None else None, saver=saver)
             assert session.restore() is None
-            closed(comm, session)
+            session.close()
+        comm.Barrier()
         check(comm, all(Path(directory, name).read_text() == "initial" for name in names), (group, saver))
         comm.Barrier()
 
