@@ -472,28 +472,6 @@ def test_when_the_interpreter_ends_all_is_done_in_the_thread_that_is_left(helper
         assert process.wait(30) == 0
 
 
-# Python 3.12 warns of a fork beside threads, whatever they do.
-IN_A_CHILD = """
-import warnings
-warnings.simplefilter("ignore", DeprecationWarning)
-disk.helpers.each(str, range(40))
-pid = os.fork()
-if not pid:
-    try:
-        print(*disk.helpers.each(str, range(40)), flush=True)
-    finally:
-        os._exit(0)
-os.waitpid(pid, 0)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_which_has_no_helpers_waits_for_none() -> None:
-    with child(IN_A_CHILD) as process:
-        assert says(process) == " ".join(map(str, range(40)))
-        assert process.wait(30) == 0
-
-
 def test_helpers_stay_until_they_are_dismissed_and_come_again() -> None:
     disk = Disk()
     before = threading.active_count()
