@@ -209,7 +209,7 @@ print({second for _, second in found})
 """
 
 
-@pytest.mark.parametrize("times", [30, pytest.param(300, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("times", [30, pytest.param(150, marks=pytest.mark.proof)])
 def test_at_no_moment_an_interrupt_loses_a_failed_fsync(tmp_path: Path, times: int) -> None:
     assert ran(LOST, tmp_path, times) == "{'failed'}"
 
@@ -356,7 +356,7 @@ print("finished")
 """
 
 
-@pytest.mark.parametrize(("seed", "times"), [(0, 60), pytest.param(1, 500, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(("seed", "times"), [(0, 60), pytest.param(1, 200, marks=pytest.mark.proof)])
 def test_interrupts_at_any_moment_leave_no_helper_at_work_and_no_lock_taken(
     tmp_path: Path, seed: int, times: int
 ) -> None:
@@ -409,7 +409,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("times", [100, pytest.param(300, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("times", [100, pytest.param(200, marks=pytest.mark.proof)])
 def test_a_child_that_is_forked_while_another_thread_calls_helpers_never_waits_for_them(times: int) -> None:
     assert ran(FORKS, times) == "0"
 
