@@ -14,7 +14,7 @@ from safepoint import Session
 pytestmark = pytest.mark.skipif(bool(calls.why_not), reason=calls.why_not)
 
 
-@pytest.mark.parametrize("files", [1, 10, 100, 300])
+@pytest.mark.parametrize("files", [1, 10, pytest.param(300, marks=pytest.mark.proof)])
 def test_a_plain_file_costs_five_calls_and_one_more_when_it_goes(files: int, tmp_path: Path) -> None:
     """Of each file: a look, an open for the lease, the rename; an open for the checksum and the flush, the fsync; and
     its removal with an older set. The look at their directory is one of the 22, and so are the four at the lock."""
@@ -25,7 +25,7 @@ def test_a_plain_file_costs_five_calls_and_one_more_when_it_goes(files: int, tmp
     assert found.removed.total() == files + 15, found
 
 
-@pytest.mark.parametrize("files", [1, 10, 100])
+@pytest.mark.parametrize("files", [1, 10, pytest.param(100, marks=pytest.mark.proof)])
 def test_a_restart_costs_eight_calls_for_each_file(files: int, tmp_path: Path) -> None:
     """Of each file: its size in the set, an open there, a new file, its mode, its time; a look in W, the exchange of
     the two names, and the removal of what was replaced. Older sets are not looked into, as the newest is whole."""

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,63 +24,58 @@ from safepoint.disk import Disk
 HOUSE = Path(__file__).parents[2]
 PACKAGE = HOUSE / "safepoint"
 MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))
+ALL_MODULES = frozenset(MODULES)
 COMMANDS = [module for module in MODULES if module.startswith("cli/")]
 WRITERS = {f"ledger/{name}" for name in ("__init__", "log", "lines", "digest", "scribe")} | {
     *(f"tiers/{name}" for name in ("__init__", "settings", "url", "beside", "note", "names")),
     *(f"nodes/{name}" for name in ("__init__", "placed", "local")),
 }
 TOOLS = (
-    "cli",
-    "run",
-    "report",
-    "ledger",
-    "foreign",
-    "c",
-    "tiers",
-    "nodes",
-    "trace",
-    "matching",
-    "places",
-    "check",
-    "tasks",
-    "threads",
-    "__main__",
-)  # what a program that saves never loads, but for WRITERS
+    "cli", "run", "report", "ledger", "foreign", "c", "tiers", "nodes", "trace", "matching", "places", "check", "tasks",
+    "threads", "__main__",
+)  # what a program that saves never loads, but for WRITERS  # fmt: skip
 LIBRARY = [module for module in MODULES if module.partition("/")[0] not in TOOLS or module in WRITERS]
-COMFORTS = {
-    "pace/",
-    "ledger/",
-    "words",
-    "run/",
-    "report/",
-    "foreign/",
-    "c/",
-    "tiers/",
-    "nodes/",
-    "trace/",
-    "matching/",
-    "places/",
-    "check/",
-    "tasks/",
-    "threads/",
-}
-each_module = pytest.mark.parametrize("module", MODULES)
+COMFORTS = {"pace/", "words", *(f"{name}/" for name in TOOLS if name not in ("cli", "__main__"))}
+
+
+@functools.cache
+def text(module: str) -> str:
+    return (PACKAGE / f"{module}.py").read_text("utf-8")
 
 
 @functools.cache
 def tree(module: str) -> ast.Module:
-    return ast.parse((PACKAGE / f"{module}.py").read_text("utf-8"), module)
+    return ast.parse(text(module), module)
+
+
+SORTS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Attribute, ast.Call)
+
+
+@functools.cache
+def nodes(module: str) -> dict[type[ast.AST], list[Any]]:
+    """What these rules ask of a module, by its sort: each module is walked through once for all of them."""
+    found: dict[type[ast.AST], list[Any]] = {sort: [] for sort in SORTS}
+    for node in ast.walk(tree(module)):
+        if type(node) in found:
+            found[type(node)].append(node)
+    return found
+
+
+def functions(module: str) -> list[Any]:
+    return nodes(module)[ast.FunctionDef] + nodes(module)[ast.AsyncFunctionDef]
 
 
 @functools.cache
 def imported(module: str, *, types: bool = True) -> list[tuple[int, str]]:
     """Line and full name of everything a module imports, at the top, in functions and under conditions. `types`: also
     what it imports for annotations alone."""
-    top, found = tree(module), list[tuple[int, str]]()
-    if not types:
-        blocks = [node for node in top.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-        top = ast.Module([node for node in top.body if node not in blocks], [])
-    for node in ast.walk(top):
+    found, left_out = list[tuple[int, str]](), set[ast.AST]()
+    for block in [] if types else tree(module).body:
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING":
+            left_out.update(ast.walk(block))
+    for node in nodes(module)[ast.Import] + nodes(module)[ast.ImportFrom]:
+        if node in left_out:
+            continue
         if isinstance(node, ast.Import):
             found += ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -91,6 +87,7 @@ def imported(module: str, *, types: bool = True) -> list[tuple[int, str]]:
 # Rooms: a file or a folder of the package; those of the command line are the folders in it.
 
 
+@functools.cache
 def room(module: str) -> str:
     first, *rest = module.split("/")
     if first == "cli" and rest and (PACKAGE / "cli" / rest[0]).is_dir():
@@ -98,6 +95,7 @@ def room(module: str) -> str:
     return f"{first}/" if rest else first
 
 
+@functools.cache
 def reached(name: str) -> str | None:
     """The module of the package that an import reaches; None if it is another package's."""
     first, *rest = name.split(".")
@@ -105,11 +103,12 @@ def reached(name: str) -> str | None:
         return None
     for parts in (rest, rest[:-1]):
         for module in ("/".join(parts), "/".join([*parts, "__init__"])):
-            if parts and module in MODULES:
+            if parts and module in ALL_MODULES:
                 return module
     return "__init__"
 
 
+@functools.cache
 def known() -> dict[str, set[str]]:
     """The rooms that each room imports."""
     found: dict[str, set[str]] = {room(module): set() for module in MODULES}
@@ -195,10 +194,6 @@ def test_the_core_knows_neither_comforts_nor_tools() -> None:
     assert {name: others & OUTSIDE for name, others in core().items() if others & OUTSIDE} == {}
 
 
-def functions_of(of: ast.AST) -> dict[str, ast.AST]:
-    return {node.name: node for node in ast.walk(of) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-
-
 def test_the_tour_names_all_that_tells_kinds_of_files_apart() -> None:
     """docs/reading.md, a new kind of file: whoever adds one finds there what must know it."""
     rooms, page = core(), dict[str, set[str]]()
@@ -208,34 +203,34 @@ def test_the_tour_names_all_that_tells_kinds_of_files_apart() -> None:
         module
         for module in MODULES
         if room(module) in rooms
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.Attribute) and node.attr in ("kind", "kept") and isinstance(node.ctx, ast.Load)
+        for node in nodes(module)[ast.Attribute]
+        if node.attr in ("kind", "kept") and isinstance(node.ctx, ast.Load)
     }
     assert set(page) == found
-    gone = {module: names - set(functions_of(tree(module))) for module, names in page.items()}
+    gone = {module: names - {node.name for node in functions(module)} for module, names in page.items()}
     assert not any(gone.values()), gone
 
 
 @functools.cache
 def of_tests() -> dict[Path, set[str]]:
-    """The names of the functions in each file. Not at the top of this file: each worker of xdist imports it."""
+    """The names of the functions in each file of tests."""
     paths = sorted((HOUSE / "tests").rglob("*.py"))
-    return {path: set(functions_of(ast.parse(path.read_text("utf-8")))) for path in paths}
+    return {path: set(re.findall(r"^ *def ((?:test|case)_\w+)", path.read_text("utf-8"), re.M)) for path in paths}
 
 
-@pytest.mark.parametrize("page", sorted(str(path.relative_to(HOUSE / "docs")) for path in HOUSE.glob("docs/**/*.md")))
-def test_every_test_that_a_page_names_is_there(page: str) -> None:
+def test_every_test_that_a_page_names_is_there() -> None:
     """A name that ends with `…` is the beginning of exactly one. (`evidence.md` is as old as its last run.)"""
-    text, wrong = (HOUSE / "docs" / page).read_text("utf-8"), []
-    for name, end in re.findall(r"\b((?:test|case)_\w+\b)(…|\.py)?", text):
-        if end == ".py":
-            there = [path for path in of_tests() if path.name == f"{name}.py"]
-        else:
-            there = [
-                path for path, names in of_tests().items() for n in names if n == name or (end and n.startswith(name))
-            ]
-        if (len(there) != 1 if end else not there) and page != "evidence.md":
-            wrong.append(name + end)
+    files = [path.name for path in of_tests()]
+    tests = [name for names in of_tests().values() for name in names]
+    wrong = []
+    for page in sorted(HOUSE.glob("docs/**/*.md")):
+        for name, end in re.findall(r"\b((?:test|case)_\w+\b)(…|\.py)?", page.read_text("utf-8")):
+            if end == ".py":
+                found = [each for each in files if each == f"{name}.py"]
+            else:
+                found = [each for each in tests if each == name or (end and each.startswith(name))]
+            if (len(found) != 1 if end else not found) and page.name != "evidence.md":
+                wrong.append((page.name, name + end))
     assert wrong == []
 
 
@@ -279,7 +274,7 @@ MOST_ATTRIBUTES, MOST_OPERATIONS = 20, 22
 
 
 def physical(module: str) -> int:
-    return len((PACKAGE / f"{module}.py").read_text("utf-8").splitlines())
+    return len(text(module).splitlines())
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:
@@ -293,10 +288,8 @@ def test_every_file_can_be_held_in_mind() -> None:
     assert {module: physical(module) for module in MODULES if physical(module) > limits[module]} == {}
 
 
-@each_module
-def test_every_function_fits_a_screen(module: str) -> None:
-    functions = [node for node in ast.walk(tree(module)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions}
+def test_every_function_fits_a_screen() -> None:
+    lengths = {(m, node.name): node.end_lineno - node.lineno + 1 for m in MODULES for node in functions(m)}
     assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
 
 
@@ -324,8 +317,7 @@ def test_a_session_has_few_attributes_and_a_disk_few_operations(tmp_path: Path) 
 def test_nothing_is_given_a_disk_and_a_root() -> None:
     """A root knows its disk."""
     pairs = re.compile(r"\(\s*(?:self, )?(?:self\.)?_?disk(?:: Disk)?, (?:self\.)?_?root\b(?!\.)")
-    texts = {module: (PACKAGE / f"{module}.py").read_text("utf-8") for module in MODULES}
-    assert {module: found for module, text in texts.items() if (found := pairs.findall(text))} == {}
+    assert {module: found for module in MODULES if (found := pairs.findall(text(module)))} == {}
 
 
 GIVEN = {("state/npz", "numpy")}  # what the program has in memory is arrays of numpy, if it wants that to be saved
@@ -333,11 +325,10 @@ FOREIGN = ("mpi4py", "numpy", "rich", "click", "h5py", "psutil", "inotify_simple
            "tree_sitter", "fparser")  # fmt: skip
 
 
-@pytest.mark.parametrize("module", LIBRARY)
-def test_no_module_imports_what_only_its_users_may_have(module: str) -> None:
+def test_no_module_imports_what_only_its_users_may_have() -> None:
     """The library is given a communicator, and never looks at the contents of a file."""
-    names = [(line, name.split(".")[0]) for line, name in imported(module)]
-    assert not [(line, name) for line, name in names if name in FOREIGN and (module, name) not in GIVEN]
+    names = [(module, line, name.split(".")[0]) for module in LIBRARY for line, name in imported(module)]
+    assert [each for each in names if each[2] in FOREIGN and (each[0], each[2]) not in GIVEN] == []
 
 
 DURABLE = {
@@ -370,27 +361,27 @@ def dangerous(module: str, name: str) -> bool:
 def disk_work(module: str) -> Iterator[tuple[int, str]]:
     """Line and name of what only `disk/` may do: by attribute, by imported name, or by opening a file for writing."""
     alias: dict[str, str] = {}
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Import):
-            alias |= {each.asname or each.name: each.name for each in node.names}
+    for node in nodes(module)[ast.Import]:
+        alias |= {each.asname or each.name: each.name for each in node.names}
     for line, name in imported(module, types=False):
         source, _, what = name.rpartition(".")
         if dangerous(source, what) or dangerous(name, "*"):
             yield line, name
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if dangerous(alias.get(node.value.id, ""), node.attr):
-                yield node.lineno, f"{node.value.id}.{node.attr}"
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+    for node in nodes(module)[ast.Attribute]:
+        if isinstance(node.value, ast.Name) and dangerous(alias.get(node.value.id, ""), node.attr):
+            yield node.lineno, f"{node.value.id}.{node.attr}"
+    for node in nodes(module)[ast.Call]:
+        if isinstance(node.func, ast.Name) and node.func.id == "open":
             mode = [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
             if mode and not (isinstance(mode[0], ast.Constant) and set(str(mode[0].value)) <= set("rbt")):
                 yield node.lineno, f"open(..., {ast.unparse(mode[0])})"
 
 
-@pytest.mark.parametrize("module", [module for module in LIBRARY if not module.startswith("disk/")])
-def test_only_disk_does_what_makes_data_survive(module: str) -> None:
+def test_only_disk_does_what_makes_data_survive() -> None:
     """docs/reading.md, the tests: else `faultdisk` would not see it, and no test would cut the power there."""
-    assert not [(line, name) for line, name in disk_work(module) if name not in HARMLESS.get(module, ())]
+    others = [module for module in LIBRARY if not module.startswith("disk/")]
+    found = [(module, line, name) for module in others for line, name in disk_work(module)]
+    assert [each for each in found if each[2] not in HARMLESS.get(each[0], ())] == []
 
 
 def test_disk_itself_would_not_pass_that() -> None:
@@ -405,12 +396,10 @@ def test_disk_itself_would_not_pass_that() -> None:
 FLUSHES = {"fsync", "fdatasync", "sync", "lockf", "ftruncate", "truncate"}
 
 
-@pytest.mark.parametrize("module", COMMANDS)
-def test_no_command_makes_data_durable_or_takes_a_lock_by_itself(module: str) -> None:
+def test_no_command_makes_data_durable_or_takes_a_lock_by_itself() -> None:
     """That is what `disk` is for; below the side directory a command leaves all changes to the library."""
-    found = [(line, name) for line, name in disk_work(module) if name.partition(".")[0] in ("fcntl", "filelock")]
-    found += [(line, name) for line, name in disk_work(module) if name.rpartition(".")[2] in FLUSHES]
-    assert not found
+    found = [(module, line, name.split(".")) for module in COMMANDS for line, name in disk_work(module)]
+    assert [each for each in found if each[2][0] in ("fcntl", "filelock") or each[2][-1] in FLUSHES] == []
 
 
 def test_importing_safepoint_loads_nothing_heavy() -> None:
@@ -457,17 +446,17 @@ def test_every_error_is_one_of_safepoint_and_exported() -> None:
     assert all(getattr(safepoint, name) is each for name, each in ERRORS.items())
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module != "errors"])
-def test_public_errors_are_defined_in_one_place(module: str) -> None:
+def test_public_errors_are_defined_in_one_place() -> None:
     bases = {
-        node.name: {ast.unparse(base).rpartition(".")[2] for base in node.bases}
-        for node in ast.walk(tree(module))
-        if isinstance(node, ast.ClassDef)
+        (module, node.name): {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+        for module in MODULES
+        if module != "errors"
+        for node in nodes(module)[ast.ClassDef]
     }
     # To the program as `SaveError`; the session alone must know it. The second and the last are of the command line
     # alone, and the third only makes a vertex run again.
     told = {"NotPutBack", "TraceError", "LostValue", "UnlikeTraces"}
-    assert not [name for name, those in bases.items() if those & set(ERRORS) and name not in told]
+    assert not [name for name, those in bases.items() if those & set(ERRORS) and name[1] not in told]
 
 
 def test_all_names_of_the_interface_exist_once() -> None:

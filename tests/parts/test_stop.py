@@ -111,9 +111,10 @@ def test_schedulers_are_asked_for_the_time_left(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     fake(tmp_path, PROGRAMS[name], script)
     (limit,) = time_limits(None, None, 0.0, environment)
+    before = time.time()
     limit.ask(again=False)
     assert not limit.failed
-    assert limit.end == left if math.isinf(left) else limit.end - time.time() == pytest.approx(left, abs=3)
+    assert before - 1 <= limit.end - left <= time.time() + 1 if math.isfinite(left) else limit.end == left
 
 
 @UNIX
@@ -220,11 +221,13 @@ def test_a_session_after_another_catches_its_own_signals(work: Path, tmp_path: P
 @UNIX
 def test_a_forked_child_dies_by_a_signal_that_its_parent_catches(work: Path) -> None:
     session = Session(work, signals=("TERM",))
+    ends, begins = os.pipe()
     child = os.fork()
     if not child:
-        time.sleep(20)
+        os.write(begins, b"x")
+        signal.pause()
         os._exit(0)
-    time.sleep(0.2)
+    assert os.read(ends, 1)
     os.kill(child, signal.SIGTERM)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
     assert not session.should_stop()

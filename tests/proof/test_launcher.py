@@ -58,7 +58,7 @@ def said(command: list[str]) -> list[str]:
     """What each of these processes says, in the order in which they were started."""
     inherited = re.compile("(OMPI|PMI|PMIX|MPI|SLURM)_")
     environment = {name: value for name, value in os.environ.items() if not inherited.match(name)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -137,7 +137,7 @@ def test_the_mpiexec_of_this_environment_comes_before_any_other_of_the_path(tmp_
     other = script(tmp_path / "mpiexec", "exec sleep 1000")
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     command = [sys.executable, "-c", "import launcher; print(launcher.mpiexec())"]
-    done = subprocess.run(command, cwd=HOUSE / "examples", env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=HOUSE / "examples", env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() != other and done.stdout.strip() == launcher.mpiexec()
 
@@ -174,7 +174,7 @@ def test_the_demonstration_says_at_once_which_mpiexec_does_not_fit(tmp_path: Pat
     other = foreign(tmp_path / where / "mpiexec", OPEN_MPI)
     environment = {**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"}
     command = [tmp_path / "bin/python", HOUSE / "examples/demo.py"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and done.stdout == "", done.stdout
     assert done.stderr.startswith(f"no ranks: {other} does not start ranks of mpi4py") and done.stderr.count("\n") == 1
 

@@ -46,7 +46,7 @@ def test_the_wheel_works_in_a_bare_environment(built: tuple[Path, Path], tmp_pat
     program = [python, HOUSE / "examples/walk.py", "200"]
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(program, cwd=tmp_path / "run", env=environment, timeout=0.9)
-    subprocess.run(program, cwd=tmp_path / "run", env=environment, timeout=60, check=True)
+    subprocess.run(program, cwd=tmp_path / "run", env=environment, timeout=300, check=True)
     assert (tmp_path / "run/state.npz").exists()
     done = subprocess.run(
         [python, "-m", "safepoint", "status"], cwd=tmp_path / "run", env=environment, capture_output=True, text=True
@@ -88,10 +88,3 @@ def test_who_sees_it_in_an_index_finds_the_pages(built: tuple[Path, Path]) -> No
     assert len(links) > 10 and all(link.startswith(("https://", "#")) for link in links), links
     inside = [link.partition("/blob/")[2].partition("/")[2] for link in [*links, *places.values()] if "/blob/" in link]
     assert all((HOUSE / link.partition("#")[0]).exists() for link in inside), inside
-
-
-def test_no_page_or_message_tells_to_install_it_from_an_index() -> None:
-    """It is not there, and somebody else may take the name."""
-    texts = [*HOUSE.glob("*.md"), *(HOUSE / "docs").rglob("*.md"), *(HOUSE / "safepoint").rglob("*.py")]
-    wrong = [path.name for path in texts if re.search(r"pip install ['\"]?safepoint", path.read_text("utf-8"))]
-    assert wrong == []

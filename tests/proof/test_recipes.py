@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 from testbed.paths import EXAMPLES
-from testbed.protected import command_of, kill, processes_of, ran, run, sets, wait_for
+from testbed.protected import command_of, kill, processes_of, ran, run, sets
+from testbed.stops import until
 from testbed.sweep import LONG
 
 from safepoint.disk import kernel
 
-KILLS = 20 if LONG else 5
+KILLS, BENDS = (20, 20) if LONG else (5, 3)  # of LAMMPS, which may say nothing before its first ones; of CalculiX
 LAST = 300 * KILLS  # steps of LAMMPS: enough for so many kills
 
 
@@ -69,7 +70,7 @@ def test_lammps_killed_in_the_write_of_its_restart_file_cannot_go_on_by_itself(m
     assert done.returncode and re.search("Unexpected end of file|corrupted LAMMPS restart file", done.stdout)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(melt: Path) -> None:
     """Killed at random and in the write; its last thermodynamic output is that of LAMMPS restarted undisturbed at the
     same steps."""
@@ -99,15 +100,13 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
                 in_the_write(lmp, "-in", "in.again", "-var", "last", str(LAST), file=str(melt / "melt.restart"), at=at)
             )
             with run(melt, "--resume-command", f"sh -c 'exec {resumed} >> out'", "--", *command) as protected:
-                said = protected.communicate(timeout=60)[1]
+                said = protected.communicate(timeout=300)[1]
             assert "goes on from set" in said or not begun
             writes += 1
         else:
             with run(melt, "--resume-command", again, "--", *first) as protected:
                 before = max(sets(melt), default=0)
-                wait_for(
-                    lambda before=before: max(sets(melt), default=0) > before
-                )  # it gets on, however busy the machine
+                until(lambda before=before: max(sets(melt), default=0) > before)  # it gets on, however busy the machine
                 time.sleep(rng.uniform(0, 0.4))
                 kill_all(command_of(protected) or protected.pid, protected.pid)
         note()
@@ -132,13 +131,22 @@ def beam(tmp_path: Path) -> Path:
     return work
 
 
-def held_up(beam: Path) -> str:
-    """A PATH on which the new restart file gets its name a third of a second late, so that a kill is sure to hit."""
-    late = beam.parent / "late"
-    late.mkdir()
-    (late / "mv").write_text(f'#!/bin/sh\nsleep 0.3\nexec {program("mv")} "$@"\n')
-    (late / "mv").chmod(0o755)
-    return f"{late}{os.pathsep}{os.environ['PATH']}"
+class HeldUp:
+    """A PATH on which `mv`, by which the new restart file gets its name, waits as long as it is held: until a kill."""
+
+    def __init__(self, beam: Path) -> None:
+        self.late, self.beam = beam.parent / "late", beam
+        self.late.mkdir()
+        held, waits = self.late / "held", self.late / "waits"
+        wait = f"[ -e {held} ] && touch {waits}\nwhile [ -e {held} ]; do sleep 0.01; done"
+        (self.late / "mv").write_text(f'#!/bin/sh\n{wait}\nexec {program("mv")} "$@"\n')
+        (self.late / "mv").chmod(0o755)
+        self.environment = {**os.environ, "PATH": f"{self.late}{os.pathsep}{os.environ['PATH']}"}
+
+    def until_it_waits(self) -> None:
+        until((self.beam / "beam.rout").exists)
+        (self.late / "held").touch()
+        until((self.late / "waits").exists)
 
 
 def last_displacements(beam: Path) -> list[str]:
@@ -148,50 +156,47 @@ def last_displacements(beam: Path) -> list[str]:
 def test_calculix_killed_between_removing_and_renaming_has_no_restart_file(beam: Path) -> None:
     """What we protect from."""
     program("ccx")
-    environment = {**os.environ, "PATH": held_up(beam)}
+    late = HeldUp(beam)
     done = subprocess.Popen(
-        ["sh", "first.sh"], cwd=beam, stdout=subprocess.DEVNULL, start_new_session=True, env=environment
+        ["sh", "first.sh"], cwd=beam, stdout=subprocess.DEVNULL, start_new_session=True, env=late.environment
     )
-    wait_for((beam / "beam.rout").exists)
-    wait_for(lambda: not (beam / "beam.rout").exists())
+    late.until_it_waits()
     kill_all(done.pid)
     done.wait()
     assert not (beam / "beam.rout").exists()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
     beam: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed at random, and while it has no restart file."""
     program("ccx")
-    monkeypatch.setenv("STEPS", str(20 * KILLS))
+    monkeypatch.setenv("STEPS", str(20 * BENDS))
     undisturbed = beam.parent / "undisturbed"
     shutil.copytree(EXAMPLES / "calculix", undisturbed)
     subprocess.run(["sh", "first.sh"], cwd=undisturbed, check=True, stdout=subprocess.DEVNULL)
     rng = random.Random(10)
-    away, late = 0, held_up(beam)
-    for number in range(KILLS):
-        environment = {**os.environ, "PATH": late} if number == 0 else dict(os.environ)
+    away, late = 0, HeldUp(beam)
+    for number in range(BENDS):
+        environment = late.environment if number == 0 else dict(os.environ)
         options = {"stdout": subprocess.DEVNULL, "env": environment}
         with run(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh", **options) as protected:
-            wait_for(lambda: command_of(protected) or protected.poll() is not None)
+            until(lambda: command_of(protected) or protected.poll() is not None)
             leader = command_of(protected)
             assert leader, protected.communicate()[1]
             if number == 0:
-                for _ in range(2):
-                    wait_for((beam / "beam.rout").exists)
-                    wait_for(lambda: not (beam / "beam.rout").exists())
+                late.until_it_waits()
             else:
                 time.sleep(rng.uniform(0.15, 0.5))
             kill_all(leader, protected.pid)
             lock = str(beam / ".safepoint.d/rank-00000/lock")
-            wait_for(lambda lock=lock: not kernel.holders(lock))  # a shell that was just being started ends by itself
+            until(lambda lock=lock: not kernel.holders(lock))  # a shell that was just being started ends by itself
             away += not (beam / "beam.rout").exists()
     ran(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh")
     assert last_displacements(beam) == last_displacements(undisturbed)
     assert away
-    print(f"CalculiX: {KILLS} kills, {away} of them while it had no restart file")
+    print(f"CalculiX: {BENDS} kills, {away} of them while it had no restart file")
 
 
 # In segments: the examples of the page, as they stand there.
@@ -212,7 +217,7 @@ def test_the_examples_of_segments_do_what_the_page_says(tmp_path: Path, example:
     options = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL}
     if killed:
         with subprocess.Popen(["sh", "-c", example.replace("safepoint run", "exec safepoint run")], **options) as first:
-            wait_for(lambda: len(sets(tmp_path)) >= 2)
+            until(lambda: len(sets(tmp_path)) >= 2)
             kill_all(command_of(first) or first.pid, first.pid)
     done = subprocess.run(["sh", "-c", again if killed else example], stderr=subprocess.PIPE, text=True, **options)
     assert done.returncode == 0, done.stderr

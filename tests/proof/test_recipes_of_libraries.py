@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from testbed.paths import EXAMPLES
-from testbed.protected import wait_for
+from testbed.stops import until
+from testbed.sweep import one_of
 
 KILLS = 3
 
@@ -29,7 +30,7 @@ def begin(work: Path, name: str, *arguments: object) -> subprocess.Popen[str]:
 
 def step_in(line: str, job: subprocess.Popen[str]) -> int:
     """Of a line that ends with a step; a program that died says why."""
-    assert line, job.communicate(timeout=60)[1][-3000:]
+    assert line, job.communicate(timeout=300)[1][-3000:]
     return int(line.split()[-1])
 
 
@@ -97,7 +98,7 @@ def test_an_hdf5_file_that_is_held_open_ends_with_the_same_numbers(tmp_path: Pat
         assert all(numpy.array_equal(expected[name][:], found[name][:]) for name in expected)
 
 
-@pytest.mark.parametrize("how", ["fork", "spawn"])
+@pytest.mark.parametrize("how", one_of(["fork", "spawn"]))
 def test_a_pool_of_processes_ends_with_the_same_results(tmp_path: Path, how: str) -> None:
     pytest.importorskip("numpy")
     one, other = undisturbed_and_killed(tmp_path, "pool.py", 40, how)
@@ -135,11 +136,11 @@ def test_a_job_of_submitit_that_was_preempted_and_killed_ends_with_the_same_stat
         job = step_in(driver.stdout.readline(), driver)  # of this executor: the process that starts the tasks
         log = other / f"log/{job}_0_log.out"
         for lives, how in enumerate((signal.SIGUSR2, signal.SIGUSR2, signal.SIGKILL), start=1):
-            wait_for(lambda lives=lives: log.exists() and log.read_text().count("begin at step") == lives, 120)
+            until(lambda lives=lives: log.exists() and log.read_text().count("begin at step") == lives)
             time.sleep(rng.uniform(0, 0.8))
             (task,) = Path(f"/proc/{job}/task/{job}/children").read_text().split()
             os.kill(int(task), how)
-        assert driver.communicate(timeout=120) and driver.returncode != 0
+        assert driver.communicate(timeout=300) and driver.returncode != 0
     starts = [int(line.split()[-1]) for line in log.read_text().splitlines() if line.startswith("begin at step")]
     with begin(other, "submitit_job.py", 300, "local") as driver:
         said = ended(driver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,14 @@ def child(code: str, *arguments: object, **options: Any) -> Iterator[subprocess.
             yield process
         finally:
             process.kill()
+
+
+def ran(code: str, *arguments: object, cwd: Path | None = None) -> str:
+    """What a Python process says that runs this code to its end."""
+    command, environment = [sys.executable, "-c", code, *map(str, arguments)], {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done
+    return done.stdout.strip()
 
 
 def says(process: subprocess.Popen[str]) -> str:

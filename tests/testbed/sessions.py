@@ -48,6 +48,27 @@ class DeadSaver:
         pass
 
 
+def when_awaited(job: Future[Any] | None, then: Callable[[], object]) -> list[bool]:
+    """Let this happen when somebody begins to wait for this job. Return a list to which each look that is made at it
+    before its end adds one."""
+    assert job
+    looks: list[bool] = []
+
+    def exception(timeout: float | None = None) -> BaseException | None:
+        if not job.done():
+            looks.append(True)
+            if len(looks) == 1:
+                then()
+        return Future.exception(job, timeout)
+
+    job.exception = exception  # type: ignore[method-assign]
+    return looks
+
+
+def press_ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
 def kill(session: Session) -> None:
     """What the death of the process leaves: no lock, and a set in flight, or one that waits, as it is."""
     session._work.flight = session._work.waiting = None

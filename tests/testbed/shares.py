@@ -17,7 +17,6 @@ from testbed.sweep import COARSER, LONG, turn
 WHOLE = 400  # tests: who asks for fewer of them gets these
 HALVED = (  # of these every other test
     "nodes/test_nodes.py", "nodes/test_parity.py",
-    "proof/test_mpi.py::test_rank_1_killed_at_each_file_system_call",
 )  # fmt: skip
 # A rank of MPICH spins while it waits. Where ranks are more than processors each message then waits for a scheduler:
 # a solver in C on four ranks took thirty times the processor time that it takes if a rank that waits sleeps for a

@@ -32,8 +32,9 @@ def safepoint(work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], object], what: Callable[[], object] = lambda: "", seconds: float = 300.0) -> None:
+    """Wait for this; only what hangs comes to the limit, and `what` says why."""
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+        assert time.monotonic() < end, f"not within {seconds} s: {what()}"
+        time.sleep(0.005)

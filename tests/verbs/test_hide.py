@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from testbed.disks import Counting, Gated
 from testbed.sessions import ROOT, Said, Start, contents, ordinary_user, sets, write
@@ -358,8 +359,16 @@ def test_a_step_is_any_integer_or_none(start: Start, work: Path, given: Any, ste
 
 @pytest.mark.parametrize(
     ("step", "shown"),
-    [(2.0, "2.0"), (float("nan"), "nan"), ("3", "'3'"), (b"1", "b'1'"), ([1], "[1]"), (10**5000, "a number")],
-    ids=["float", "nan", "text", "bytes", "list", "endless"],
+    [
+        (2.0, "2.0"),
+        (float("nan"), "nan"),
+        ("3", "'3'"),
+        (b"1", "b'1'"),
+        ([1], "[1]"),
+        (10**5000, "a number"),
+        (np.float64(1), "1.0"),
+    ],
+    ids=["float", "nan", "text", "bytes", "list", "endless", "numpy"],
 )
 def test_a_step_that_is_no_integer_is_named_and_nothing_is_changed(
     start: Start, work: Path, step: Any, shown: str
@@ -367,7 +376,10 @@ def test_a_step_that_is_no_integer_is_named_and_nothing_is_changed(
     session = start("u.dat\nledger = modify\n")
     write(work, u_dat="u")
     for verb in (session.hide, session.finish, lambda given: session.watch(given, u=1)):
-        with pytest.raises(UsageError, match=rf"^(hide|finish|watch): step must be an integer.*{re.escape(shown)}"):
+        with pytest.raises(
+            UsageError,
+            match=rf"^(hide|finish|watch): step must be an integer.*{re.escape(shown)}.*; nothing was changed",
+        ):
             verb(step)
     assert contents(work) == {"u.dat": "u"} and sets(work) == []
     assert session.hide(1) is not None

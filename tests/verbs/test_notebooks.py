@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.children import SOURCE
+from testbed.sweep import some_of
 
 import safepoint
 from safepoint import spawned
-
-SOURCE = Path(safepoint.__file__).parents[1]
 
 # What a user types, and what has to be in the answer.
 FIRST = [
@@ -46,12 +46,11 @@ def run(work: Path, cells: list[tuple[str, str]]) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code, _ in cells])
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "ignore"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
+        patch.setenv("PYTHONPATH", str(SOURCE))
+        patch.setenv("PYTHONWARNINGS", "ignore")
         client = nbclient.NotebookClient(
-            notebook, timeout=60, allow_errors=True, resources={"metadata": {"path": str(work)}}
+            notebook, timeout=300, allow_errors=True, resources={"metadata": {"path": str(work)}}
         )
         client.execute()
     for cell, (code, answer) in zip(notebook.cells, cells, strict=True):
@@ -98,14 +97,12 @@ def end_of(work: Path, code: str) -> tuple[int, str]:
     (work / ".safepoint").write_text("u.npy\n")
     (work / "program.py").write_text(code)
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        [sys.executable, "program.py"], cwd=work, env=environment, capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("guard", ["", GUARD])
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize(("pool", "guard"), some_of([(pool, guard) for pool in POOLS for guard in ("", GUARD)], 2))
 def test_a_pool_that_imports_an_init_ends_with_one_message_that_names_the_guard(
     tmp_path: Path, pool: str, guard: str
 ) -> None:
@@ -115,11 +112,7 @@ def test_a_pool_that_imports_an_init_ends_with_one_message_that_names_the_guard(
     assert 'under if __name__ == "__main__": in ' in said and "program.py" in said
     assert said.count("Traceback") <= 1 and said.count("LockedError") == 0, said
     assert status == {"pool": 128 + signal.SIGINT, "executor": 1, "process": 0}[pool] or status == -signal.SIGINT
-    again = subprocess.run(  # the lock is free
-        [sys.executable, "-c", "import safepoint; safepoint.init()"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert again.returncode == 0, again.stderr
+    safepoint.Session(tmp_path).close()  # the lock is free
 
 
 def test_of_a_pool_that_is_forked_by_a_server_too(tmp_path: Path) -> None:

@@ -310,17 +310,6 @@ def test_sessions_and_save_points_say_what_they_are(start: Start, work: Path) ->
     assert re.fullmatch(r"<SavePoint: set 1, step 7, 1 files, \d{4}-\d\d-\d\d .*, extra \{'loss': 0\.7\}>", repr(point))
 
 
-@pytest.mark.parametrize("value", [2.0, "3", None, np.float64(1)])
-def test_a_step_that_is_no_integer_is_named(start: Start, work: Path, value: Any) -> None:
-    session = start("u.dat\n")
-    write(work, u_dat="0")
-    if value is None:
-        assert session.hide(value)
-        return
-    with pytest.raises(UsageError, match=r"hide: step must be an integer, not .*; nothing was changed"):
-        session.hide(value)
-
-
 def test_the_functions_of_the_package_have_docstrings_that_an_editor_shows() -> None:
     """Literal ones, with the errors, and the arguments of the session's methods."""
     tree = ast.parse(Path(default.__file__).read_text())

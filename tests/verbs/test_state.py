@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
@@ -20,10 +21,12 @@ from hypothesis.extra import numpy as arrays
 from testbed.disks import Failing, NoRoom
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.sessions import Start, contents, write
+from testbed.stops import until
 
 import safepoint
 from safepoint import FormatError, MissingFilesError, SaveError, UsageError
 from safepoint.disk import Disk
+from safepoint.root import Root
 from safepoint.state import npz, one_file
 
 SOURCE = Path(safepoint.__file__).parents[1]
@@ -412,8 +415,11 @@ def test_the_example_of_the_tutorial_is_killed_and_goes_on(tmp_path: Path) -> No
     for directory in (whole, tmp_path / "killed"):
         directory.mkdir()
     subprocess.run([sys.executable, program, "60"], cwd=whole, env=environment, check=True)
-    for _ in range(3):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run([sys.executable, program, "60"], cwd=tmp_path / "killed", env=environment, timeout=0.6)
+    numbers = Root(str(tmp_path / "killed"))
+    for lives in range(1, 4):
+        with subprocess.Popen([sys.executable, program, "60"], cwd=tmp_path / "killed", env=environment) as job:
+            until(lambda lives=lives: max(numbers.numbers("set"), default=0) > 10 * lives)
+            job.kill()
+        assert job.returncode == -signal.SIGKILL
     subprocess.run([sys.executable, program, "60"], cwd=tmp_path / "killed", env=environment, check=True)
     assert (tmp_path / "killed/state.npz").read_bytes() == (whole / "state.npz").read_bytes()

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from testbed.disks import Failing, Gated, ends, none
 from testbed.handlers import ctrl_c, handled
+from testbed.sessions import when_awaited
+from testbed.stops import until
 
 from safepoint import LockedError, SaveError, Session
 from safepoint.record import Record
@@ -64,14 +66,12 @@ def test_a_wait_that_is_interrupted_ends_soon_and_the_next_one_tells_how_the_sav
 ) -> None:
     disk = Gated()
     session = in_flight(tmp_path, disk)
-    timer = threading.Timer(0.3, ctrl_c)
-    timer.start()
+    when_awaited(session._work.flight, ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         session.wait()
-    timer.join()
     assert session.saving
     disk.fails = fails
-    disk.gate.set()
+    when_awaited(session._work.flight, disk.gate.set)
     if fails:
         with pytest.raises(SaveError):
             session.wait()
@@ -149,13 +149,8 @@ def test_a_handler_that_waits_itself_is_no_hindrance(tmp_path: Path) -> None:
                 (tmp_path / "u.dat").write_bytes(b"u" * 1000)
                 session.hide(step)
                 disk.gate.clear()
-            timer = threading.Timer(
-                0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-            )
-            timer.start()
-            threading.Timer(0.5, disk.gate.set).start()
+            when_awaited(session._work.flight, lambda: (signal.raise_signal(signal.SIGUSR1), disk.gate.set()))
             session.wait()
-            timer.join()
         session.close()
     assert waited == [False]
 
@@ -165,16 +160,14 @@ def test_a_save_that_fails_after_its_session_was_closed_is_logged(
 ) -> None:
     disk = Gated()
     session = in_flight(tmp_path, disk)
-    timer = threading.Timer(0.2, ctrl_c)
-    timer.start()
+    when_awaited(session._work.flight, ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         session.close()
     flight = session._work.flight
     disk.fails = True
     disk.gate.set()
     assert flight and flight.exception()
-    for _ in range(100):  # the callback comes right after
-        time.sleep(0.01 if not caplog.records else 0)
+    until(lambda: caplog.records)  # the callback comes right after
     assert "set 2 (step 1) not stored" in caplog.text
     session._work.flight = None
     session._home.release()

@@ -11,9 +11,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+from testbed.stops import until
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -60,19 +61,32 @@ def missing() -> str:
     return "" if os.geteuid() == 0 else "Slurm left out: without munge it runs as root only"
 
 
-def until(holds: Callable[[], object], seconds: float, what: object = "") -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"not within {seconds} s: {what() if callable(what) else what}"
-        time.sleep(0.1)
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.xdist_group("slurm"),
+    pytest.mark.timeout(900),
+]
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
+def events(work: Path) -> str:
+    """The log of rank 0."""
+    path = work / ".safepoint.d/rank-00000/log.jsonl"
+    return path.read_text() if path.exists() else ""
+
+
+def out(work: Path) -> str:
+    """What the job has said."""
+    return (work / "job.out").read_text() if (work / "job.out").exists() else ""
+
+
+def _own_ports(count: int) -> list[socket.socket]:
+    """Sockets that have a port each, and keep it as long as they are open: no other process is given it meanwhile, and
+    a daemon that is told of it can still listen there, as Slurm's do with SO_REUSEADDR too."""
+    sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
-        each.close()
-    return ports
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind(("127.0.0.1", 0))
+    return sockets
 
 
 class Cluster:
@@ -83,14 +97,16 @@ class Cluster:
         for name in ("state", "spool"):
             (top / name).mkdir()
         self.host = socket.gethostname().partition(".")[0]
-        text = CONFIGURATION.format(top=top, host=self.host, user="root", ports=_free_ports(2))
+        self.ports = _own_ports(2)
+        ports = [each.getsockname()[1] for each in self.ports]
+        text = CONFIGURATION.format(top=top, host=self.host, user="root", ports=ports)
         (top / "slurm.conf").write_text(text)
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "PMI_", "MPI"))}
         self.environment = {**clean, "SLURM_CONF": str(top / "slurm.conf"), "PATH": PATH}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.start("slurmctld")
         self.start("slurmd")
-        until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), 30, self.logs)
+        until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), self.logs)
 
     def start(self, name: str) -> None:
         with open(self.top / f"{name}.out", "ab") as out:
@@ -99,7 +115,7 @@ class Cluster:
             )
 
     def ask(self, *command: str) -> str:
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=300)
         return done.stdout.strip()
 
     def submit(self, script: str, work: Path, *options: str) -> str:
@@ -107,7 +123,7 @@ class Cluster:
         path = work / "job.sh"
         path.write_text(script)
         command = ("sbatch", "--parsable", "--open-mode=append", f"--output={work}/job.out", *options, str(path))
-        done = subprocess.run(command, env=self.environment, cwd=work, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self.environment, cwd=work, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
@@ -118,8 +134,8 @@ class Cluster:
     def state(self, number: str) -> str:
         return self.job(number).get("JobState", "")
 
-    def until_ended(self, number: str, seconds: float) -> str:
-        until(lambda: self.state(number) in ENDED, seconds, self.logs)
+    def until_ended(self, number: str) -> str:
+        until(lambda: self.state(number) in ENDED, self.logs)
         return self.state(number)
 
     def logs(self) -> str:
@@ -128,12 +144,12 @@ class Cluster:
     def kill_node(self) -> list[int]:
         """As if the node were lost: slurmd and all slurmstepd die, and leave the processes of the job alone."""
         steps: list[int] = []
-        until(lambda: steps.extend(self._steps()) or steps, 20, "no slurmstepd of this cluster")
+        until(lambda: steps.extend(self._steps()) or steps, self.logs)
         for pid in [self.daemons["slurmd"].pid, *steps]:
             _kill(pid)
         self.daemons["slurmd"].wait()
         # A process group that is orphaned while a member is stopped gets SIGHUP: so nobody may be stopped before.
-        until(lambda: not any(_alive(pid) for pid in steps), 20, "slurmstepd does not die")
+        until(lambda: not any(alive(pid) for pid in steps), self.logs)
         return steps
 
     def _steps(self) -> list[int]:
@@ -155,10 +171,12 @@ class Cluster:
             daemon = self.daemons[name]
             daemon.terminate()
             try:
-                daemon.wait(20)
+                daemon.wait(120)
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        for port in self.ports:
+            port.close()
         for pid, words in _processes():
             if "slurm" in " ".join(words) and str(self.top) in _environment(pid):
                 _kill(pid)
@@ -182,7 +200,7 @@ def _processes() -> list[tuple[int, list[str]]]:
     return found
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, missing, until
+from cluster import Cluster, events, out, pytestmark  # noqa: F401 - this skips, and groups, these tests
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, environment, needs, program, ran
+from testbed.stops import until
 from testbed.sweep import LONG
 
 long = pytest.mark.skipif(not LONG, reason="in make crash: two minutes")
 STEPS = 12000  # 5 ms for each of two messages in the first start: two minutes; else seconds
-pytestmark = [
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.xdist_group("slurm"),
-    pytest.mark.timeout(400),
-]
 
 # What docs/schedulers.md says, with the launcher that speaks with this MPI.
 SCRIPT = """\
@@ -29,15 +25,6 @@ status=$?
 if [ $status -eq 75 ]; then scontrol requeue $SLURM_JOB_ID; fi
 exit $status
 """
-
-
-def events(work: Path) -> str:
-    path = work / ".safepoint.d/rank-00000/log.jsonl"
-    return path.read_text() if path.exists() else ""
-
-
-def out(work: Path) -> str:
-    return (work / "job.out").read_text() if (work / "job.out").exists() else ""
 
 
 @pytest.mark.parametrize(
@@ -63,14 +50,14 @@ def test_a_solver_in_c_stops_before_the_time_limit_is_requeued_and_ends_equal(
 
     late = script.replace("BEGIN", f'{begin}\n[ "$SLURM_RESTART_COUNT" ] || sleep 45')
     job = cluster.submit(late, limited, "--time=1", "--ntasks=2")
-    until(lambda: '"stopped"' in events(limited), 100, lambda: out(limited) + cluster.logs())
+    until(lambda: '"stopped"' in events(limited), lambda: out(limited) + cluster.logs())
     assert "time limit (Slurm)" in events(limited)
-    assert cluster.until_ended(job, 120) == "COMPLETED", out(limited)
+    assert cluster.until_ended(job) == "COMPLETED", out(limited)
     assert int(cluster.job(job)["Restarts"]) >= 1
 
     job = cluster.submit(script.replace("BEGIN", begin), again, "--time=60", "--ntasks=2")
-    until(lambda: '"stored"' in events(again), 60, lambda: out(again))
+    until(lambda: '"stored"' in events(again), lambda: out(again))
     cluster.ask("scontrol", "requeue", job)
-    assert cluster.until_ended(job, 120) == "COMPLETED", out(again)
+    assert cluster.until_ended(job) == "COMPLETED", out(again)
     for name in ("heat-0.dat", "heat-1.dat"):
         assert len({(work / name).read_bytes() for work in (alone, limited, again)}) == 1, name
