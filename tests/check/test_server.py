@@ -192,7 +192,8 @@ def test_an_answer_that_was_long_on_its_way_is_not_what_a_clock_is_known_by(
 ) -> None:
     """A host that is busy, or a network: by half of it the clocks would seem to differ."""
     now = [10**9]  # of both: it goes on while an answer is on its way
-    monkeypatch.setattr(follower, "time", SimpleNamespace(monotonic_ns=lambda: now[0], monotonic=time.monotonic))
+    clock = SimpleNamespace(monotonic_ns=lambda: now[0], monotonic=time.monotonic, sleep=time.sleep)
+    monkeypatch.setattr(follower, "time", clock)
     with socket.create_server(("127.0.0.1", 0)) as late:
         where = node.server.where._replace(port=late.getsockname()[1])
 
