@@ -372,7 +372,7 @@ def test_a_rank_that_waits_for_ever_shows_for_what(mpi: Mpi, tmp_path: Path) -> 
 
 @each_mpi
 def test_at_its_limit_a_rank_says_so_once_and_the_program_goes_on(mpi: Mpi, tmp_path: Path) -> None:
-    directory, out, said = traced(tmp_path, mpi, 2, cases(mpi), "loop", 30000, SAFEPOINT_TRACE_LIMIT=str(5 << 20))
+    directory, out, said = traced(tmp_path, mpi, 2, cases(mpi), "loop", 12000, SAFEPOINT_TRACE_LIMIT=str(5 << 20))
     assert out.count("ended") == 2
     assert sorted(line for line in said.splitlines() if "safepoint" in line) == [
         f"safepoint trace: rank {rank} stopped noting: the limit of {5 << 20} bytes" for rank in range(2)
