@@ -16,7 +16,7 @@ from testbed.sweep import COARSER, LONG, turn
 
 WHOLE = 400  # tests: who asks for fewer of them gets these
 HALVED = (  # of these every other test
-    "nodes/test_nodes.py", "nodes/test_parity.py", "foreign/test_nodes_in_c.py",
+    "foreign/test_nodes_in_c.py",
     "files/test_kinds.py::test_killed_at_every_operation[", "files/test_kinds.py::test_power_cut_at_every_operation[",
     "proof/test_mpi.py::test_rank_1_killed_at_each_file_system_call",
     "proof/powercut/test_variants.py::test_a_broken_variant_is_caught[",

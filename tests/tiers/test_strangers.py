@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from testbed.commands import answer, cli, process
@@ -167,26 +168,20 @@ def test_what_a_dead_upload_was_putting_goes(a: Path, place: Path) -> None:
     assert not list(place.rglob("*.new")) and not lost.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("claim-00000-0123456789abcdef", seal({"time": float("nan"), "host": "h", "directory": "d"})),
-        ("claim-00000-0123456789abcdef", b"\xff"),
-        ("SET/rank-0000001.json", b"{}"),
-        ("SET/rank-٠٠٠٠١.json", b"{}"),
-        ("claim-٠٠٠٠9-0123456789abcdef", b""),
-        ("set-00001-0123456789abcdef-9999999-00000001-0123456789abcdef/rank-00000.json", b"{}"),
-    ],
-)
-def test_names_that_are_none_of_ours_cost_nothing(name: str, content: bytes, a: Path, place: Path) -> None:
+def test_names_that_are_none_of_ours_cost_nothing(a: Path, place: Path) -> None:
     cli("drain", a)
     (of,) = place.glob("set-*")
-    path = place / name.replace("SET", of.name)
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
+    for name, content in (
+        ("claim-00000-0123456789abcdef", seal({"time": float("nan"), "host": "h", "directory": "d"})),
+        ("claim-00000-123456789abcdef0", b"\xff"), ("SET/rank-0000001.json", b"{}"), ("SET/rank-٠٠٠٠١.json", b"{}"),
+        ("claim-٠٠٠٠9-0123456789abcdef", b""),
+        ("set-00001-0123456789abcdef-9999999-00000001-0123456789abcdef/rank-00000.json", b"{}"),
+    ):  # fmt: skip
+        path = place / name.replace("SET", of.name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
     run(a, 1, first=3)
-    assert cli("drain", a).exit_code == 0
-    assert 3 in there(place)
+    assert cli("drain", a).exit_code == 0 and 3 in there(place)
 
 
 def test_a_claim_of_a_stranger_is_described_only_as_far_as_it_can_be_read(a: Path, place: Path) -> None:
@@ -286,9 +281,7 @@ def test_status_is_shown_though_the_note_cannot_be_read(a: Path) -> None:
 def test_the_time_that_is_given_is_kept_also_while_a_rate_is(a: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("part", "remote"):
         monkeypatch.setattr(f"safepoint.tiers.{module}.PIECE", 20_000)
-    begin = time.monotonic()
-    assert cli("drain", a, "--rate", "1K", "--within", "1s").exit_code == 16
-    assert time.monotonic() < begin + 10  # at that rate it would take minutes
+    assert cli("drain", a, "--rate", "10", "--within", "1s").exit_code == 16  # it would take hours
 
 
 def test_more_files_than_may_be_open_is_said(tmp_path: Path) -> None:
@@ -311,12 +304,12 @@ def test_more_files_than_may_be_open_is_said(tmp_path: Path) -> None:
 # Beside a run.
 
 
-def followed(a: Path, seconds: float = 30) -> subprocess.CompletedProcess[str]:
+def followed(a: Path) -> subprocess.CompletedProcess[str]:
     """A drain that follows a program which has ended."""
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     command = [sys.executable, "-m", "safepoint", "drain", str(a), "--follow", "--pid", str(ended.pid)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -381,7 +374,7 @@ def test_who_follows_waits_for_a_program_that_was_started_a_moment_ago(place: Pa
     (work := tmp_path / "w").mkdir()
     (work / ".safepoint").write_text(MANIFEST)
     program = beside(work, 1, 2.0)
-    done = process("drain", work, "--to", place, "--follow", "--pid", program.pid, timeout=60)
+    done = process("drain", work, "--to", place, "--follow", "--pid", program.pid)
     program.wait()
     assert done.returncode == 0 and there(place) == [1], done
 
@@ -392,42 +385,41 @@ FAST = (
 )
 
 
-def following(a: Path, program: subprocess.Popen[bytes]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-u", "-c", FAST, "drain", str(a), "--follow", "--pid", str(program.pid)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+@contextlib.contextmanager
+def following(a: Path, program: subprocess.Popen[bytes]) -> Iterator[IO[str]]:
+    """What a drain says that ends well."""
+    words = ["drain", str(a), "--follow", "--pid", str(program.pid)]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", FAST, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as drain:
+        assert drain.stdout
+        yield drain.stdout
+        program.wait()
+        assert drain.wait() == 0
 
 
 def test_a_file_system_that_goes_away_under_a_drain_is_not_filled(a: Path, place: Path) -> None:
     cli("drain", a)
-    program = beside(a, 3, 0.7)
-    drain = following(a, program)
-    time.sleep(0.5)
-    place.rename(place.with_name("away"))
-    place.mkdir()
-    program.wait()
-    assert not [path for path in names(place) if path.is_file()]
-    place.rmdir()
-    place.with_name("away").rename(place)
-    said = drain.communicate(timeout=60)[0]
-    assert drain.returncode == 0 and said.count("is it not mounted?") == 1, said
+    with following(a, program := beside(a, 3, 0.7)) as said:
+        place.rename(place.with_name("away"))
+        place.mkdir()
+        next(line for line in said if "is it not mounted?" in line)
+        program.wait()
+        assert not [path for path in names(place) if path.is_file()]
+        place.rmdir()
+        place.with_name("away").rename(place)
+        assert "is it not mounted?" not in said.read()
     assert there(place) == [5]
 
 
 @pytest.mark.parametrize("gone", ["set-*", "claim-*"])
 def test_who_follows_puts_again_what_goes_away_meanwhile(gone: str, a: Path, place: Path) -> None:
-    program = beside(a, 2, 1.0)
-    drain = following(a, program)
-    until = time.monotonic() + 20
-    while not list(place.glob("set-*/rank-00000.json")) and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    for path in place.glob(gone):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    program.wait()
-    said = drain.communicate(timeout=60)[0]
-    assert drain.returncode == 0 and there(place) == [4], said
+    with following(a, beside(a, 2, 1.0)) as said:
+        next(line for line in said if " is at " in line)
+        for path in place.glob(gone):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        said.read()
+    assert there(place) == [4]
 
 
 def test_a_fetch_of_an_old_set_that_is_here_decides_nothing(a: Path, place: Path, tmp_path: Path) -> None:
@@ -519,18 +511,18 @@ def test_a_fetch_that_was_killed_between_its_renames_goes_on_when_the_place_has_
     assert cli("drain", tmp_path / "b").exit_code == 0 and there(place) == [4]
 
 
-@pytest.mark.parametrize("way", ["file://", "link", "slash"])
-def test_a_place_is_the_same_under_each_of_its_names(way: str, a: Path, place: Path, tmp_path: Path) -> None:
+def test_a_place_is_the_same_under_each_of_its_names(a: Path, place: Path, tmp_path: Path) -> None:
     cli("drain", a)
     b = tmp_path / "b"
     cli("fetch", place, b)
-    run(b, 1, first=3)
-    cli("drain", b)
     (link := tmp_path / "link").symlink_to(place)
-    url = {"file://": f"file://{place}", "link": link, "slash": f"{place}/"}[way]
-    assert cli("fetch", url, a).exit_code == 0
-    run(a, 1, first=4)
-    assert cli("drain", a, "--to", url).exit_code == 0 and there(place) == [4]
+    for step, url in ((3, f"file://{place}"), (5, link), (7, f"{place}/")):
+        run(b, 1, first=step)
+        cli("drain", b)
+        assert cli("fetch", url, a).exit_code == 0
+        run(a, 1, first=step + 1)
+        assert cli("drain", a, "--to", url).exit_code == 0 and there(place) == [step + 1]
+        cli("fetch", place, b)
 
 
 def test_a_file_that_runs_as_somebody_else_is_refused_before_a_byte_goes(tmp_path: Path, place: Path) -> None:
