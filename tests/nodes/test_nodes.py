@@ -19,6 +19,7 @@ from testbed import noded
 from testbed.cluster import Cluster, Running, Stories, cluster
 from testbed.commands import answer, cli
 from testbed.noded import MANIFEST
+from testbed.places import flip
 from testbed.sweep import LONG, also_proof, one_of, some_of, turn
 
 from safepoint import SafepointError, SaveError, Session, UsageError
@@ -476,11 +477,7 @@ def a_damaged_part_on_another_node_leads_to_an_older_set(nodes: Cluster) -> None
     nodes.empty_place()
     for node, held in (("a", False), ("b", True)):
         root = nodes.root(node, 0, held=held)
-        packed = Path(root.set(max(root.numbers("set"))), "packed/p-0.dat.zst")
-        data = bytearray(packed.read_bytes())
-        data[len(data) // 2] ^= 1
-        packed.chmod(0o600)
-        packed.write_bytes(data)
+        flip(Path(root.set(max(root.numbers("set"))), "packed/p-0.dat.zst"))
     done = nodes.run("ba", 6)
     nodes.end()
     nodes.lose("a", "b")  # a test leaves no damage behind

@@ -20,7 +20,7 @@ from testbed import levels
 from testbed.cluster import Cluster, Stories, cluster
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noded import MANIFEST
-from testbed.places import files_below
+from testbed.places import files_below, flip
 from testbed.sweep import also_proof, one_of, some_of
 
 from safepoint import Session, UsageError
@@ -241,9 +241,7 @@ def test_a_damaged_parity_gives_nothing_wrong_back(nodes: Nodes, tmp_path: Path,
 def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(nodes: Nodes, tmp_path: Path) -> None:
     nodes.make_all()
     stored = largest(nodes.mine[2][2])
-    data = bytearray(stored.read_bytes())
-    data[:] = bytes(len(data))
-    stored.write_bytes(data)
+    stored.write_bytes(bytes(stored.stat().st_size))
     (source,) = nodes.sources(0, 0)
     back = Root(str(tmp_path / "back"), 0, nodes.count)
     os.makedirs(back.path)
@@ -253,10 +251,7 @@ def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(nodes: 
 
 def test_parity_is_made_of_what_is_as_it_was_committed(nodes: Nodes) -> None:
     """Else it would protect damage. The node that has it says so, and the others have none."""
-    stored = largest(nodes.mine[1][1])
-    data = bytearray(stored.read_bytes())
-    data[600] ^= 1  # of u.dat, in the bundle
-    stored.write_bytes(data)
+    flip(largest(nodes.mine[1][1]), 600)  # u.dat, in the bundle
     with pytest.raises(Damaged):
         nodes.make(1)
     with pytest.raises((Vanished, Unreachable)):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from testbed.faultdisk import FaultDisk, Killed, images
-from testbed.places import MANIFEST, run
+from testbed.places import MANIFEST, flip, run
 
 from safepoint.nodes import giving, held, transfer
 from safepoint.nodes.asking import Which, ask_part, ask_record, ask_sets, ask_to_hold
@@ -427,10 +427,7 @@ def test_what_the_other_node_has_is_not_sent_again(work: Path, there: Root) -> N
         ask_to_hold(peer, part, part.blocks())
         ask_to_hold(peer, part, _never())
         number = part.record.number
-        packed = next(Path(there.held(0).set(number)).rglob("*.zst"))
-        data = bytearray(packed.read_bytes())
-        data[len(data) // 2] ^= 1
-        packed.write_bytes(data)
+        flip(next(Path(there.held(0).set(number)).rglob("*.zst")))
         ask_to_hold(peer, part, part.blocks())  # it is damaged there
     assert sound(there.held(0))
 

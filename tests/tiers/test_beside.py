@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from testbed.commands import answer, cli
 from testbed.jobs import mpiexec
+from testbed.places import flip
 from testbed.protected import wait_for
 from testbed.sweep import also_proof, some_of
 
@@ -381,10 +382,7 @@ def test_what_is_newer_there_stays_unless_the_program_went_back(work: Path, tmp_
             save(session, work, step, wait="remote")
         session.close()
     wait_for(lambda: not drains(work))
-    path = Path(Root(str(work)).set(2), "files/u.dat")
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
+    flip(Path(Root(str(work)).set(2), "files/u.dat"), 100)
     with Session(work) as session:
         point = session.restore()
         assert point and point.step == 1

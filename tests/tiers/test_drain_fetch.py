@@ -10,29 +10,19 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 from testbed.commands import answer, cli
+from testbed.drains import at_work, following, until
 from testbed.jobs import mpiexec
-from testbed.places import MANIFEST, files_below, run
+from testbed.places import files_below, run
 from testbed.protected import wait_for
 
 from safepoint import Session
 from safepoint.owner import Waiting, claim
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
-
-
-@pytest.fixture
-def a(tmp_path: Path) -> Path:
-    """A directory with two sets, and a place for them in its manifest."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/.safepoint").write_text(f"{MANIFEST}remote = {tmp_path / 'place'}\ndrain = off\n")
-    run(tmp_path / "a")
-    return tmp_path / "a"
 
 
 def restored(work: Path) -> int | None:
@@ -196,67 +186,15 @@ def test_one_drain_at_a_time(a: Path, tmp_path: Path) -> None:
     claim(Root(str(a)), Waiting())()  # the run's own lock was never taken
 
 
-def at_work(a: Path, steps: int, pause: float) -> subprocess.Popen[bytes]:
-    code = (
-        "import sys, time, pathlib, safepoint\n"
-        "with safepoint.Session(sys.argv[1]) as s:\n"
-        "    p = s.restore(); n = p.step if p else 0\n"
-        "    for k in range(n + 1, n + 1 + int(sys.argv[2])):\n"
-        "        for name in ('u.dat', 'big.dat'): pathlib.Path(sys.argv[1], name).write_text(f'{k} ' * 9000)\n"
-        "        open(pathlib.Path(sys.argv[1], 'log.csv'), 'a').write(f'row {k}\\n')\n"
-        "        for j in range(5): pathlib.Path(sys.argv[1], f'small-{j}.txt').write_text(f'{k} {j}')\n"
-        "        pathlib.Path(sys.argv[1], 'tree').mkdir(exist_ok=True)\n"
-        "        s.hide(k); time.sleep(float(sys.argv[3]))\n"
-        "    s.close()\n"
-    )
-    return subprocess.Popen([sys.executable, "-c", code, str(a), str(steps), str(pause)])
-
-
-FAST = (
-    "import safepoint.cli.act.follow as d; d.PAUSE = d.LONGEST_PAUSE = 0.3\n"
-    "from safepoint.cli.group import program; program()"
-)
-
-
-@contextlib.contextmanager
-def following(a: Path, program: subprocess.Popen[bytes]) -> Iterator[IO[str]]:
-    """What a drain says that ends well, after the program; whose newest set is at its place then."""
-    command = [sys.executable, "-u", "-c", FAST, "drain", str(a), "--follow", "--pid", str(program.pid)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as drain:
-        try:
-            assert drain.stdout
-            yield drain.stdout
-            program.wait()
-            said = drain.stdout.read()
-            assert drain.wait() == 0 and "it is tried again" not in said, said
-        finally:
-            drain.kill()
-            program.kill()
-    newest = max(n for n, state in verify(Root(str(a))).items() if state == "committed")
-    assert f"set {newest} (step {newest}) is at" in said, said
-    assert [each["number"] for each in answer("fetch", a.parent / "place", "--list")["sets"]] == [newest]
-
-
-def until(said: IO[str], text: str) -> str:
-    """All lines before the first with this text."""
-    before = ""
-    for line in said:
-        if text in line:
-            return before
-        before += line
-    raise AssertionError(f"it has ended, and not said: {text}: {before}")
-
-
 def test_it_follows_a_run_and_ends_after_its_last_set(a: Path) -> None:
-    with following(a, at_work(a, 6, 0.3)):
-        pass
-    assert restored(a) == 8
+    with following(a, at_work(a, 6, 0.3)) as said:
+        until(said, "set 8 (step 8) is at")
 
 
 def test_it_follows_a_run_that_is_killed_and_its_newest_set_is_there(a: Path) -> None:
     """A kill of the solver does not stop what was begun."""
     with following(a, program := at_work(a, 10**6, 0.05)) as said:
-        until(said, "set 2 (step 2) is at")
+        until(said, " is at ")
         wait_for(lambda: max(Root(str(a)).numbers("set")) > 9)
         program.kill()
 
@@ -264,7 +202,7 @@ def test_it_follows_a_run_that_is_killed_and_its_newest_set_is_there(a: Path) ->
 def test_a_place_that_is_away_is_told_once_and_caught_up_with(a: Path, tmp_path: Path) -> None:
     """The run goes on; when the place is there again its newest set is put."""
     with following(a, program := at_work(a, 10**6, 0.1)) as said:
-        until(said, "is at")
+        until(said, " is at ")
         (tmp_path / "place").rename(tmp_path / "away")
         (tmp_path / "place").write_text("")  # as a mount point that is none now
         until(said, "it is tried again")
@@ -274,6 +212,7 @@ def test_a_place_that_is_away_is_told_once_and_caught_up_with(a: Path, tmp_path:
         (tmp_path / "away").rename(tmp_path / "place")
         assert "it is tried again" not in until(said, "answers again")
         program.kill()
+        assert "it is tried again" not in said.read()
 
 
 def test_a_place_that_is_away_from_before_the_start_until_after_the_end_gets_the_last_set(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
-from testbed.commands import answer, cli, process
-from testbed.places import MANIFEST, Kept, drained, fetched, run
+from testbed.commands import cli, process
+from testbed.drains import at_work, following, there, until
+from testbed.places import MANIFEST, Kept, drained, fetched, flip, run, saved
 
 from safepoint import Session
 from safepoint.root import Root
@@ -24,27 +22,11 @@ from safepoint.tiers.remote import Remote
 SECRET = "s3cretkey"
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "place"
-
-
-@pytest.fixture
-def a(tmp_path: Path, place: Path) -> Path:
-    """A directory with two sets."""
-    made(tmp_path / "a", f"remote = {place}\ndrain = off\n")
-    return tmp_path / "a"
-
-
 def made(work: Path, more: str = "", steps: int = 2) -> Path:
     work.mkdir()
     (work / ".safepoint").write_text(MANIFEST + more)
     run(work, steps)
     return work
-
-
-def there(place: Path) -> list[int]:
-    return [each["number"] for each in answer("fetch", place, "--list")["sets"]]
 
 
 def names(place: Path) -> list[Path]:
@@ -146,10 +128,7 @@ def test_a_set_that_is_damaged_at_the_place_is_passed_over_aloud(a: Path, place:
     run(a, 1, first=3)
     cli("drain", a)
     newest = max(place.glob("set-*"))
-    piece = next(newest.glob("rank-00000.000000-*"))
-    data = bytearray(piece.read_bytes())
-    data[5000] ^= 1
-    piece.write_bytes(data)
+    flip(next(newest.glob("rank-00000.000000-*")), 5000)
     b = tmp_path / "b"
     done = cli("fetch", place, b)
     assert done.exit_code == 0 and "an older set is looked for" in done.output, done.output
@@ -226,14 +205,7 @@ def test_text_of_a_store_cannot_drive_a_terminal(a: Path, place: Path, tmp_path:
 @pytest.mark.parametrize("url", [f"s3://AKIA:{SECRET}@bucket/x", f"s3:/AKIA:{SECRET}@bucket/x"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_secret_in_an_address_is_refused_and_not_repeated(url: str, alone: bool, tmp_path: Path) -> None:
-    work = tmp_path / "w"
-    work.mkdir()
-    (work / ".safepoint").write_text("u.dat\n")
-    (work / "u.dat").write_text("1")
-    with Session(work, saver=None) if alone else Session(work) as session:
-        session.restore()
-        session.hide(1, wait=True)
-        session.close()
+    work = saved(tmp_path / "w", **{"saver": None} if alone else {})
     for words in (("drain", work, "--to", url), ("fetch", url, tmp_path / "b"), ("fetch", url + "{rank}", "--rank", 1)):
         done = cli(*words)
         assert done.exit_code == 10 and SECRET not in done.output, done.output
@@ -312,18 +284,10 @@ def followed(a: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.fixture
-def damaged(a: Path) -> Iterator[Path]:
-    path = Path(Root(str(a)).set(2), "files/u.dat")
-    data = bytearray(path.read_bytes())
-    data[100] ^= 1
-    path.write_bytes(data)
-    yield a
-
-
 @pytest.mark.leaves_damage
-def test_who_follows_does_not_end_well_if_the_newest_set_is_not_there(damaged: Path) -> None:
-    done = followed(damaged)
+def test_who_follows_does_not_end_well_if_the_newest_set_is_not_there(a: Path) -> None:
+    flip(Path(Root(str(a)).set(2), "files/u.dat"), 100)
+    done = followed(a)
     assert done.returncode == 18 and "u.dat is not as it was committed" in done.stderr, done
 
 
@@ -359,67 +323,34 @@ def test_a_fetch_of_what_is_here_is_durable_and_noted(tmp_path: Path) -> None:
 # What a second reading found.
 
 
-def beside(a: Path, steps: int, pause: float) -> subprocess.Popen[bytes]:
-    """A program at work in this directory."""
-    code = (
-        "import sys, time; sys.path.insert(0, sys.argv[4]); from pathlib import Path; from testbed.places import run\n"
-        "time.sleep(float(sys.argv[3]))\n"
-        "for _ in range(int(sys.argv[2])): run(Path(sys.argv[1]), 1); time.sleep(float(sys.argv[3]))\n"
-    )
-    tests = Path(__file__).parents[1]
-    return subprocess.Popen([sys.executable, "-c", code, str(a), str(steps), str(pause), str(tests)])
-
-
 def test_who_follows_waits_for_a_program_that_was_started_a_moment_ago(place: Path, tmp_path: Path) -> None:
     (work := tmp_path / "w").mkdir()
     (work / ".safepoint").write_text(MANIFEST)
-    program = beside(work, 1, 2.0)
+    program = at_work(work, 1, 0.0, first=2.0)
     done = process("drain", work, "--to", place, "--follow", "--pid", program.pid)
     program.wait()
     assert done.returncode == 0 and there(place) == [1], done
 
 
-FAST = (
-    "import safepoint.cli.act.follow as f; f.PAUSE = f.LONGEST_PAUSE = 0.2\n"
-    "from safepoint.cli.group import program; program()"
-)
-
-
-@contextlib.contextmanager
-def following(a: Path, program: subprocess.Popen[bytes]) -> Iterator[IO[str]]:
-    """What a drain says that ends well."""
-    words = ["drain", str(a), "--follow", "--pid", str(program.pid)]
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", FAST, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as drain:
-        assert drain.stdout
-        yield drain.stdout
-        program.wait()
-        assert drain.wait() == 0
-
-
 def test_a_file_system_that_goes_away_under_a_drain_is_not_filled(a: Path, place: Path) -> None:
     cli("drain", a)
-    with following(a, program := beside(a, 3, 0.7)) as said:
+    with following(a, program := at_work(a, 3, 0.7)) as said:
         place.rename(place.with_name("away"))
         place.mkdir()
-        next(line for line in said if "is it not mounted?" in line)
+        until(said, "is it not mounted?")
         program.wait()
         assert not [path for path in names(place) if path.is_file()]
         place.rmdir()
         place.with_name("away").rename(place)
         assert "is it not mounted?" not in said.read()
-    assert there(place) == [5]
 
 
 @pytest.mark.parametrize("gone", ["set-*", "claim-*"])
 def test_who_follows_puts_again_what_goes_away_meanwhile(gone: str, a: Path, place: Path) -> None:
-    with following(a, beside(a, 2, 1.0)) as said:
-        next(line for line in said if " is at " in line)
+    with following(a, at_work(a, 2, 1.0)) as said:
+        until(said, " is at ")
         for path in place.glob(gone):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        said.read()
-    assert there(place) == [4]
 
 
 def test_a_fetch_of_an_old_set_that_is_here_decides_nothing(a: Path, place: Path, tmp_path: Path) -> None:
@@ -526,14 +457,7 @@ def test_a_place_is_the_same_under_each_of_its_names(a: Path, place: Path, tmp_p
 
 
 def test_a_file_that_runs_as_somebody_else_is_refused_before_a_byte_goes(tmp_path: Path, place: Path) -> None:
-    (work := tmp_path / "w").mkdir()
-    (work / ".safepoint").write_text("u.dat\n")
-    (work / "u.dat").write_text("1")
-    (work / "u.dat").chmod(0o2755)
-    with Session(work) as session:
-        session.restore()
-        session.hide(1, wait=True)
-        session.close()
+    work = saved(tmp_path / "w", mode=0o2755)
     done = cli("drain", work, "--to", place)
     assert done.exit_code == 10 and "u.dat is setuid or setgid" in done.output and not list(place.glob("set-*"))
 
@@ -545,14 +469,7 @@ def test_a_relative_address_is_below_where_one_stands(a: Path, tmp_path: Path, m
 
 def test_a_set_that_only_a_start_commits_is_named(tmp_path: Path, place: Path) -> None:
     """As after a kill between the last file and the record."""
-    (work := tmp_path / "w").mkdir()
-    (work / ".safepoint").write_text("u.dat\n")
-    with Session(work) as session:
-        session.restore()
-        for step in (1, 2):
-            (work / "u.dat").write_text(str(step))
-            session.hide(step, wait=True)
-        session.close()
+    work = saved(tmp_path / "w", steps=2)
     Path(Root(str(work)).record(2)).unlink()
     done = cli("drain", work, "--to", place)
     assert done.exit_code == 0 and there(place) == [1]
