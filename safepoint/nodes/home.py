@@ -286,3 +286,10 @@ def groups_of(nodes: list[Node], most: int) -> list[list[int]]:
         return []
     order = sorted(range(len(nodes)), key=lambda index: (-of[nodes[index].domain], nodes[index].domain, index))
     return [sorted(order[at::count]) for at in range(count)]  # those of one domain follow each other there
+
+
+def doubled_at(others: list[Node], *, parity: bool) -> str:
+    """Describe what protects the sets of a node, on these nodes."""
+    if parity:
+        return f"parity with {', '.join(node.host for node in others[:4])}{' and others' * (len(others) > 4)}"
+    return f"copy on {others[0].host} ({others[0].directory})"

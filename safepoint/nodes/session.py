@@ -23,7 +23,7 @@ from safepoint.disk.signals import look
 from safepoint.errors import SaveError, UsageError
 from safepoint.listener import Outcome
 from safepoint.nodes.asking import ask_sets
-from safepoint.nodes.home import Home, groups_of, partner_of
+from safepoint.nodes.home import Home, doubled_at, groups_of, partner_of
 from safepoint.nodes.transfer import Peer
 from safepoint.nodes.turns import BUSY, IDLE, Asked, Turn
 from safepoint.opening import LOCAL, PARTNER, REMOTE
@@ -33,10 +33,11 @@ from safepoint.tiers.beside import POLL, STALLED, Beside
 from safepoint.tiers.names import identity
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.settings import COPIES, When
+from safepoint.tiers.troubles import COPY, PROCESS
 from safepoint.tiers.url import RANK, place_of
 
 logger = logging.getLogger("safepoint")
-READY = 30.0  # seconds that the process may take to say where it listens
+READY = 600.0  # seconds in which a process that lives says where it listens, on whatever busy machine
 
 
 class Nodes(Beside):
@@ -124,7 +125,7 @@ class Nodes(Beside):
         while not self._port:
             self._tend()
             if self._over or (self._drain is None and self._why) or time.monotonic() > until:
-                why = self._fatal or self._why or self._trouble or "it does not say where it listens"
+                why = self._fatal or self._why or self._troubles.why or "it does not say where it listens"
                 raise SaveError(f"no process beside the run on {self._home.node.host}: {why}; nothing was changed")
             look()
             time.sleep(POLL)
@@ -173,12 +174,12 @@ class Nodes(Beside):
         elif word == "copied":
             if self.copying.now and self.copying.now.identity == text:
                 self.copying.put, self._why_no_copy = True, ""
+                self._troubles.end(COPY, PROCESS)
         elif word == "uncopied":
             identity_, _, why = text.partition(" ")
             if self.copying.now and self.copying.now.identity == identity_:  # else another one is in its turn by now
-                if not self._why_no_copy:
-                    logger.warning("no %s: %s; the run goes on", self._partner_text, why)
                 self._why_no_copy = why
+                self._warn(COPY, f"no {self._partner_text}: {why}; the run goes on")
         elif word == "lost":
             for turn in (self.copying, self.putting):
                 turn.lost = turn.lost or (turn.now is not None and turn.now.identity == text and not turn.put)
@@ -190,14 +191,15 @@ class Nodes(Beside):
             if word in ("trouble", "over"):  # a newer set may go when it is over
                 self.putting.lost = self.putting.now is not None and not self.putting.put
 
+    def _look(self) -> None:
+        super()._look()
+        if self._has_none and self.copying.state == BUSY:  # the other nodes may have copied theirs, and say nothing
+            self._warn(COPY, f"no {self._partner_text}: {self._why}; the run goes on")
+
     @property
     def _partner_text(self) -> str:
-        nodes = self._home.nodes
-        if self.group:
-            others = [nodes[node].host for node in self.group if node != self._home.here]
-            return f"parity with {', '.join(others[:4])}{' and others' * (len(others) > 4)}"
-        node = nodes[self.partner or 0]
-        return f"copy on {node.host} ({node.directory})"
+        others = [node for node in self.group if node != self._home.here] or [self.partner or 0]
+        return doubled_at([self._home.nodes[node] for node in others], parity=bool(self.group))
 
     # What the session announces.
 
@@ -205,15 +207,9 @@ class Nodes(Beside):
         if self.mine and self._drain and time.monotonic() >= self._next:
             self._tend()
         putting = self.putting.state
-        if putting == IDLE and self.mine and self._first and not self._is_time():
+        if putting == IDLE and self.mine and self._first and not self._when.is_due(self._taking(), self._begun_at):
             putting = BUSY  # for all: they have no clock in common
         return -self.copying.state, -putting
-
-    def _is_time(self) -> bool:
-        if self._begun_at is None:
-            return True
-        number, begun = self._begun_at
-        return self._taking() >= number + self._when.sets and time.monotonic() >= begun + self._when.seconds
 
     def agreed(self, number: int, least: Sequence[int], wait: int, *, at_once: bool) -> None:
         copied, put = (-value for value in least)

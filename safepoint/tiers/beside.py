@@ -7,7 +7,7 @@
     has ended, "end". By the other the drain tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN
     yes", or "no TEXT", and "over TEXT" if it ends for good. That pipe is read after verbs. Who does not read misses
     lines, and no more.
-(3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once.
+(3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once: see `troubles`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from safepoint.record import Item, Record
 from safepoint.root import Root
 from safepoint.tiers.names import identity
 from safepoint.tiers.note import read_notes
+from safepoint.tiers.troubles import OVER, PLACE, PROCESS, Troubles
 from safepoint.tiers.url import RANK, of_rank, place_of
 
 logger = logging.getLogger("safepoint")
@@ -151,7 +152,8 @@ class Beside(Listener):
         self._root, self._once = root, once
         self._drain: Started | None = None
         self._wanted, self._over = False, not self.on  # there is, or may be, a set; nothing is to be put any more
-        self._fatal, self._why, self._trouble = "", "", ""  # why none will go on; why the last one ended; what was said
+        self._fatal, self._why = "", ""  # why none will go on; why the last one ended
+        self._troubles = Troubles()
         self._began, self._next = -ANEW, 0.0  # when it was started; when it is heard next
         self._answers: dict[str, str] = {}
         self._back = ""  # the set to which the program went back, as long as the drain does not know
@@ -232,8 +234,7 @@ class Beside(Listener):
             if answer == "":
                 return
             token, refused = ("", answer) if answer else (token, refused)
-            none = self._drain is None and now < self._began + ANEW
-            why = self._fatal or refused or (self._why if none else "")
+            why = self._fatal or refused or (self._why if self._has_none else "")
             if why and (until is None or self._fatal):
                 raise self._not_there(label, why)
             if self._drain and self._drain is not drain:
@@ -241,7 +242,7 @@ class Beside(Listener):
             elif self._drain and now > asked + (ONCE_MORE if token else AGAIN):  # an answer may be lost
                 token, asked = self._drain.ask(wanted, token), now
             if until is not None and now >= until:
-                raise self._not_there(label, why or self._trouble or "the time is over, and it is being put still")
+                raise self._not_there(label, why or self._troubles.why or "the time is over, and it is being put still")
             if until is None and drain and now > max(drain.moved, moved) + STALLED:
                 raise self._not_there(label, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
             look()
@@ -263,8 +264,13 @@ class Beside(Listener):
         finally:
             self._lock.release()
 
+    @property
+    def _has_none(self) -> bool:
+        """There is no process, and none begins at the next look."""
+        return self._drain is None and time.monotonic() < self._began + ANEW
+
     def _look(self) -> None:
-        if self._drain is None and self._wanted and not self._begins_no_more and time.monotonic() >= self._began + ANEW:
+        if self._drain is None and self._wanted and not self._begins_no_more and not self._has_none:
             self._start()
         if self._drain is None:
             return
@@ -283,15 +289,16 @@ class Beside(Listener):
                 self._drain = Started(self._root, self._words())
             except Exception as error:  # also of a Python that is ending: the program does not fail because of it
                 self._why = f"no drain could be started: {error}"
-                self._warn(f"{self._why}; nothing goes to {self.url} now")
+                self._warn(PROCESS, f"{self._why}; nothing goes to {self.url} now")
 
     def _words(self) -> list[str]:
         pid = str(os.getpid())
         return ["drain", "--follow", "--beside", "--pid", pid, "--to", self.url, "--", self._root.work]
 
     def _hear(self, word: str, text: str) -> None:
-        if word == "there":
-            self._there = text
+        if word in ("there", "fine"):
+            self._there = text or self._there
+            self._well()
         elif word == "answer":
             token, _, said = text.partition(" ")
             self._answers[token] = said.removeprefix("no ") if said != "yes" else ""
@@ -299,14 +306,16 @@ class Beside(Listener):
         elif word == "moves":
             self._moved()
         elif word == "trouble":
-            self._warn(f"{text}; the run goes on")
-        elif word == "fine":
-            if self._trouble:
-                logger.warning("sets go to %s again", self.url)
-            self._trouble = self._why = ""
+            self._warn(PLACE, f"{text}; the run goes on")
         elif word == "over":
-            self._fatal, self._trouble, self._there, self._begins_no_more = text, "", "", True
-            self._warn(f"nothing goes to {self.url} any more: {text}")
+            self._fatal, self._there, self._begins_no_more = text, "", True
+            self._warn(OVER, f"nothing goes to {self.url} any more: {text}")
+
+    def _well(self) -> None:
+        """A set is at the place."""
+        if self._troubles.end(PLACE, PROCESS, OVER):
+            logger.warning("sets go to %s again", self.url)
+        self._fatal = self._why = ""
 
     def _moved(self) -> None:
         if self._drain:
@@ -316,17 +325,17 @@ class Beside(Listener):
         """Before its time: another one begins, if it has not said that it ends for good."""
         drain.let_go()
         self._drain = None
-        self._why = self._fatal or drain.last_words() or "the drain was killed"
+        why = drain.last_words() or "the drain was killed"
+        self._why = self._fatal or why
         if self._once and not self._fatal:
             self._hear("over", self._why)
-        elif not self._fatal:
-            self._warn(f"the drain to {self.url} has ended, and another one begins: {self._why}")
+        elif not self._begins_no_more:
+            self._warn(PROCESS, f"the drain to {self.url} has ended, and another one begins: {why}")
 
-    def _warn(self, text: str) -> None:
-        """Once, until it is fine again."""
-        if not self._trouble:
+    def _warn(self, kind: str, text: str) -> None:
+        """Once, until this trouble has ended."""
+        if self._troubles.begin(kind, text):
             logger.warning("%s", text)
-        self._trouble = text
 
     def _keep(self, record: Record) -> None:
         """In the saver thread too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import NamedTuple
 
 from safepoint.pace.times import duration
@@ -39,6 +40,10 @@ class When(NamedTuple):
     sets: int = 0
     seconds: float = 0.0
     off: bool = False
+
+    def is_due(self, number: int, last: tuple[int, float] | None) -> bool:
+        """Return whether this set is to go, after the last one that went, and the moment when that began."""
+        return last is None or (number >= last[0] + self.sets and time.monotonic() >= last[1] + self.seconds)
 
 
 def when(text: str) -> When:

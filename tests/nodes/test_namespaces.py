@@ -21,7 +21,10 @@ from testbed.protected import wait_for
 
 NODES = (1, 2, 3)
 MANIFEST = noded.MANIFEST.replace("domain = $DOMAIN\n", "")
-NET = "10.213.47"  # of these hosts alone
+# Of this process alone: two runs on one machine do not take down each other's.
+OWN = f"{os.getpid():x}"
+NET = f"10.{64 + os.getpid() // 256 % 64}.{os.getpid() % 256}"
+pytestmark = [pytest.mark.proof, pytest.mark.xdist_group("namespaces")]
 
 
 def why_not() -> str:
@@ -29,13 +32,10 @@ def why_not() -> str:
         return "needs root"
     if missing := [name for name in ("ip", "unshare", "mkfs.ext4", "losetup") if not shutil.which(name)]:
         return f"needs {', '.join(missing)}"
-    if subprocess.run(["ip", "netns", "add", "spprobe"], capture_output=True).returncode:
+    if subprocess.run(["ip", "netns", "add", f"sp{OWN}"], capture_output=True).returncode:
         return "network namespaces cannot be made here"
-    subprocess.run(["ip", "netns", "del", "spprobe"], check=True)
+    subprocess.run(["ip", "netns", "del", f"sp{OWN}"], check=True)
     return ""
-
-
-pytestmark = [pytest.mark.skipif(bool(why := why_not()), reason=why or "-"), pytest.mark.xdist_group("namespaces")]
 
 
 def do(*words: object) -> None:
@@ -53,22 +53,22 @@ class Hosts:
         self._launcher = top / "launch"
         self._launcher.write_text(
             '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift; n=${host##*.}\n'
-            f'exec ip netns exec sp$n unshare -u sh -c "hostname spnode$n; export DISK={top}/disk-$n; $*"\n'
+            f'exec ip netns exec sp{OWN}-$n unshare -u sh -c "hostname spnode$n; export DISK={top}/disk-$n; $*"\n'
         )
         self._launcher.chmod(0o755)
 
     def up(self) -> None:
-        self._did(("ip", "link", "add", "spbridge", "type", "bridge"), ("ip", "link", "del", "spbridge"))
-        do("ip", "addr", "add", f"{NET}.254/24", "dev", "spbridge")
-        do("ip", "link", "set", "spbridge", "up")
+        self._did(("ip", "link", "add", f"sp{OWN}b", "type", "bridge"), ("ip", "link", "del", f"sp{OWN}b"))
+        do("ip", "addr", "add", f"{NET}.254/24", "dev", f"sp{OWN}b")
+        do("ip", "link", "set", f"sp{OWN}b", "up")
         for n in NODES:
-            self._did(("ip", "netns", "add", f"sp{n}"), ("ip", "netns", "del", f"sp{n}"))
-            do("ip", "link", "add", f"spv{n}", "type", "veth", "peer", "name", "eth0", "netns", f"sp{n}")
-            do("ip", "link", "set", f"spv{n}", "master", "spbridge", "up")
-            do("ip", "-n", f"sp{n}", "addr", "add", f"{NET}.{n}/24", "dev", "eth0")
+            self._did(("ip", "netns", "add", f"sp{OWN}-{n}"), ("ip", "netns", "del", f"sp{OWN}-{n}"))
+            do("ip", "link", "add", f"sp{OWN}v{n}", "type", "veth", "peer", "name", "eth0", "netns", f"sp{OWN}-{n}")
+            do("ip", "link", "set", f"sp{OWN}v{n}", "master", f"sp{OWN}b", "up")
+            do("ip", "-n", f"sp{OWN}-{n}", "addr", "add", f"{NET}.{n}/24", "dev", "eth0")
             for link in ("eth0", "lo"):
-                do("ip", "-n", f"sp{n}", "link", "set", link, "up")
-            do("ip", "-n", f"sp{n}", "route", "add", "default", "via", f"{NET}.254")
+                do("ip", "-n", f"sp{OWN}-{n}", "link", "set", link, "up")
+            do("ip", "-n", f"sp{OWN}-{n}", "route", "add", "default", "via", f"{NET}.254")
             self.give_disk(n)
 
     def _did(self, what: tuple[object, ...], undo: tuple[object, ...]) -> None:
@@ -90,12 +90,12 @@ class Hosts:
         return Running([*words, "-localhost", f"{NET}.254", "-hosts", hosts, "-n", str(len(where)), *program], self.top)
 
     def pids(self, n: int) -> list[int]:
-        done = subprocess.run(["ip", "netns", "pids", f"sp{n}"], capture_output=True, text=True)
+        done = subprocess.run(["ip", "netns", "pids", f"sp{OWN}-{n}"], capture_output=True, text=True)
         return [int(pid) for pid in done.stdout.split()]
 
     def lose(self, n: int) -> None:
         """Its cable first, then all that runs there, then its disk."""
-        do("ip", "link", "set", f"spv{n}", "down")
+        do("ip", "link", "set", f"sp{OWN}v{n}", "down")
         for pid in self.pids(n):
             os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not self.pids(n))
@@ -112,6 +112,8 @@ class Hosts:
 
 @pytest.fixture
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    if why := why_not():
+        pytest.skip(why)
     found = Hosts(tmp_path_factory.mktemp("hosts"))
     try:
         found.up()

@@ -11,19 +11,19 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from testbed import levels
-from testbed.cluster import Cluster, cluster
+from testbed.cluster import Cluster, Stories, cluster
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noded import MANIFEST
-from testbed.places import files_below
-from testbed.sweep import one_of
+from testbed.places import files_below, flip
+from testbed.sweep import also_proof, some_of
 
-from safepoint import Session
+from safepoint import Session, UsageError
 from safepoint.nodes import giving, line, nearby, parity, rebuilt, stripes
 from safepoint.nodes.asking import Which, ask_range, ask_segments, ask_stripe
 from safepoint.nodes.copying import Superseded, Wanted
@@ -154,13 +154,6 @@ def largest(root: Root) -> Path:
     return found
 
 
-def forget_place(nodes: Cluster) -> None:
-    """Or what is missing would come from there."""
-    nodes.end()
-    for path in nodes.place.glob("set-*"):
-        shutil.rmtree(path)
-
-
 @contextlib.contextmanager
 def group(top: Path, sizes: list[list[int]], seed: int = 0) -> Iterator[Nodes]:
     nodes = Nodes(top, sizes, seed)
@@ -168,6 +161,12 @@ def group(top: Path, sizes: list[list[int]], seed: int = 0) -> Iterator[Nodes]:
         yield nodes
     finally:
         nodes.stop()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with group(tmp_path, [[3000], [3000], [3000]]) as found:
+        yield found
 
 
 SIZES = [
@@ -213,60 +212,51 @@ def test_of_two_nodes_that_are_lost_nothing_is_offered(tmp_path: Path) -> None:
         assert nodes.sources(0, 0) and not nodes.sources(0, 0, 2)
 
 
-def test_a_node_without_its_parity_is_told(tmp_path: Path) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make(0), nodes.make(1)
-        assert not nodes.sources(0, 0) and nodes.sources(2, 2)
+def test_a_node_without_its_parity_is_told(nodes: Nodes) -> None:
+    nodes.make(0), nodes.make(1)
+    assert not nodes.sources(0, 0) and nodes.sources(2, 2)
 
 
 @pytest.mark.parametrize("what", ["parity", "layout.json"])
-def test_a_damaged_parity_gives_nothing_wrong_back(tmp_path: Path, what: str) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        (found,) = Path(nodes.one[1].side).glob(f"held/parity-*/{what}")
-        data = bytearray(found.read_bytes())
-        for at in range(0, len(data), 64):
-            data[at] ^= 4
-        found.write_bytes(data)
-        if what == "layout.json":
-            assert not nodes.sources(0, 0)
-            return
-        (source,) = nodes.sources(0, 0)
-        back = Root(str(tmp_path / "back"), 0, nodes.count)
-        os.makedirs(back.path)
-        with pytest.raises(Vanished, match="parity is not as it was made"):
-            source.bring(back)
-        assert not os.path.exists(back.fetched)
-        nodes.make(1)  # it is not what it was, so it is made again
-        nodes.gives_back(0, 0, tmp_path / "again")
+def test_a_damaged_parity_gives_nothing_wrong_back(nodes: Nodes, tmp_path: Path, what: str) -> None:
+    nodes.make_all()
+    (found,) = Path(nodes.one[1].side).glob(f"held/parity-*/{what}")
+    data = bytearray(found.read_bytes())
+    for at in range(0, len(data), 64):
+        data[at] ^= 4
+    found.write_bytes(data)
+    if what == "layout.json":
+        assert not nodes.sources(0, 0)
+        return
+    (source,) = nodes.sources(0, 0)
+    back = Root(str(tmp_path / "back"), 0, nodes.count)
+    os.makedirs(back.path)
+    with pytest.raises(Vanished, match="parity is not as it was made"):
+        source.bring(back)
+    assert not os.path.exists(back.fetched)
+    nodes.make(1)  # it is not what it was, so it is made again
+    nodes.gives_back(0, 0, tmp_path / "again")
 
 
-def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(tmp_path: Path) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        stored = largest(nodes.mine[2][2])
-        data = bytearray(stored.read_bytes())
-        data[:] = bytes(len(data))
-        stored.write_bytes(data)
-        (source,) = nodes.sources(0, 0)
-        back = Root(str(tmp_path / "back"), 0, nodes.count)
-        os.makedirs(back.path)
-        with pytest.raises(Vanished, match="is not as it was committed"):
-            source.bring(back)
+def test_a_part_of_another_node_that_is_damaged_gives_nothing_wrong_back(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.make_all()
+    stored = largest(nodes.mine[2][2])
+    stored.write_bytes(bytes(stored.stat().st_size))
+    (source,) = nodes.sources(0, 0)
+    back = Root(str(tmp_path / "back"), 0, nodes.count)
+    os.makedirs(back.path)
+    with pytest.raises(Vanished, match="is not as it was committed"):
+        source.bring(back)
 
 
-def test_parity_is_made_of_what_is_as_it_was_committed(tmp_path: Path) -> None:
+def test_parity_is_made_of_what_is_as_it_was_committed(nodes: Nodes) -> None:
     """Else it would protect damage. The node that has it says so, and the others have none."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        stored = largest(nodes.mine[1][1])
-        data = bytearray(stored.read_bytes())
-        data[600] ^= 1  # of u.dat, in the bundle
-        stored.write_bytes(data)
-        with pytest.raises(Damaged):
-            nodes.make(1)
-        with pytest.raises((Vanished, Unreachable)):
-            nodes.make(0)
-        assert not layouts(nodes.one[0]) and not layouts(nodes.one[1])
+    flip(largest(nodes.mine[1][1]), 600)  # u.dat, in the bundle
+    with pytest.raises(Damaged):
+        nodes.make(1)
+    with pytest.raises((Vanished, Unreachable)):
+        nodes.make(0)
+    assert not layouts(nodes.one[0]) and not layouts(nodes.one[1])
 
 
 def test_a_file_that_changes_after_it_was_proven_ends_the_stripe(tmp_path: Path) -> None:
@@ -284,36 +274,33 @@ def test_a_file_that_changes_after_it_was_proven_ends_the_stripe(tmp_path: Path)
         nodes.gives_back(0, 0, tmp_path / "back")
 
 
-def test_a_set_that_is_not_wanted_any_more_is_left(tmp_path: Path) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        for name in nodes.mine[2][2].numbers("set"):
-            shutil.move(nodes.mine[2][2].set(name), tmp_path / "away")
-        looks = iter(range(20))
-        wanted = Wanted(IDENTITY, lambda: next(looks) < 10)
-        with pytest.raises(Superseded):  # a rank of another node has not committed it
-            make(nodes.one[0], Lines(nodes.mine[0]), Group(0, LIFE, nodes.peers), wanted, lambda: 0, lambda _: None)
+def test_a_set_that_is_not_wanted_any_more_is_left(nodes: Nodes, tmp_path: Path) -> None:
+    for name in nodes.mine[2][2].numbers("set"):
+        shutil.move(nodes.mine[2][2].set(name), tmp_path / "away")
+    looks = iter(range(20))
+    wanted = Wanted(IDENTITY, lambda: next(looks) < 10)
+    with pytest.raises(Superseded):  # a rank of another node has not committed it
+        make(nodes.one[0], Lines(nodes.mine[0]), Group(0, LIFE, nodes.peers), wanted, lambda: 0, lambda _: None)
 
 
-def test_parity_of_two_lives_is_never_mixed(tmp_path: Path) -> None:
+def test_parity_of_two_lives_is_never_mixed(nodes: Nodes, tmp_path: Path) -> None:
     """After a restart the same set has parity of a new group. Until all of that is there the old one counts."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        nodes.make(0, LIFE + 1), nodes.make(1, LIFE + 1)
-        (source,) = nodes.sources(0, 0)
-        assert source._brief.life == LIFE
-        nodes.make(2, LIFE + 1)
-        assert len(nodes.sources(0, 0)) == 2
-        for one in nodes.one:
-            parity.drop_older(one, layouts(one)[0].key, LIFE + 1)
-            assert [layout.life for layout in layouts(one)] == [LIFE + 1]
-        nodes.gives_back(0, 0, tmp_path / "back")
+    nodes.make_all()
+    nodes.make(0, LIFE + 1), nodes.make(1, LIFE + 1)
+    (source,) = nodes.sources(0, 0)
+    assert source._brief.life == LIFE
+    nodes.make(2, LIFE + 1)
+    assert len(nodes.sources(0, 0)) == 2
+    for one in nodes.one:
+        parity.drop_older(one, layouts(one)[0].key, LIFE + 1)
+        assert [layout.life for layout in layouts(one)] == [LIFE + 1]
+    nodes.gives_back(0, 0, tmp_path / "back")
 
 
-def test_what_a_node_has_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        monkeypatch.setattr(parity, "put", None)
-        nodes.make_all()
+def test_what_a_node_has_is_not_made_again(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes.make_all()
+    monkeypatch.setattr(parity, "put", None)
+    nodes.make_all()
 
 
 def test_small_blocks_and_windows_make_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,142 +312,126 @@ def test_small_blocks_and_windows_make_the_same(tmp_path: Path, monkeypatch: pyt
     test_the_parts_of_any_one_node_are_made_again(tmp_path, [[100, 5000], [4000], [2500, 2500, 1], [3333]])
 
 
-def test_no_stripe_is_asked_for_before_all_lines_are_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_stripe_is_asked_for_before_all_lines_are_proven(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor before the lock is had: a peer that may not go on would be taken for one that is gone."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        asked = []
-        real = parity.ask_stripe
+    asked = []
+    real = parity.ask_stripe
 
-        def ask(*arguments: object) -> object:
-            proven = [bool(server._lines and server._lines._last and server._lines._last[1]._sums)
-                      for server in nodes.servers[1:]]  # fmt: skip
-            free = Root(str(nodes.work[0])).disk.lock(f"{nodes.one[0].side}/held/parity.lock")
-            asked.append((proven, free))
-            return real(*arguments)  # type: ignore[arg-type]
+    def ask(*arguments: object) -> object:
+        proven = [bool(server._lines and server._lines._last and server._lines._last[1]._sums)
+                  for server in nodes.servers[1:]]  # fmt: skip
+        free = Root(str(nodes.work[0])).disk.lock(f"{nodes.one[0].side}/held/parity.lock")
+        asked.append((proven, free))
+        return real(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(parity, "ask_stripe", ask)
-        nodes.make(0)
-        assert asked == [([True, True], None)] * 2
+    monkeypatch.setattr(parity, "ask_stripe", ask)
+    nodes.make(0)
+    assert asked == [([True, True], None)] * 2
 
 
 @pytest.mark.parametrize("what", ["ask_range", "ask_layout"])
 def test_a_node_that_does_not_answer_at_once_is_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        real, turn = getattr(rebuilt, what), iter(range(10**6))
+    nodes.make_all()
+    real, turn = getattr(rebuilt, what), iter(range(10**6))
 
-        def flaky(*arguments: object) -> object:
-            if next(turn) % 3:
-                raise Unreachable("Connection reset by peer")
-            return real(*arguments)
+    def flaky(*arguments: object) -> object:
+        if next(turn) % 3:
+            raise Unreachable("Connection reset by peer")
+        return real(*arguments)
 
-        monkeypatch.setattr(rebuilt, what, flaky)
-        monkeypatch.setattr(nearby, "PAUSE", 0.001)
-        next(turn)
-        nodes.gives_back(0, 0, tmp_path / "back")
+    monkeypatch.setattr(rebuilt, what, flaky)
+    monkeypatch.setattr(nearby, "PAUSE", 0.001)
+    next(turn)
+    nodes.gives_back(0, 0, tmp_path / "back")
 
 
 def test_a_node_that_never_answers_is_told_and_an_old_set_is_not_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has may be nowhere else."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        nodes.servers[2].close()
-        monkeypatch.setattr(nearby, "PATIENT", 0.2)
-        monkeypatch.setattr(nearby, "PAUSE", 0.01)
-        monkeypatch.setattr("safepoint.nodes.asking.PAUSE", 0.001)
-        away: list[Unreachable] = []
-        assert not [*nearby.known(nodes.sources(0, 0), 0, lambda source, error: away.append(error))] and away
-        assert not [*nearby.known(nodes.sources(0, 0), 1 << 62, None)]  # type: ignore[arg-type]  # it is not asked
+    nodes.make_all()
+    nodes.servers[2].close()
+    monkeypatch.setattr(nearby, "PATIENT", 0.2)
+    monkeypatch.setattr(nearby, "PAUSE", 0.01)
+    monkeypatch.setattr("safepoint.nodes.asking.PAUSE", 0.001)
+    away: list[Unreachable] = []
+    assert not [*nearby.known(nodes.sources(0, 0), 0, lambda source, error: away.append(error))] and away
+    assert not [*nearby.known(nodes.sources(0, 0), 1 << 62, None)]  # type: ignore[arg-type]  # it is not asked
 
 
-def test_of_two_places_that_have_a_part_the_whole_one_is_taken(tmp_path: Path) -> None:
+def test_of_two_places_that_have_a_part_the_whole_one_is_taken(nodes: Nodes, tmp_path: Path) -> None:
     """After a restart on other nodes a part lies where its rank ran, and where it runs."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        for name in (f"rank-{2:05d}", f"../log-{2}.csv"):
-            path = Path(nodes.work[2], ".safepoint.d", name)
-            target = Path(nodes.work[0], ".safepoint.d", name)
-            shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
-        stray = Root(str(nodes.work[0]), 2, nodes.count)
-        largest(stray).write_bytes(b"damaged")
-        nodes.gives_back(1, 1, tmp_path / "back")
+    nodes.make_all()
+    for name in (f"rank-{2:05d}", f"../log-{2}.csv"):
+        path = Path(nodes.work[2], ".safepoint.d", name)
+        target = Path(nodes.work[0], ".safepoint.d", name)
+        shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
+    stray = Root(str(nodes.work[0]), 2, nodes.count)
+    largest(stray).write_bytes(b"damaged")
+    nodes.gives_back(1, 1, tmp_path / "back")
 
 
 def test_without_numpy_a_part_that_must_be_made_again_is_as_good_as_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the setting is another one by now."""
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        monkeypatch.setitem(sys.modules, "numpy", None)
-        monkeypatch.setattr(nearby, "PATIENT", 0.0)
-        away: list[Unreachable] = []
-        assert not [*nearby.known(nodes.sources(0, 0), 0, lambda source, error: away.append(error))]
-        assert "parity needs the package numpy" in str(*away)
+    nodes.make_all()
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    monkeypatch.setattr(nearby, "PATIENT", 0.0)
+    away: list[Unreachable] = []
+    assert not [*nearby.known(nodes.sources(0, 0), 0, lambda source, error: away.append(error))]
+    assert "parity needs the package numpy" in str(*away)
 
 
-def test_no_room_is_known_before_a_byte_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        monkeypatch.setattr(parity.kernel, "room", lambda path: 4000)
-        with pytest.raises(Unreachable, match="has no room: 4000 are free"):
-            nodes.make(0)
+def test_no_room_is_known_before_a_byte_travels(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity.kernel, "room", lambda path: 4000)
+    with pytest.raises(Unreachable, match="has no room: 4000 are free"):
+        nodes.make(0)
 
 
-def test_a_range_that_nobody_would_ask_for_is_refused(tmp_path: Path) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make_all()
-        peer, sum_ = nodes.peers[0], layouts(nodes.one[0])[0].lines[0][0].sum
-        own = Which(0, 1, "own")
-        (tmp_path / "secret").write_bytes(b"x")
-        with pytest.raises(Unreachable):
-            ask_range(peer, own, sum_, 0, giving.MOST + 1)
+def test_a_range_that_nobody_would_ask_for_is_refused(nodes: Nodes, tmp_path: Path) -> None:
+    nodes.make_all()
+    peer, sum_ = nodes.peers[0], layouts(nodes.one[0])[0].lines[0][0].sum
+    own = Which(0, 1, "own")
+    (tmp_path / "secret").write_bytes(b"x")
+    with pytest.raises(Unreachable):
+        ask_range(peer, own, sum_, 0, giving.MOST + 1)
+    with pytest.raises(Vanished):
+        ask_range(peer, own, "0" * 64, 0, 10)  # another record
+    for name in ("../../secret", f"parity-{IDENTITY}-00003/../../../secret", "", "parity.lock"):
         with pytest.raises(Vanished):
-            ask_range(peer, own, "0" * 64, 0, 10)  # another record
-        for name in ("../../secret", f"parity-{IDENTITY}-00003/../../../secret", "", "parity.lock"):
-            with pytest.raises(Vanished):
-                ask_range(peer, Which(0, 0, "parity", name), "", 0, 10)
-        assert ask_range(peer, own, sum_, 1 << 40, (1 << 40) + 5) == b""
-        for identity_ in ("", "../x", IDENTITY.upper()):
-            with pytest.raises(Vanished):
-                ask_segments(peer, identity_)
-        rows = ask_segments(peer, IDENTITY)
-        said = digest(json.dumps(rows).encode())
-        with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 0, 1 << 40):
-            pass
-        with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 3, 700):
-            pass
-        with pytest.raises(Vanished), ask_stripe(peer, IDENTITY, "0" * 64, 0, 512):
-            pass
+            ask_range(peer, Which(0, 0, "parity", name), "", 0, 10)
+    assert ask_range(peer, own, sum_, 1 << 40, (1 << 40) + 5) == b""
+    for identity_ in ("", "../x", IDENTITY.upper()):
+        with pytest.raises(Vanished):
+            ask_segments(peer, identity_)
+    rows = ask_segments(peer, IDENTITY)
+    said = digest(json.dumps(rows).encode())
+    with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 0, 1 << 40):
+        pass
+    with pytest.raises(Unreachable), ask_stripe(peer, IDENTITY, said, 3, 700):
+        pass
+    with pytest.raises(Vanished), ask_stripe(peer, IDENTITY, "0" * 64, 0, 512):
+        pass
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda it: it.update(lines=it["lines"][:1]),
-        lambda it: it.update(chunk=512),
-        lambda it: it.update(chunk=0),
-        lambda it: it.update(at=3),
-        lambda it: it.update(at=-1),
-        lambda it: it.update(identity="../../x"),
+def test_a_layout_that_cannot_be_is_refused(made: tuple[Layout, bytes]) -> None:
+    layout, _ = made
+    changes: list[Callable[[dict[str, Any]], object]] = [
+        lambda it: it.update(lines=it["lines"][:1]), lambda it: it.update(chunk=512), lambda it: it.update(chunk=0),
+        lambda it: it.update(at=3), lambda it: it.update(at=-1), lambda it: it.update(identity="../../x"),
         lambda it: it["lines"][0][0].__setitem__(3, -5),
         lambda it: it["lines"][0][0].__setitem__(0, 1),  # one rank twice
-        lambda it: it["lines"][0].append("x"),
-        lambda it: it.pop("lines"),
-    ],
-)
-def test_a_layout_that_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, object]], object]) -> None:
-    with group(tmp_path, [[3000], [3000], [3000]]) as nodes:
-        nodes.make(0)
-        (layout,) = layouts(nodes.one[0])
+        lambda it: it["lines"][0].append("x"), lambda it: it.pop("lines"),
+    ]  # fmt: skip
+    for at, change in enumerate(changes):
         content = json.loads(json.dumps(layout._asdict()))
         assert layout_of({**content}) == layout
         change(content)
         with pytest.raises(stripes.Unsealed):
-            layout_of(content)
+            pytest.fail(f"change {at}: {layout_of(content)}")
 
 
 # What is killed on the way.
@@ -671,18 +642,18 @@ def test_a_removal_that_begins_with_the_bytes_is_noticed(
         test_one_that_is_removed_is_whole_or_none_at_any_kill(made, tmp_path)
 
 
-def test_a_name_without_a_life_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_a_life_is_noticed(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """New parity would take the place of the old one node by node."""
     monkeypatch.setattr(Layout, "name", property(lambda self: f"parity-{self.identity}-00001"))
     monkeypatch.setattr(Brief, "name", property(lambda self: f"parity-{self.identity}-00001"))
     with pytest.raises((AssertionError, ValueError)):
-        test_parity_of_two_lives_is_never_mixed(tmp_path)
+        test_parity_of_two_lives_is_never_mixed(nodes, tmp_path)
 
 
-def test_parity_of_unproven_bytes_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parity_of_unproven_bytes_is_noticed(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line.Strip, "proven", lambda self: self.between(0, self.segment.size))
     with pytest.raises(pytest.fail.Exception):
-        test_parity_is_made_of_what_is_as_it_was_committed(tmp_path)
+        test_parity_is_made_of_what_is_as_it_was_committed(nodes)
 
 
 def test_what_hinders_the_set_before_says_nothing_of_this_one() -> None:
@@ -738,23 +709,25 @@ def test_every_byte_of_every_line_is_in_one_parity(lengths: list[int]) -> None:
 # The whole of it.
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster(tmp_path, MANIFEST.replace("partner = on", "partner = xor 4")) as found:
-        yield found
+STORIES, XOR = Stories(), MANIFEST.replace("partner = on", "partner = xor 4")
 
 
-@pytest.mark.parametrize("lost", one_of(["a", "d"]))
-def test_a_lost_node_costs_nothing_and_so_does_the_next(nodes: Cluster, lost: str) -> None:
+@STORIES.on(XOR)
+def the_last_node_is_lost_and_costs_nothing_and_so_does_the_next(nodes: Cluster) -> None:
+    the_first_node_is_lost_and_costs_nothing_and_so_does_the_next(nodes, "d")
+
+
+@STORIES.on(XOR)
+def the_first_node_is_lost_and_costs_nothing_and_so_does_the_next(nodes: Cluster, lost: str = "a") -> None:
     before = nodes.run("abcd", 6, 0.02, "partner")
     assert before.code == 0 and before.last("partner") == 5, before
     assert not any(path.is_dir() and path.name.startswith("rank") for path in _held(nodes, "a"))
-    forget_place(nodes)
+    nodes.empty_place()
     nodes.lose(lost)
     done = nodes.run("abcd".replace(lost, "e"), 9, 0.02, "partner")
     assert done.code == 0 and done.last("restored") == 5, done
     assert "from the parity on other nodes" in done.err
-    forget_place(nodes)
+    nodes.empty_place()
     nodes.lose("b" if lost == "a" else "a")
     where = "ecdf" if lost in "ab" else "bcdef".replace(lost, "")
     done = nodes.run(where, 12, 0.02, "partner")
@@ -766,18 +739,20 @@ def _held(nodes: Cluster, node: str) -> list[Path]:
     return list((nodes.work(node) / ".safepoint.d/held").iterdir())
 
 
-def test_ranks_that_share_a_node_are_lost_with_it_and_made_again(nodes: Cluster) -> None:
+@STORIES.on(XOR)
+def ranks_that_share_a_node_are_lost_with_it_and_made_again(nodes: Cluster) -> None:
     nodes.run("aabbcc", 5, 0.02, "partner")
-    forget_place(nodes)
+    nodes.empty_place()
     nodes.lose("b")
     done = nodes.run("aaddcc", 7, 0.02, "partner")
     assert done.code == 0 and done.last("restored") == 4, done
     assert "ranks 2, 3 of 6" in done.err and "from the parity on other nodes" in done.err
 
 
-def test_a_part_that_is_damaged_on_its_own_disk_is_made_again(nodes: Cluster) -> None:
+@STORIES.on(XOR)
+def a_part_that_is_damaged_on_its_own_disk_is_made_again(nodes: Cluster) -> None:
     nodes.run("abcd", 5, 0.02, "partner")
-    forget_place(nodes)
+    nodes.empty_place()
     root = nodes.root("c", 2, 4)
     for number in root.numbers("set"):
         for stored in Path(root.set(number)).rglob("z-2.dat"):
@@ -788,17 +763,19 @@ def test_a_part_that_is_damaged_on_its_own_disk_is_made_again(nodes: Cluster) ->
     assert "from the parity on other nodes" in done.err
 
 
-def test_ranks_that_run_elsewhere_and_a_lost_node(nodes: Cluster) -> None:
+@STORIES.on(XOR)
+def ranks_that_run_elsewhere_and_a_lost_node(nodes: Cluster) -> None:
     """The parts of the others are where they ran, and so is the parity."""
     nodes.run("abcd", 5, 0.02, "partner")
-    forget_place(nodes)
+    nodes.empty_place()
     nodes.lose("d")
     done = nodes.run("bcae", 7, 0.02, "partner")
     assert done.code == 0 and done.last("restored") == 4, done
     assert "rank 3 from the parity on other nodes" in done.err
 
 
-def test_a_finished_run_leaves_no_parity(nodes: Cluster) -> None:
+@STORIES.on(XOR)
+def a_finished_run_leaves_no_parity(nodes: Cluster) -> None:
     done = nodes.run("abc", 4, 0.05, "finish")
     assert done.code == 0, done
     nodes.end()
@@ -806,35 +783,36 @@ def test_a_finished_run_leaves_no_parity(nodes: Cluster) -> None:
         assert [path.name for path in _held(nodes, node)] in ([], ["parity.lock"])
 
 
-def test_a_run_with_another_setting_finds_its_sets_without_numpy(
-    nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@STORIES.on(XOR)
+def a_run_with_another_setting_finds_its_sets_without_numpy(nodes: Cluster) -> None:
     nodes.run("abc", 5, 0.02, "partner")
-    forget_place(nodes)
+    nodes.empty_place()
     (nodes.start / ".safepoint").write_text(MANIFEST)
-    (none := tmp_path / "none/numpy").mkdir(parents=True)
+    (none := nodes.top / "none/numpy").mkdir(parents=True)
     (none / "__init__.py").write_text("raise ModuleNotFoundError('none here')")
-    monkeypatch.setenv("PYTHONPATH", f"{none.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    done = nodes.run("bca", 6)
-    assert done.code == 0 and done.last("restored") == 4, done
-    nodes.end()
-    nodes.lose("c")  # now it would be needed, or the copies of the newer sets are
-    done = nodes.run("abd", 7)
+    with pytest.MonkeyPatch.context() as without:
+        without.setenv("PYTHONPATH", f"{none.parent}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        done = nodes.run("bca", 6)
+        assert done.code == 0 and done.last("restored") == 4, done
+        nodes.end()
+        nodes.lose("c")  # now it would be needed, or the copies of the newer sets are
+        done = nodes.run("abd", 7)
     assert done.last("restored") == 5 or "needs the package numpy" in done.err, done
 
 
-def test_nodes_of_too_few_domains_are_refused(nodes: Cluster) -> None:
-    (nodes.start / ".safepoint").write_text(
-        MANIFEST.replace("partner = on", "partner = xor 3").replace("domain = $DOMAIN", "domain = one-rack")
-    )
-    done = nodes.run("abc", 4)
-    assert done.code != 0 and "3 nodes are of too few domains" in done.err and "nothing was changed" in done.err
+@also_proof
+@pytest.mark.parametrize(("story", "manifest"), some_of(STORIES, 1, 2), ids=lambda it: getattr(it, "__name__", ""))
+def test_runs_with_parity(story: Callable[[Cluster], None], manifest: str, tmp_path: Path) -> None:
+    with cluster(tmp_path, manifest) as found:
+        story(found)
 
 
-def test_without_numpy_it_is_refused_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(tmp_path, MANIFEST.replace("partner = on", "partner = xor 3")) as found:
-        monkeypatch.setattr("safepoint.nodes.session.find_spec", lambda name: None)
+def test_what_cannot_be_protected_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOMAIN", "a")
+    with cluster(tmp_path, XOR) as found:
         monkeypatch.setenv("DISK", str(found.disk("a")))
-        monkeypatch.setenv("DOMAIN", "a")
-        with pytest.raises(Exception, match="needs the package numpy"):
+        with pytest.raises(UsageError, match=r"the one node is of too few domains.*nothing was changed"):
+            Session(found.start)
+        monkeypatch.setattr("safepoint.nodes.session.find_spec", lambda name: None)
+        with pytest.raises(UsageError, match="needs the package numpy"):
             Session(found.start)

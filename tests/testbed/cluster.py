@@ -20,7 +20,7 @@ from safepoint.root import Root
 from testbed import noded
 from testbed.protected import wait_for
 
-PATIENCE = 120.0  # seconds for one run, many times what it takes
+PATIENCE = 500.0  # seconds that only a hang takes
 
 
 class Said(NamedTuple):
@@ -50,9 +50,9 @@ class Running:
         code = self.process.poll()
         return Said(-1 if code is None else code, out, err)
 
-    def until(self, what: Callable[[Said], object], seconds: float = 60) -> Said:
+    def until(self, what: Callable[[Said], object]) -> Said:
         """What it has said when this holds."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while not what(said := self.said()):
             if said.code >= 0 or time.monotonic() > end:
                 self.kill()
@@ -60,9 +60,9 @@ class Running:
             time.sleep(0.02)
         return said
 
-    def wait(self, seconds: float = PATIENCE) -> Said:
+    def wait(self) -> Said:
         try:
-            self.process.wait(seconds)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"it hangs: {self.said()}") from None
@@ -135,12 +135,18 @@ class Cluster:
             for pid in self.tenders(node):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            shutil.rmtree(self.disk(node), ignore_errors=True)
-            shutil.rmtree(self.disk(node), ignore_errors=True)
+            for _ in range(2):  # a process that has just been killed may have made one more file
+                shutil.rmtree(self.disk(node), ignore_errors=True)
 
     def keep(self, node: str, name: str) -> Path:
-        """A copy of a disk as it is now."""
-        return Path(shutil.copytree(self.disk(node), self.top / name, symlinks=True))
+        """A copy of a disk as it is now; what is at work there stands still meanwhile."""
+        tenders = self.tenders(node)
+        for pid in tenders:
+            os.kill(pid, signal.SIGSTOP)
+        found = shutil.copytree(self.disk(node), self.top / name, symlinks=True)
+        for pid in tenders:
+            os.kill(pid, signal.SIGCONT)
+        return Path(found)
 
     def bring_back(self, node: str, name: str) -> None:
         self.lose(node)
@@ -148,7 +154,13 @@ class Cluster:
 
     def end(self) -> None:
         """Each process beside a run ends by itself soon after it; what does not is a fault."""
-        wait_for(lambda: not self.tenders(), 90)
+        wait_for(lambda: not self.tenders(), PATIENCE)
+
+    def empty_place(self) -> None:
+        """After the end: or what is missing would come from there."""
+        self.end()
+        for path in self.place.glob("set-*"):
+            shutil.rmtree(path)
 
     def stop(self) -> None:
         for running in self._runs:
@@ -166,3 +178,14 @@ def cluster(top: Path, manifest: str = noded.MANIFEST) -> Iterator[Cluster]:
         yield found
     finally:
         found.stop()
+
+
+class Stories(list[tuple[Callable[[Cluster], None], str]]):
+    """Tests that start several programs of several ranks: few of them in `make test`, other ones with each commit."""
+
+    def on(self, manifest: str = noded.MANIFEST) -> Callable[[Callable[[Cluster], None]], Callable[[Cluster], None]]:
+        def listed(story: Callable[[Cluster], None]) -> Callable[[Cluster], None]:
+            self.append((story, manifest))
+            return story
+
+        return listed

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ from safepoint.restoring.survey import Candidate
 from safepoint.saving.prune import Sets
 from safepoint.tiers.names import identity
 from safepoint.tiers.settings import When
+from safepoint.tiers.troubles import Troubles
 
 RANKS, KEEP = 3, 2
 
@@ -93,6 +94,7 @@ class Rank:
         near._begun_at, near._kept, near._next, near._why_no_copy = None, "", math.inf, ""
         near._steps, near._there, near._back, near._wanted = {}, "", "", True
         near._first, near.given, near._begins_no_more = rank == 0, None, False
+        near._troubles = Troubles()
         near._drain = Beside()  # type: ignore[assignment]
 
     def look(self) -> None:
@@ -433,11 +435,11 @@ def given_key(choice: choose.Choice) -> int:
     return choice.records[0].key if choice.records else 0
 
 
-def broken(schedules: int, *, until: str = "", xor: bool = False) -> tuple[int, str]:
-    """How many of so many schedules break a promise, and how the first does. `until`: ends with the first that breaks
+def broken(schedules: Iterable[int], *, until: str = "", xor: bool = False) -> tuple[int, str]:
+    """How many of these schedules break a promise, and how the first does. `until`: ends with the first that breaks
     this one."""
     count, told = 0, ""
-    for seed in range(schedules):
+    for seed in schedules:
         world = World(seed, xor=xor)
         try:
             world.live()

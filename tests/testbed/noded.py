@@ -160,8 +160,8 @@ def main(start: str, steps: int, pause: float, how: list[str]) -> None:
         comm = MPI.COMM_WORLD
     rank = comm.rank if comm else 0
     say(f"pid {os.getpid()}")
-    if "anew" in how:
-        beside.ANEW = 1.0
+    if anew := option(how, "anew"):
+        beside.ANEW = float(anew[0])
     at = option(how, "kill")
     disk = Dying(int(at[1])) if at and int(at[0]) == rank else Disk()
     if (told := option(how, "looks")) and int(told[0]) == rank:

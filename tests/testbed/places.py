@@ -185,3 +185,25 @@ def given_back(place: Place, work: Path) -> int | None:
     assert point and (work / "small-1.txt").read_text() == f"{point.step} 1"
     assert (work / "log.csv").read_text() == "".join(f"row {n}\n" * 300 for n in range(1, (point.step or 0) + 1))
     return point.step
+
+
+def flip(path: Path, at: int | None = None) -> None:
+    """Change one bit of a file, in the middle, or of this byte."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def saved(work: Path, *, mode: int = 0o644, manifest: str = "u.dat\n", steps: int = 1, **how: Any) -> Path:
+    """A program with one file, which has saved so many sets and ended."""
+    work.mkdir(exist_ok=True)
+    (work / ".safepoint").write_text(manifest)
+    with Session(work, **how) as session:
+        session.restore()
+        for step in range(1, steps + 1):
+            (work / "u.dat").write_text(str(step))
+            (work / "u.dat").chmod(mode)
+            session.hide(step, wait=True)
+        session.close()
+    return work

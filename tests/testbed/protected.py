@@ -33,7 +33,7 @@ def sets(work: Path) -> list[int]:
     return sorted(int(path.parent.name[4:]) for path in work.glob(".safepoint.d/rank-00000/set-*/record.json"))
 
 
-def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -36,23 +36,28 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int, within: float = 60) -> bool:
-    until = time.monotonic() + within
-    while time.monotonic() < until:
+def answers(port: int, server: subprocess.Popen[bytes]) -> bool:
+    """Return whether it does, when it does or has ended."""
+    while server.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return True
+            return server.poll() is None
         time.sleep(0.05)
     return False
 
 
 @contextlib.contextmanager
-def ending(command: list[str], **how: object) -> Iterator[subprocess.Popen[bytes]]:
-    """A server that ends with the block."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **how) as server:  # type: ignore[call-overload]
-        try:
-            yield server
-        finally:
-            server.kill()
+def listening(command: Callable[[int], list[str]]) -> Iterator[int]:
+    """A server that ends with the block, at a port that is free: at another one, if somebody was quicker."""
+    for _ in range(5):
+        port = free_port()
+        with subprocess.Popen(command(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+            try:
+                if answers(port, server):
+                    yield port
+                    return
+            finally:
+                server.kill()
+    raise AssertionError("the server ends at each port")
 
 
 @contextlib.contextmanager
@@ -60,9 +65,7 @@ def s3(bucket: str) -> Iterator[dict[str, str]]:
     """A bucket; the environment in which it is found."""
     if not (MOTO and has("s3fs")):
         pytest.skip("needs moto_server and s3fs: make .venv/.servers")
-    port = free_port()
-    with ending([MOTO, "-H", "127.0.0.1", "-p", str(port)]):
-        assert answers(port)
+    with listening(lambda port: [MOTO, "-H", "127.0.0.1", "-p", str(port)]) as port:
         url = f"http://127.0.0.1:{port}"
         assert urlopen(Request(f"{url}/{bucket}", method="PUT")).status == 200
         yield {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1", **KEYS}
@@ -76,18 +79,21 @@ def sftp(into: Path) -> Iterator[tuple[str, dict[str, str]]]:
     into.mkdir()
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", into / name], check=True)
-    port, home = free_port(), into / "home"
+    home = into / "home"
     (home / ".ssh").mkdir(parents=True)
     shutil.copy(into / "user", home / ".ssh/id_ed25519")
     (into / "authorized").write_bytes((into / "user.pub").read_bytes())
     key = " ".join((into / "host.pub").read_text().split()[:2])
-    (home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")
-    (into / "config").write_text(
-        f"ListenAddress 127.0.0.1:{port}\nHostKey {into / 'host'}\nAuthorizedKeysFile {into / 'authorized'}\n"
-        f"PidFile none\nStrictModes no\nUsePAM no\nSubsystem sftp internal-sftp\n"
-    )
+
+    def command(port: int) -> list[str]:
+        (home / ".ssh/known_hosts").write_text(f"[127.0.0.1]:{port} {key}\n")
+        (into / "config").write_text(
+            f"ListenAddress 127.0.0.1:{port}\nHostKey {into / 'host'}\nAuthorizedKeysFile {into / 'authorized'}\n"
+            f"PidFile none\nStrictModes no\nUsePAM no\nSubsystem sftp internal-sftp\n"
+        )
+        return [SSHD, "-D", "-f", str(into / "config")]
+
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    with ending([SSHD, "-D", "-f", str(into / "config")]):
-        assert answers(port)
+    with listening(command) as port:
         yield f"ssh://{getpass.getuser()}@127.0.0.1:{port}", {"HOME": str(home), "SSH_AUTH_SOCK": ""}

@@ -1,7 +1,6 @@
-"""What a short run leaves out and another commit tries, and how its ranks wait; a plugin that `conftest.py` brings.
+"""Mark what `make proof` runs, leave out cases where .ci/run has little time, and let ranks sleep while they wait.
 
-Of dozens of cases that are alike, and take seconds each, a short run takes a share: other ones with each commit, and
-the head of the run says which. SAFEPOINT_CRASH=long takes all of them.
+A plugin that `conftest.py` brings. What a test leaves out by itself it says with `sweep.one_of` and `sweep.some_of`.
 """
 
 from __future__ import annotations
@@ -14,10 +13,6 @@ import pytest
 from testbed.paths import TESTS
 from testbed.sweep import COARSER, LONG, turn
 
-WHOLE = 400  # tests: who asks for fewer of them gets these
-HALVED = (  # of these every other test
-    "nodes/test_nodes.py", "nodes/test_parity.py",
-)  # fmt: skip
 # A rank of MPICH spins while it waits. Where ranks are more than processors each message then waits for a scheduler:
 # a solver in C on four ranks took thirty times the processor time that it takes if a rank that waits sleeps for a
 # moment. That is what newer MPICH does with this variable, and `c/sleeps.c` for an older one.
@@ -44,15 +39,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if LONG:
         return
     left_out = set[pytest.Item]()
-    if len(items) >= WHOLE:
-        for part in HALVED:
-            of = [item for item in items if item.nodeid.startswith(f"tests/{part}")]
-            left_out |= set(of) - set(share(of, 2))
     if COARSER > 1:
         families = dict[str, list[pytest.Item]]()
         for item in items:
-            if item not in left_out:
-                families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
         for family in families.values():
             left_out |= set(family) - set(share(family, COARSER))
     items[:] = [item for item in items if item not in left_out]
@@ -71,8 +61,7 @@ def said() -> str:
     """For the head of the run."""
     if LONG:
         return ""
-    halved = ", ".join(part.rstrip("[") for part in HALVED)
-    rest = f"; of {halved} every other test, of each_mpi one MPI, ranks of MPICH that wait sleep"
+    rest = "; of cases that are alike a few, other ones with each commit, and ranks of MPICH that wait sleep"
     if COARSER > 1:
         rest += f"; m is {COARSER:g} times larger, and of the cases of each test one of {COARSER:g} is taken"
         rest += ", as SAFEPOINT_COARSER says"

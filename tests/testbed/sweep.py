@@ -49,6 +49,7 @@ def turn() -> int:
 
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def one_of(values: Sequence[T]) -> list[T]:
@@ -71,6 +72,11 @@ def some_of(values: Sequence[T], count: int, proof: int | None = None) -> list[T
 def many(examples: int) -> int:
     """How many examples a property is tried on: all of these in `make proof`, an eighth in `make test`."""
     return examples if PROOF else max(10, examples // 8)
+
+
+def also_proof(test: F) -> F:
+    """Mark a test of `make test` that tries more in `make proof`."""
+    return pytest.mark.proof(test) if PROOF else test
 
 
 class Points(list[int]):

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 from testbed.commands import answer, cli
-from testbed.places import MANIFEST, run
+from testbed.places import MANIFEST, flip, run
 
 from safepoint.root import Root
 from safepoint.tiers import note
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "place"
 
 
 @pytest.fixture
@@ -34,17 +29,11 @@ def piece(place: Path, number: int) -> Path:
     return found
 
 
-def spoil(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
 def test_verify_reads_all_bytes_that_are_there(a: Path, place: Path) -> None:
     done = cli("verify", a, "--level", "remote")
     assert done.exit_code == 0 and [line.split()[-1] for line in done.output.splitlines()] == ["result", "ok", "ok"]
     before = sorted((path, path.stat().st_mtime_ns) for path in place.rglob("*"))
-    spoil(piece(place, 1))
+    flip(piece(place, 1))
     done = cli("verify", a, "--level", "remote")
     assert done.exit_code == 18 and "damaged: the checksum of" in done.output, done.output
     said = answer("verify", a, "--level", "remote", code=18)
@@ -68,13 +57,13 @@ def test_why_says_what_a_fetch_would_bring(a: Path, place: Path) -> None:
     done = cli("why", a, "--level", "remote")
     assert done.exit_code == 0 and "Fetch brings set 2 (step 2)" in done.output, done.output
     assert "All its checksums hold." in done.output
-    spoil(piece(place, 2))
+    flip(piece(place, 2))
     done = cli("why", a, "--level", "remote")
     assert "Fetch brings set 1 (step 1)" in done.output and "Not set 2 (step 2): rank 0: the checksum" in done.output
     assert "Fetch brings set 2" in cli("why", a, "--level", "remote", "--quick").output
     said = answer("why", a, "--level", "remote")
     assert (said["set"], said["outcome"], said["passed_over"][0]["set"]) == (1, "fetched", 2)
-    spoil(piece(place, 1))
+    flip(piece(place, 1))
     done = cli("why", a, "--level", "remote")
     assert done.exit_code == 18 and "Fetch fails: no set is whole." in done.output, done.output
     assert answer("why", a, "--level", "remote", code=18)["error"]["code"] == 18
@@ -97,7 +86,7 @@ def test_drop_removes_a_set_there_and_none_here(a: Path, place: Path) -> None:
 
 
 def test_drop_keeps_what_is_all_that_is_whole_by_its_checksums(a: Path, place: Path) -> None:
-    spoil(piece(place, 1))
+    flip(piece(place, 1))
     done = cli("drop", 2, a, "--level", "remote", "--yes")
     assert done.exit_code == 10 and "no whole set would be left there" in done.output, done.output
     assert cli("drop", 1, a, "--level", "remote", "--yes").exit_code == 0

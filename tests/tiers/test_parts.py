@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testbed.places import MANIFEST, Kept, directory, drained, fetched, files_below, opened, parts_of, run
+from testbed.places import MANIFEST, Kept, directory, drained, fetched, files_below, flip, opened, parts_of, run
 
 from safepoint import Session
 from safepoint.disk import Disk
@@ -86,9 +86,7 @@ def test_what_is_damaged_here_is_not_put(which: str, tmp_path: Path) -> None:
     run(tmp_path / "a")
     root, record = parts_of(tmp_path / "a")[0]
     path = tmp_path / "a" / which if which == "log.csv" else Path(root.set(record.number), which)
-    data = bytearray(path.read_bytes())
-    data[513 if len(data) > 513 else 20] ^= 1  # of a bundle: the first file, after its header
-    path.write_bytes(data)
+    flip(path, 513 if path.stat().st_size > 513 else 20)  # of a bundle: the first file, after its header
     place = Kept()
     with pytest.raises(Damaged):
         drained(tmp_path / "a", place)

@@ -24,7 +24,7 @@ from testbed.places import (
     parts_of,
     run,
 )
-from testbed.sweep import sample
+from testbed.sweep import PROOF, also_proof, sample
 
 from safepoint import LockedError, Session
 from safepoint.disk import Disk
@@ -37,6 +37,8 @@ from safepoint.tiers.fetching import chosen, sets_at
 from safepoint.tiers.note import at_places, read_notes
 from safepoint.tiers.place import Place, Unreachable
 from safepoint.tiers.remote import Remote
+
+FEW = 1 if PROOF else 6  # of every so-manieth operation
 
 
 @pytest.fixture(autouse=True)
@@ -143,10 +145,11 @@ def judge_put(top: Path, where: str) -> None:
     assert newest(at_place(top)) == 2, where
 
 
+@also_proof
 def test_a_drain_into_a_directory_killed_or_without_power_at_each_operation(tmp_path: Path) -> None:
     """Both are on one machine here: what is told to be there has survived the power cut at the place too."""
     disk, points = swept(tmp_path, put_here, made_two)
-    for at in sample(points, 1):
+    for at in sample(points, FEW):
         made = tmp_path / f"at-{at}"
         made_two(made)
         dying = FaultDisk(made, kill_at=at)
@@ -170,7 +173,7 @@ def killed_then_cut(
 ) -> None:  # fmt: skip
     """The act is killed at each operation, done again to its end, and then the power goes."""
     _, points = swept(tmp_path, act, made)
-    for at in sample(points, 1):
+    for at in sample(points, FEW):
         made(top := tmp_path / f"at-{at}")
         dying = FaultDisk(top, kill_at=at)
         with pytest.raises(Killed):
@@ -185,6 +188,7 @@ def killed_then_cut(
         shutil.rmtree(top)
 
 
+@also_proof
 @pytest.mark.parametrize("made", [made_two, made_first])
 def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(
     made: Callable[[Path], None], tmp_path: Path
@@ -201,11 +205,11 @@ def cut_at(disk: FaultDisk, tmp_path: Path, points: list[int], judge: Callable[[
     """What a power cut could leave before each operation, and after the last."""
     (into := tmp_path / "cuts").mkdir()
     ops, cuts = len(disk.record.ops), 0
-    for image in images(disk.record, str(into), at=[*sample(points, 3), ops]):
+    for image in images(disk.record, str(into), at=[*sample(points, 3 * FEW), ops]):
         cuts += 1
         judge(Path(image.directory), f"{image.ops} of {ops}: {image.policy}", image.ops == ops)
         shutil.rmtree(image.directory)
-    assert cuts > 50
+    assert cuts > 10
 
 
 # Bringing.
@@ -238,9 +242,10 @@ def judge_brought(top: Path, where: str, *, ended: bool) -> None:
     assert read_notes(Root(work)).places[0].seen, where
 
 
+@also_proof
 def test_a_fetch_killed_or_without_power_at_each_operation(tmp_path: Path) -> None:
     disk, points = swept(tmp_path, bring_here, made_place)
-    for at in sample(points, 1):
+    for at in sample(points, FEW):
         made = tmp_path / f"at-{at}"
         made_place(made)
         dying = FaultDisk(made, kill_at=at)
@@ -252,6 +257,7 @@ def test_a_fetch_killed_or_without_power_at_each_operation(tmp_path: Path) -> No
     cut_at(disk, tmp_path, points, lambda top, where, ended: judge_brought(top, where, ended=ended))
 
 
+@also_proof
 def test_a_fetch_killed_and_begun_again_survives_a_power_cut_when_it_has_ended(tmp_path: Path) -> None:
     """What the first one has renamed, and not flushed, the second one only finds there."""
     killed_then_cut(tmp_path, bring_here, made_place, lambda top, where: judge_brought(top, where, ended=True))

@@ -158,12 +158,6 @@ class Follower:
             elif why:
                 note.tell(self._root, self._url, trouble=why)
 
-    def _is_time(self, number: int) -> bool:
-        if self._put is None:
-            return True
-        last, begun = self._put
-        return number >= last + self._when.sets and time.monotonic() >= begun + self._when.seconds
-
     def _say_what_is_not_there(self) -> None:
         seen = look(DISK, self._job.directory)
         if seen.finished:
@@ -179,7 +173,7 @@ class Follower:
             chosen, parts = newest(self._job)  # before the place is claimed: there may be nothing to put
             self._begun = self._begun or within_errors(self._begin, self._url, "put to")
             sender, claim = self._begun
-            if not last and not self._is_time(chosen.number):
+            if not last and not self._when.is_due(chosen.number, self._put):
                 return False, None
             if self._failed and self._failed[0] == chosen.number:
                 return False, self._failed[1]
