@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,10 @@ from testbed.threads_written import (
 
 from safepoint.threads import kinds, pairing, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
+from safepoint.threads.difference import Iteration, filled
 from safepoint.threads.trace import Run
+
+# What is the same, what differs, and in which words: traces written from descriptions.
 
 Both = tuple[list[Statement], list[Statement]]
 
@@ -445,3 +451,95 @@ def test_a_run_that_ends_earlier_differs(tmp_path: Path) -> None:
         assert found.code == 1 and "no such event; its trace ends before" in telling.lines(found)[0]
         found = compare(written(tmp_path / name, table, part, 2), a)
         assert "A: no such event" in telling.lines(found)[0]
+
+
+# An index that is a sum of known numbers is told as its value.
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a(i + 1)", "a(12)"),
+        ("a(i - 1, j)", "a(10, j)"),
+        ("a(k + 1,i-1)", "a(k + 1,10)"),
+        ("a(2 * i + 1)", "a(2 * 11 + 1)"),
+    ],
+)
+def test_indices_are_summed(name: str, told: str) -> None:
+    assert filled(name, Iteration(("i",), (11,))) == told
+
+
+# What tasks do is recorded by whichever thread does them: an order of chance is no difference, a digest is.
+
+
+def judged_tasks(place: Path, tasks: str, b: list[Statement], only: set[int] | None) -> Found:
+    table = Table()
+    table.site("region", "", tasks)
+    return compare(written(place / "a", table, three_regions(1.0)), written(place / "b", table, b), only=only)
+
+
+def three_regions(value: float, digest: int = 1) -> list[Statement]:
+    def region(x: float) -> Region:
+        return Region([Loop("j", range(1, 4), lambda j: [Write("b(j)", x)])], after=[Digest("b", (3, digest, 0))])
+
+    return [region(1.0), region(value), region(value)]
+
+
+@pytest.mark.parametrize("only", [None, {2}])
+def test_another_order_in_a_region_with_tasks_is_not_told_as_a_difference(
+    tmp_path: Path, only: set[int] | None
+) -> None:
+    found = judged_tasks(tmp_path / "plain", "", three_regions(2.0), only)
+    assert found.code == 1
+    found = judged_tasks(tmp_path / "tasks", "task", three_regions(2.0), only)
+    assert found.code == 2 and "region 2 (heat.f90:1) has TASK" in found.undecided
+
+
+def test_a_digest_after_tasks_counts(tmp_path: Path) -> None:
+    assert judged_tasks(tmp_path, "task", three_regions(1.0, digest=2), None).code == 1
+
+
+CALLED = """\
+module m
+contains
+  recursive subroutine add(x, a, b)
+    real(8), intent(inout) :: x(:)
+    integer, intent(in) :: a, b
+    integer :: middle
+    if (b == a) then
+      x(a) = x(a) + a
+    else
+      middle = (a + b) / 2
+      !$omp task shared(x)
+      call add(x, a, middle)
+      !$omp end task
+      call add(x, middle + 1, b)
+      !$omp taskwait
+    end if
+  end subroutine
+end module
+three_regions t
+  use m
+  real(8) :: x(40)
+  x = 0
+  !$omp parallel
+  !$omp single
+  call add(x, 1, 40)
+  !$omp end single
+  !$omp end parallel
+  print *, sum(x)
+end three_regions
+"""
+
+
+def test_tasks_may_be_in_a_procedure_that_the_region_calls(tmp_path: Path) -> None:
+    pytest.importorskip("fparser")
+    (tmp_path / "t.f90").write_text(CALLED)
+    line = [sys.executable, "-m", "safepoint", "threads"]
+    subprocess.run([*line, "build", "-o", "t", "--", "gfortran", "-fopenmp", "t.f90"], cwd=tmp_path, check=True)
+    for three_regions, threads in (("t.serial", "1"), ("t", "3")):
+        environment = {**os.environ, "SP_LEVEL": "full", "OMP_NUM_THREADS": threads}
+        subprocess.run([tmp_path / three_regions], cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
+    found = compare(Run(tmp_path / "t.serial.threads"), Run(tmp_path / "t.threads"))
+    assert found.difference is None, found.difference  # of three threads, one has seldom done all of it
+    assert found.code == 0 or "region 1 (t.f90:23) calls add (t.f90:3), which has TASK" in found.undecided

@@ -16,8 +16,9 @@ from testbed.threads_corpus import COMPILERS, PROGRAMS, has
 from safepoint.threads import fortran, lines, structure
 from safepoint.threads.sharing import constructs
 
-pytestmark = pytest.mark.skipif(not has("gfortran"), reason="no gfortran")
-pytest.importorskip("fparser")
+# The instrumented text: bodies are the source token by token, lines are named, nothing new is warned of, and the
+# programs print what they printed. In a short run each with one of the programs that were written to be awkward.
+
 HERE = Path(__file__).parent / "written"
 WRITTEN = sorted(path for path in HERE.iterdir() if path.suffix != ".h")
 CORPUS = [program.path for program in PROGRAMS]
@@ -160,3 +161,125 @@ def test_compilers_name_the_line_of_the_source(compiler: str, suffix: str, tmp_p
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert f"wrong{suffix}:8:" in done.stderr
+
+
+# What a vector of subscripts names is an array, also where the vector is a section of another array.
+
+SOURCE = """\
+program p
+  implicit none
+  integer :: i, idx(6), two(2, 2)
+  real(8) :: a(6, 6), s
+  i = 2
+  {}
+end program p
+"""
+
+
+@pytest.mark.parametrize("left", ["a(idx(1:3), i)", "a(idx, i)", "a(idx(two(1, :)), 1)", "a(idx(idx(2:)), i)",
+                                  "a(2 * idx(:i), 1)", "a(two(:, 2), sum(idx))"])  # fmt: skip
+def test_elements_that_a_vector_names_are_digested(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "p.f90"
+    path.write_text(SOURCE.format(f"{left} = 1"))
+    made = fortran.instrument(path)
+    assert not [site for site in made.sites if site.type == "variable-write" and site.name != "i"]
+    assert f"({left.replace(' ', '')})" in made.text.replace(" ", "").lower()
+
+
+@pytest.mark.parametrize("left", ["a(idx(1), i)", "a(sum(idx(1:3)), i)", "a(size(idx), idx(two(1, 2)))",
+                                  "a(maxval(two(:, 1)), 1)"])  # fmt: skip
+def test_one_element_is_a_value(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "p.f90"
+    path.write_text(SOURCE.format(f"{left} = 1"))
+    sites = [site.type for site in fortran.instrument(path).sites if site.line == 6]
+    assert "variable-write" in sites and "array" not in sites
+
+
+# A loop in which a region may be opened is recorded as a whole: no name of a procedure need be where it is called.
+
+MODULE = """\
+module m
+  implicit none
+  type v
+    real(8) :: x(10)
+  contains
+    procedure :: scale
+    procedure :: plain
+  end type
+  type held
+    integer :: n
+  contains
+    final :: ended
+  end type
+  interface operator(.plus.)
+    module procedure add
+  end interface
+  interface operator(.minus.)
+    module procedure less
+  end interface
+contains
+  function add(a, b) result(c)
+    type(v), intent(in) :: a, b
+    type(v) :: c
+    c = a
+    call in_parallel(c)
+  end function
+  function less(a, b) result(c)
+    type(v), intent(in) :: a, b
+    type(v) :: c
+    c%x = a%x - b%x
+  end function
+  subroutine scale(self)
+    class(v), intent(inout) :: self
+    call in_parallel(self)
+  end subroutine
+  subroutine plain(self)
+    class(v), intent(inout) :: self
+    self%x(1) = 2 * self%x(1)
+  end subroutine
+  subroutine in_parallel(a)
+    class(v), intent(inout) :: a
+    integer :: i
+    !$omp parallel do
+    do i = 1, 10
+      a%x(i) = 2 * a%x(i)
+    end do
+  end subroutine
+  subroutine ended(self)
+    type(held), intent(inout) :: self
+    type(v) :: other
+    other%x = self%n
+    call in_parallel(other)
+  end subroutine
+end module
+program p
+  use m
+  implicit none
+  type(v) :: a, b
+  type(held), allocatable :: q
+  integer :: k, n(3)
+  a%x = 0; b%x = 1
+  do k = 1, 3
+    n(k) = k
+    STATEMENT
+  end do
+end program
+"""
+
+
+def loops(statement: str, tmp_path: Path) -> int:
+    """How often the statement is in the text: twice if the loop has a body that records and one that does not."""
+    path = tmp_path / "p.f90"
+    path.write_text(MODULE.replace("STATEMENT", statement))
+    made = fortran.instrument(path)
+    return made.text.count(statement)
+
+
+@pytest.mark.parametrize("statement", ["a = a .plus. b", "call a%scale()", "if (allocated(q)) deallocate (q)"])
+def test_a_loop_that_may_open_a_region_has_one_body(statement: str, tmp_path: Path) -> None:
+    assert loops(statement, tmp_path) == 1
+
+
+@pytest.mark.parametrize("statement", ["a = a .minus. b", "call a%plain()"])
+def test_a_loop_that_opens_none_has_two(statement: str, tmp_path: Path) -> None:
+    assert loops(statement, tmp_path) == 2
