@@ -211,40 +211,6 @@ def test_a_directory_that_is_not_ours_stays(here: Path) -> None:
         made(LINE)
 
 
-BY_HAND = """\
-#include <stdio.h>
-#include "sp_trace.h"
-int main(void) {
-    double sum = 0, u[8];
-    SP_REGION("fill")
-    #pragma omp parallel
-    {
-        SP_ENTER
-        SP_LOOP("fill", 0, 7, 1)
-        #pragma omp for
-        for (int i = 0; i < 8; i++) {
-            u[i] = i;
-            if (SP_ITER(i)) SP_WRITE(u[i]);
-        }
-        SP_LOOP_END
-        SP_LEAVE
-    }
-    SP_DIGEST(u, 8);
-    SP_REGION_END
-    for (int i = 0; i < 8; i++) sum += u[i];
-    printf("%g\\n", sum);
-}
-"""
-
-
-def test_a_program_in_c_has_its_calls_by_hand(here: Path) -> None:
-    (here / "fill.c").write_text(BY_HAND)
-    built = made(["gcc", "-O1", "-fopenmp", "fill.c"], "fill")
-    assert built.sites is None
-    assert printed("./fill", SP_LEVEL="full", SP_DIR="t") == printed("./fill.serial") == "28\n"
-    assert {site.name for site in sites.read(here / "t" / "sites.jsonl").by_number.values()} >= {"fill", "u"}
-
-
 def test_the_edges_of_the_settings_hold_for_the_runs_of_pass_2(here: Path) -> None:
     written(here, "threads.toml", "edges = 2\n")
     assert command(here, "build", "-o", "heat", "--", *LINE).exit_code == 0

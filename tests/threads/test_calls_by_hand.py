@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from testbed.sweep import some_of
-from testbed.threads_chain import built, command, traced, two_passes, whole, written
+from testbed.threads_chain import built, command, recorded, traced, two_passes, whole, written
 from testbed.traced_threads import Event, compiled, events, needs, ran, run_of
 
 from safepoint.threads import kinds, library
+from safepoint.threads.trace import Run
 from safepoint.threads.values import fits
 
 # The macros of `sp_trace.h`: no warning of a compiler comes from them, and a long double is one of the values.
@@ -23,7 +24,7 @@ def language(compiler: str) -> list[str]:
     return ["-xc++"] if compiler.endswith("+") else []
 
 
-def recorded(compiler: str, fill: int, at: Path) -> list[Event]:
+def only_recorded(compiler: str, fill: int, at: Path) -> list[Event]:
     at.mkdir()
     program = compiled("only_recorded.c", compiler, *WARNING, f"-DSP_FILL={fill}", *language(compiler))
     (thread,) = run_of(program, at, SP_STATISTICS="1").threads
@@ -39,7 +40,7 @@ def test_arguments_that_are_only_recorded_are_used_without_the_flag_too(compiler
 
 @COMPILERS
 def test_a_long_double_is_recorded_without_the_bytes_that_are_not_of_it(compiler: str, tmp_path: Path) -> None:
-    found, other = (recorded(compiler, fill, tmp_path / str(fill)) for fill in (0, 255))
+    found, other = (only_recorded(compiler, fill, tmp_path / str(fill)) for fill in (0, 255))
     values = [event.value for event in found if event.kind in (kinds.WRITE, kinds.READ)]
     assert values == [0.1, 1.1, 2.1, 8, -0.1]
     assert [event.kind for event in found].count(kinds.BARRIER) == 2
@@ -85,6 +86,26 @@ def run_both(here: Path, text: str = PROGRAM) -> tuple[int, str]:
 def test_with_all_calls_the_runs_are_equal(tmp_path: Path) -> None:
     code, said = run_both(tmp_path)
     assert code == 0 and "20 regions;  no difference" in said
+    assert not (tmp_path / "smooth.sites.jsonl").exists()
+    sites = Run(recorded(tmp_path / "smooth")[1]).sites.by_number.values()
+    assert {site.name for site in sites} >= {"smooth", "rows", "b[i]", "b"}
+
+
+@pytest.mark.parametrize(
+    ("digest", "code", "told"),
+    [("", 2, "Cannot tell: no region has a digest (SP_DIGEST before SP_REGION_END), so nothing"),
+     ("if (k == 1) SP_DIGEST(&k, 1);", 0,
+      "  19 of 20 regions have no digest (SP_DIGEST before SP_REGION_END), and what they assign was not compared: "),
+     ("SP_DIGEST(b, 50);", 1, "first difference: region 1, ")],
+)  # fmt: skip
+def test_what_has_no_digest_is_not_taken_for_equal(digest: str, code: int, told: str, tmp_path: Path) -> None:
+    """A mistake is found if each region has one; without, it is said how many regions were not compared."""
+    text = PROGRAM.replace("b[i] += i;", "b[i] += i;\n#ifdef _OPENMP\n                b[i] += 1;\n#endif")
+    text = text.replace("SP_DIGEST(b, 50);", digest).replace("printf(", "fprintf(stderr, ")
+    found = run_both(tmp_path, text)
+    assert found[0] == code and told in found[1], found
+    assert ("no digest" in found[1]) == (code == 0) or not digest, found
+    assert ("No inconsistencies" in found[1]) == (code == 0), found
 
 
 def test_a_source_without_calls_is_told(tmp_path: Path) -> None:

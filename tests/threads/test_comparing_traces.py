@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.threads_chain import made, whole
 from testbed.threads_written import (
     Digest,
     Event,
@@ -453,20 +451,10 @@ def test_a_run_that_ends_earlier_differs(tmp_path: Path) -> None:
         assert "A: no such event" in telling.lines(found)[0]
 
 
-# An index that is a sum of known numbers is told as its value.
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("a(i + 1)", "a(12)"),
-        ("a(i - 1, j)", "a(10, j)"),
-        ("a(k + 1,i-1)", "a(k + 1,10)"),
-        ("a(2 * i + 1)", "a(2 * 11 + 1)"),
-    ],
-)
-def test_indices_are_summed(name: str, told: str) -> None:
-    assert filled(name, Iteration(("i",), (11,))) == told
+def test_an_index_that_is_a_sum_of_known_numbers_is_told_as_its_value() -> None:
+    names = {"a(i + 1)": "a(12)", "a(i - 1, j)": "a(10, j)", "a(k + 1,i-1)": "a(k + 1,10)",
+             "a(2 * i + 1)": "a(2 * 11 + 1)"}  # fmt: skip
+    assert {name: filled(name, Iteration(("i",), (11,))) for name in names} == names
 
 
 # What tasks do is recorded by whichever thread does them: an order of chance is no difference, a digest is.
@@ -518,7 +506,7 @@ contains
     end if
   end subroutine
 end module
-three_regions t
+program t
   use m
   real(8) :: x(40)
   x = 0
@@ -528,18 +516,12 @@ three_regions t
   !$omp end single
   !$omp end parallel
   print *, sum(x)
-end three_regions
+end program
 """
 
 
 def test_tasks_may_be_in_a_procedure_that_the_region_calls(tmp_path: Path) -> None:
-    pytest.importorskip("fparser")
-    (tmp_path / "t.f90").write_text(CALLED)
-    line = [sys.executable, "-m", "safepoint", "threads"]
-    subprocess.run([*line, "build", "-o", "t", "--", "gfortran", "-fopenmp", "t.f90"], cwd=tmp_path, check=True)
-    for three_regions, threads in (("t.serial", "1"), ("t", "3")):
-        environment = {**os.environ, "SP_LEVEL": "full", "OMP_NUM_THREADS": threads}
-        subprocess.run([tmp_path / three_regions], cwd=tmp_path, env=environment, check=True, stdout=subprocess.DEVNULL)
-    found = compare(Run(tmp_path / "t.serial.threads"), Run(tmp_path / "t.threads"))
+    made(tmp_path, CALLED)
+    found = whole(tmp_path / "x", 3)
     assert found.difference is None, found.difference  # of three threads, one has seldom done all of it
-    assert found.code == 0 or "region 1 (t.f90:23) calls add (t.f90:3), which has TASK" in found.undecided
+    assert found.code == 0 or "region 1 (x.f90:23) calls add (x.f90:3), which has TASK" in found.undecided

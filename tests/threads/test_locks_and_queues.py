@@ -220,45 +220,16 @@ def test_a_procedure_that_does_nothing_with_locks_protects_nothing(tmp_path: Pat
     assert len(locked(tmp_path, "omp_init_lock(g(2)%l)", "omp_init_lock(g(2)%l)")) == 2
 
 
-# Locks are numbers for the compiler, and addresses for the machine: no trace has them.
-
-DECLARED = """\
-program l
-  use omp_lib
-  implicit none
-  integer(omp_lock_kind) :: lk(4), one
-  integer(kind=omp_nest_lock_kind), allocatable :: nest(:)
-  integer :: i, c(4)
-  allocate(nest(4))
-  c = 0
-  !$omp parallel do
-  do i = 1, 4
-    call omp_init_lock(lk(i))
-    call omp_init_nest_lock(nest(i))
-  end do
-  call omp_init_lock(one)
-  !$omp parallel do
-  do i = 1, 4
-    call omp_set_lock(lk(i))
-    call mine(one)
-    one = one
-    c(i) = i
-    call omp_unset_lock(lk(i))
-  end do
-contains
-  subroutine mine(given)
-    integer(omp_lock_kind), intent(inout) :: given
-    call omp_set_lock(given)
-    call omp_unset_lock(given)
-  end subroutine mine
-end program l
-"""
-
-
 def test_a_lock_is_in_no_trace(tmp_path: Path) -> None:
     """Locks are numbers for the compiler, and addresses for the machine."""
-    names = {site.name.partition("(")[0] for site in instrumented(tmp_path, DECLARED).sites}
-    assert "c" in names and not names & {"lk", "one", "nest", "given"}, names
+    main = MAIN.format(set="take(one)", free="give(one)").replace("n = 0;", "one = one; n = 0;")
+    for text in (
+        PROGRAM.format(body=BODIES["a lock for each place"]),
+        PROGRAM.format(body=BODIES["nested"]),
+        MODULE + main,
+    ):
+        names = {site.name.partition("(")[0].rpartition("%")[2] for site in instrumented(tmp_path, text).sites}
+        assert names & {"a", "n", "s"} and not names & {"l", "ls", "nl", "one", "given", "g", "self"}, names
 
 
 # Work that a counter hands out, in CRITICAL or ATOMIC CAPTURE: which thread gets what is chance.

@@ -1,11 +1,8 @@
-"""Each call of the runtime, from C, C++ and Fortran, is read back with its value; what is recorded by level, visit and edge."""
+"""Each call of the runtime, from C, C++ and Fortran, is read back with its value; and what is recorded where."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import struct
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
+from testbed.threads_chain import made
 from testbed.traced_threads import compiled, events, names, ran, run_of
 
 from safepoint.threads import interface, kinds
-from safepoint.threads.building import build
 from safepoint.threads.trace import Run
 
 # Each call of the runtime, from C, C++ and Fortran, is read back with its value: one thread and a team.
@@ -333,9 +330,7 @@ def test_statistics_raise_no_exception_of_the_program(tmp_path: Path, compiler: 
     program = compiled("traps.c", compiler)
     run = run_of(program, tmp_path, SP_LEVEL="minimal", SP_STATISTICS="1")
     assert run.about["ended"] == "exit"
-    said = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, check=True,
-                          env={**os.environ, "SP_LEVEL": "full", "SP_STATISTICS": "1"})  # fmt: skip
-    assert said.stdout == "0 0 1\n"
+    assert ran(program, tmp_path, SP_LEVEL="full", SP_STATISTICS="1").stdout == "0 0 1\n"
 
 
 def test_the_statistics_are_what_they_were(tmp_path: Path) -> None:
@@ -345,17 +340,8 @@ def test_the_statistics_are_what_they_were(tmp_path: Path) -> None:
     assert len(digests) == 5 and 2.0**1000 in words and float("inf") in words
 
 
-def test_a_program_with_traps_and_signalling_nans_runs_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("fparser")
-    if shutil.which("gfortran") is None:
-        pytest.skip("no gfortran: programs are not built")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p.f90").write_text(LARGE)
-    flags = ["-O1", "-fopenmp", "-ffpe-trap=invalid,overflow,zero,underflow", "-finit-real=snan"]
-    build(["gfortran", *flags, "p.f90"], Path("p"))
-    for program in ("./p", "./p.serial"):
-        done = subprocess.run([program], capture_output=True, text=True,
-                              env={**os.environ, "SP_LEVEL": "full", "SP_STATISTICS": "1"})  # fmt: skip
-        assert (done.returncode, done.stdout.split()) == (0, ["F"] * 5), done
+def test_a_program_with_traps_and_signalling_nans_runs_to_its_end(tmp_path: Path) -> None:
+    made(tmp_path, LARGE, "-ffpe-trap=invalid,overflow,zero,underflow", "-finit-real=snan")
+    for program in ("x", "x.serial"):
+        done = ran(tmp_path / program, tmp_path, SP_LEVEL="full", SP_STATISTICS="1")
+        assert done.stdout.split() == ["F"] * 5, done

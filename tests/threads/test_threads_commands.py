@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from testbed import threads_fake
-from testbed.threads_chain import command, needs, whole, written
+from testbed.threads_chain import command, needs, written
 
 # `safepoint threads compare`, `follow` and `export` on traces that are there: answers, exit codes, JSON.
 
@@ -246,60 +246,3 @@ def test_a_private_variable_without_a_value_is_found_at_its_line_and_the_mended_
     mended = command(tmp_path, "test", "--", "./smooth")
     assert (mended.exit_code, mended.stderr) == (0, ""), mended.stdout
     assert "3 regions;  no difference" in mended.stdout
-
-
-def test_what_differs_after_the_last_region_is_found_as_the_output_differs(tmp_path: Path) -> None:
-    smooth(tmp_path, RIGHT.replace(
-        "end subroutine", "!$ u(1) = 7\nend subroutine"
-    ))  # fmt: skip
-    done = command(tmp_path, "test", "--json", "--", "./smooth")
-    found = json.loads(done.stdout)
-    assert (done.exit_code, found["verdict"]) == (1, "differs"), found
-    assert found["difference"]["a"]["name"] and not found["difference"]["inside"]
-
-
-def test_rounding_is_no_difference_with_a_tolerance(tmp_path: Path) -> None:
-    """With OpenMP the sum is formed another way, so that its last bits are other ones."""
-    step = RIGHT.replace(
-        "    u(i) = h * (v(i - 1) + v(i + 1))\n",
-        "    u(i) = h * (v(i - 1) + v(i + 1))\n!$  u(i) = u(i) * (1 + 4 * epsilon(1d0))\n",
-    )
-    smooth(tmp_path, step)
-    assert command(tmp_path, "test", "--", "./smooth").exit_code == 1
-    done = command(tmp_path, "test", "--rtol", "1e-12", "--", "./smooth")
-    assert done.exit_code == 0, done.stdout
-
-
-SHOW = """\
-subroutine show(t, x)
-  real(8), intent(in) :: t, x
-  real(8) :: rate
-  rate = x / max(t, 1d-9)
-  if (rate < 0) print *, rate
-end subroutine show
-"""
-TIMED = """\
-program timed
-  implicit none
-  real(8) :: a(100), t0, t1, t
-  integer :: i
-  call cpu_time(t0)
-!$omp parallel do
-  do i = 1, 100
-    a(i) = i
-  end do
-  call cpu_time(t1)
-  t = t1 - t0
-  call show(t, a(3))
-end program timed
-"""
-
-
-def test_a_clock_is_none_of_what_is_compared_in_a_file_that_was_compiled_before_its_caller_too(tmp_path: Path) -> None:
-    needs("gfortran")
-    written(tmp_path, "show.f90", SHOW)
-    written(tmp_path, "timed.f90", TIMED)
-    done = command(tmp_path, "build", "-o", "timed", "--", "gfortran", "-fopenmp", "show.f90", "timed.f90")
-    assert done.exit_code == 0 and "show.f90: 1 statement, 0 regions, 0 parallel loops; 0 recorded" in done.stdout
-    found = whole(tmp_path / "timed", 2)
-    assert found.code == 0, found

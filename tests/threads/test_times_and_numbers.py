@@ -113,7 +113,7 @@ contains
     a = a + sum(part, 2)
   end subroutine slices
 end module m
-numbered p
+program p
   use m
   implicit none
   type(work) :: w
@@ -129,7 +129,7 @@ numbered p
   !$omp end parallel
 {after}
   print *, s, sum(a), sum(x), sum(y), sum(w%u)
-end numbered p
+end program p
 """
 
 BODIES = {
@@ -199,7 +199,8 @@ def test_what_the_number_of_a_thread_makes_is_no_difference(name: str, tmp_path:
 KEPT_AND_LEFT = {
     "a place for each thread": ("x", "mine"), "a section of it in a procedure": ("w%u", "w%buf"),
     "all of it in a procedure": ("", "b"), "a component for each thread": ("", "w%calls"),
-    "the number of the owner": ("x", "own"), "the number as an argument": ("x", ""), "the number in a list": ("x", "hits"),
+    "the number of the owner": ("x", "own"), "the number as an argument": ("x", ""),
+    "the number in a list": ("x", "hits"),
     "an extent in a procedure": ("", "part"), "procedures that are called with it and without": ("z", ""),
 }  # fmt: skip
 
@@ -223,7 +224,7 @@ def test_a_bound_that_is_wrong_is_found_where_threads_share_out_by_number(tmp_pa
 # A variable that is given a time when all has been done is none before: what was made of it is compared.
 
 LATER = """\
-later p
+program p
   implicit none
   integer :: i, k
   real(8) :: a(100), s, t
@@ -244,7 +245,7 @@ later p
   if (t < 0) print *, t
   print '(f12.6)', sum(a)
 {more}
-end later p
+end program p
 """
 TIMED = ["call cpu_time(t)", "if (s > 0) call cpu_time(t)", "call cpu_time(t)\n  s = t - s"]
 
@@ -329,7 +330,7 @@ contains
     twice = 2 * self%total
   end subroutine into
 end module timers
-timers p
+program p
   use timers
   implicit none
   type(held) :: h
@@ -353,7 +354,7 @@ timers p
   end do
   print *, sum(a), tm(1)%calls, h%x, h%clock%rank
   write (*, '(a,f10.6)') 'time ', tm(1)%total
-end timers p
+end program p
 """
 WAYS = ["t = tm(1)%total", "t = h%clock%total", "f = tm(1)%so_far(); t = f + 1", "call tm(1)%into(f); t = f",
         "associate (l => h%clock%total)\n t = l\n end associate",

@@ -216,6 +216,11 @@ def test_the_command_has_the_exit_codes_and_json(programs: Path) -> None:
     assert [each["level"] for each in found["passes"]] == ["minimal", "full"]
 
 
+def test_a_tolerance_may_be_given(here: Path) -> None:
+    (here / "heat.sites.jsonl").write_text("{}\n")  # of a program in Fortran, without a reduction
+    assert [said(here, "sum=1.5,1.5001", "--rtol", each).exit_code for each in ("1e-3", "1e-6")] == [0, 1]
+
+
 def test_traces_stay_where_they_are_asked_for(here: Path) -> None:
     assert said(here, "", "--keep", "kept").exit_code == 0
     assert {"A-1", "B-1", "A-1.out", "B-1.err"} <= set(os.listdir(here / "kept"))
@@ -225,7 +230,8 @@ def test_traces_stay_where_they_are_asked_for(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value", "why"),
-    [("--tolerance", "u=much", "NAME=RTOL"), ("--rtol", "-1", "must be 0 or more"), ("--atol", "nan", "must be 0 or more"),
+    [("--tolerance", "u=much", "NAME=RTOL"), ("--rtol", "-1", "must be 0 or more"),
+     ("--atol", "nan", "must be 0 or more"),
      ("--tolerance", "u=-1e-3", "a tolerance must be 0 or more")],
 )  # fmt: skip
 def test_a_tolerance_that_is_none_is_refused(here: Path, option: str, value: str, why: str) -> None:

@@ -103,7 +103,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, found: list[Shown], given: Case, un
     def again(side: str, threads: int = 0) -> list[str]:
         return (given.a if side == "A" else others if threads and others else given.again or given.b).split("|")
 
-    monkeypatch.setattr(verdicts.runs, "printing", lambda a: found)
+    monkeypatch.setattr(verdicts.runs, "shown", lambda a: found)
     monkeypatch.setattr(verdicts.runs, "unknown", lambda a: unknown)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     judge = verdicts.Screen([], 0.0, 0.0, again, ranks=False)
@@ -151,7 +151,7 @@ def test_of_a_source_that_nobody_reads_it_may_be_made_of_the_number_of_threads(m
 
 def test_lines_of_ranks_are_in_an_order_of_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     judge_again: Callable[..., list[str]] = lambda side, threads=0: []  # noqa: E731
-    monkeypatch.setattr(verdicts.runs, "printing", lambda a: [])
+    monkeypatch.setattr(verdicts.runs, "shown", lambda a: [])
     monkeypatch.setattr(verdicts.runs, "unknown", lambda a: [])
     judge = verdicts.Screen([], 0.0, 0.0, judge_again, ranks=True)
     assert judge.first(["rank 0", "rank 1"], ["rank 1", "rank 0"]) is None
@@ -162,7 +162,7 @@ def test_thousands_of_lines_in_another_order_that_differ_by_rounding_are_equal(
 ) -> None:
     rows = [f" step {i} {i + 0.123456}" for i in range(3000)]
     other = [f" step {i} {i + 0.123456 * (1 + 1e-9)}" for i in reversed(range(3000))]
-    monkeypatch.setattr(verdicts.runs, "printing", lambda a: printing(LOOP, tmp_path))
+    monkeypatch.setattr(verdicts.runs, "shown", lambda a: printing(LOOP, tmp_path))
     judge = verdicts.Screen([], 1e-6, 0.0, lambda side, threads=0: rows, ranks=False)
     judge.first(rows, other)
     assert judge.verdict()[0] == 0
@@ -208,8 +208,9 @@ def test_a_program_that_is_right_and_prints_all_that_is_equal(tmp_path: Path) ->
 
 def test_whole_numbers_are_the_same_or_not() -> None:
     """What is counted is printed without rounding: two counts that differ are two results."""
-    for a, b, how in (("cells 10000", "cells 9999", printed.BEYOND), ("cells 10000", "cells 10000", 0),
-                      ("sum 10000.0", "sum 9999.99", printed.ROUNDING), ("sum 1e5", "sum 100000", printed.ROUNDING)):  # fmt: skip
+    cases = (("cells 10000", "cells 9999", printed.BEYOND), ("cells 10000", "cells 10000", 0),
+             ("sum 10000.0", "sum 9999.99", printed.ROUNDING), ("sum 1e5", "sum 100000", printed.ROUNDING))  # fmt: skip
+    for a, b, how in cases:
         assert printed._apart(a, b, 1e-4, 0.0) == how, (a, b)
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testbed.threads_chain import Verdict, built, command, made, needs, outcome, recorded, two_passes, written
+from testbed.threads_chain import command, made, needs, outcome, recorded
 
 from safepoint.threads import fortran, hints, kinds, lacking, telling
 from safepoint.threads.difference import Difference, Event
@@ -325,58 +325,6 @@ def test_rounding_is_named_if_the_statistics_are_near() -> None:
 
 # Two runs that are equal as far as they were compared: what was not is said, with what to do next.
 
-HANDED = """\
-#include <stdio.h>
-#include "sp_trace.h"
-
-int main(void) {
-    double a[8];
-    for (int step = 0; step < 3; step++) {
-        SP_REGION("step")
-#pragma omp parallel
-        {
-            SP_ENTER
-#pragma omp for
-            for (int i = 0; i < 8; i++) {
-#ifdef _OPENMP
-                a[i] = i + 1;
-#else
-                a[i] = i;
-#endif
-            }
-            SP_LEAVE
-        }
-        DIGEST
-        SP_REGION_END
-    }
-    fprintf(stderr, "%g\\n", a[3]);
-    return 0;
-}
-"""
-
-
-def by_hand(tmp_path: Path, digest: str) -> Verdict:
-    built(written(tmp_path, "step.c", HANDED.replace("DIGEST", digest)), tmp_path, compiler="gcc")
-    return two_passes(tmp_path / "step", tmp_path)
-
-
-def test_without_any_digest_a_program_by_hand_is_not_equal(tmp_path: Path) -> None:
-    found = by_hand(tmp_path, "")
-    assert found.code == 2 and "No inconsistencies" not in str(found), found
-    assert "Cannot tell: no region has a digest (SP_DIGEST before SP_REGION_END), so nothing" in str(found), found
-
-
-def test_how_many_regions_have_no_digest_is_said(tmp_path: Path) -> None:
-    found = by_hand(tmp_path, "if (step == 1) SP_DIGEST(&step, 1);")
-    said = "  2 of 3 regions have no digest (SP_DIGEST before SP_REGION_END), and what they assign was not compared: "
-    assert found.code == 0 and found.lines[-1].startswith(said) and "step.c:7" in found.lines[-1], found
-
-
-def test_with_a_digest_in_each_region_the_mistake_is_found(tmp_path: Path) -> None:
-    found = by_hand(tmp_path, "SP_DIGEST(a, 8);")
-    assert found.code == 1 and "no digest" not in str(found), found
-
-
 RACE = "x.f90:8: k is shared and assigned in a parallel loop, outside critical and atomic: a race; is it to be PRIVATE?"
 TASK = "x.f90:9: TASK is passed through"
 
@@ -426,32 +374,6 @@ def test_what_is_found_after_the_last_region_may_differ_earlier(tmp_path: Path) 
 
 # A source that cannot be read is compiled as it is: `test` says so, when nothing of the program is recorded.
 
-SOURCE = """\
-module m
-  interface
-    module subroutine fill(u)
-      real(8), intent(out) :: u(:)
-    end subroutine fill
-  end interface
-end module m
-submodule (m) body
-contains
-  module procedure fill
-    integer :: i
-!$omp parallel do
-    do i = 1, size(u)
-      u(i) = i
-    end do
-!$omp end parallel do
-  end procedure fill
-end submodule body
-program a
-  use m
-  real(8) :: u(20)
-  call fill(u)
-  print *, sum(u)
-end program a
-"""
 WARNED = "x.f90:1: the file is compiled as it is: no reader"
 
 
@@ -462,6 +384,6 @@ def test_a_program_without_a_trace_is_told_with_what_could_not_be_read(
         raise fortran.Unreadable(1, "no reader")
 
     monkeypatch.setattr(fortran, "instrument", instrument)
-    code, said, _ = outcome(tmp_path, SOURCE)
+    code, said, _ = outcome(tmp_path, SUM)
     assert code == 2
     assert said == f"A has left no trace, so nothing can be compared; `build` has recorded nothing of\n  {WARNED}\n"
