@@ -138,14 +138,6 @@ do i = 1, 3
   end do
 end do
 """,
-    "critical": """\
-!$omp parallel do
-do i = 1, n
-  !$omp critical
-  s = s + a(i)
-  !$omp end critical
-end do
-""",
     "one thread": """\
 !$omp parallel do num_threads(1)
 do i = 1, n

@@ -48,7 +48,6 @@ def loop(values: Any, type: int = kinds.REAL8, name: str = "b(i,j)", loose: str 
 def test_the_words_of_a_value_that_differs(tmp_path: Path) -> None:
     """Section 1 of the design: line of the trace, file and line, value; then iteration, threads and what is equal."""
     found = judged(tmp_path, loop(lambda j: j / 2), loop(lambda j: 8.34e-309 if j == 4 else j / 2))
-    assert found.difference is not None and found.difference.b is not None
     lines = telling.lines(found)
     b = found.difference.b
     assert lines[0] == (
@@ -95,7 +94,6 @@ def test_nan_is_nan_and_minus_zero_is_zero_and_infinity_itself(tmp_path: Path, t
     assert judged(tmp_path / "1", loop(one.get, type), loop(other.get, type)).code == 0
     for number, wrong in ((2, 1.0), (4, -math.inf), (4, 1e38), (3, 1e-30)):
         found = judged(tmp_path / f"{number}{wrong}", loop(one.get, type), loop({**other, number: wrong}.get, type))
-        assert found.difference is not None and found.difference.iteration is not None
         assert found.difference.iteration.numbers == (number,)
     found = judged(tmp_path / "i", loop(one.get, type), loop({**other, 4: 1.0}.get, type), Rules(rtol=0.5, atol=9.0))
     assert found.code == 1  # no tolerance is as wide as infinity
@@ -225,7 +223,7 @@ def test_tickets_that_threads_draw_in_any_order(tmp_path: Path) -> None:
     a = drawn("a", 1, 2, 3)
     assert compare(a, drawn("b", 3, 1, 2)).code == 0
     found = compare(a, drawn("c", 3, 1, 4))
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.team == 2
+    assert found.difference and found.difference.b and found.difference.b.team == 2
     assert compare(a, drawn("d", 7, 8)).code == 0
 
 
@@ -236,7 +234,7 @@ def test_a_thread_that_does_other_things_than_the_rest_is_named(tmp_path: Path) 
     row = b[2][1]
     b[2][1] = (*row[:4], row[4] + 1)
     found = compare(put(tmp_path / "a", table, a), put(tmp_path / "b", table, b))
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.team == 2
+    assert found.difference and found.difference.b and found.difference.b.team == 2
     assert "  thread 2 of B does not do what thread 0 of A does, outside of what they share out" in telling.lines(found)
 
 
@@ -301,12 +299,10 @@ def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path
 
     for number, (names, first) in enumerate((("xc", "x"), ("cy", "c"), ("y", "y"), ("c", "c"))):
         found = compare(put(tmp_path / "a", table, a), put(tmp_path / f"b{number}", table, changed(*names)))
-        assert found.difference is not None and found.difference.b is not None
         assert (found.difference.b.site.name, found.difference.b.thread) == (first, 1)
     files = changed("c")
     files[0] = [(*row[:4], row[4] ^ 1) if row[0] == codes["x"] else row for row in files[0]]
     found = compare(put(tmp_path / "a", table, a), put(tmp_path / "b", table, files))
-    assert found.difference is not None and found.difference.b is not None
     assert (found.difference.b.site.name, found.difference.b.thread) == ("x", 0)
 
 
@@ -321,7 +317,6 @@ def test_a_value_of_several_words_is_whole_at_the_end_of_a_chunk(
 
     assert judged(tmp_path / "1", off(0.0), off(1e-6), Rules(rtol=1e-5)).code == 0
     found = judged(tmp_path / "2", off(0.0), off(1e-3), Rules(rtol=1e-5))
-    assert found.difference is not None and found.difference.iteration is not None
     assert found.difference.iteration.numbers == (5,)
 
 
@@ -377,7 +372,7 @@ def test_other_programs_are_refused_unless_matched_by_name(tmp_path: Path) -> No
     row = next(row for row in files[1] if row[3] == kinds.WRITE)
     files[1][files[1].index(row)] = (*row[:4], row[4] ^ 1)
     found = compare(a, put(tmp_path / "b", other, files, lines_from=100, build="ffff0000"), by_name=True)
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.site.line == 105
+    assert found.difference and found.difference.b and found.difference.b.site.line == 105
 
 
 def test_other_levels_are_refused(tmp_path: Path) -> None:

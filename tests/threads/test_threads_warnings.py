@@ -103,16 +103,12 @@ end program one
 """
 
 
-def test_saved_variables_of_a_procedure_that_a_region_calls_are_told(tmp_path: Path) -> None:
+def test_saved_variables_of_a_procedure_that_a_region_calls_are_told_but_in_critical(tmp_path: Path) -> None:
     found = warnings(SAVED, tmp_path)
     assert [line for line, _ in found] == [9, 10, 14], found
     assert "line 24" in found[0][1]
-
-
-def test_a_region_that_calls_them_in_critical_is_right(tmp_path: Path) -> None:
     text = SAVED.replace("    a(i) =", "    !$omp critical\n    a(i) =")
-    text = text.replace("note()\n  end do", "note()\n    !$omp end critical\n  end do")
-    assert warnings(text, tmp_path) == []
+    assert warnings(text.replace("note()\n  end do", "note()\n    !$omp end critical\n  end do"), tmp_path) == []
 
 
 @pytest.mark.parametrize(("value", "lines"), [("1", []), ("4", [9, 10, 14])])
@@ -171,18 +167,11 @@ end program p
 """
 
 
-@pytest.mark.parametrize("callee", ["add", "deeper"])
-def test_what_a_procedure_updates_in_critical_is_no_race(tmp_path: Path, callee: str) -> None:
-    assert warnings(SUM.replace("call add(s", f"call {callee}(s"), tmp_path) == []
-
-
-def test_what_it_updates_without_is_one(tmp_path: Path) -> None:
+def test_what_a_procedure_updates_in_critical_and_a_name_of_associate_are_no_race(tmp_path: Path) -> None:
+    for text in (SUM, SUM.replace("call add(s", "call deeper(s"), ASSOCIATE):
+        assert warnings(text, tmp_path) == [], text
     text = SUM.replace("!$omp critical", "").replace("!$omp end critical", "")
     assert [line for line, _ in warnings(text, tmp_path)] == [7]
-
-
-def test_a_name_of_associate_with_an_index_is_no_race(tmp_path: Path) -> None:
-    assert warnings(ASSOCIATE, tmp_path) == []
 
 
 # A sum of doubles that is kept in single precision is told before any run; one of single ones is not.
@@ -203,22 +192,18 @@ end program
 """
 
 
-@pytest.mark.parametrize(
-    ("sum", "term", "added", "told"),
-    [
-        ("real(4)", "real(8)", "x(i)", True),
-        ("real*4", "double precision", "x(i) * 2", True),
-        ("real(kind=4)", "real(4)", "x(i) * 1.5d0", True),
-        ("real(4)", "real(4)", "x(i)", False),
-        ("real", "real(8)", "x(i)", False),  # an option of the compiler may make it a double
-        ("real(8)", "real(8)", "x(i)", False),
-        ("real(4)", "real(8)", "i", False),
-    ],
-)
-def test_a_single_sum_of_doubles_is_told_with_its_line(
-    sum: str, term: str, added: str, told: bool, tmp_path: Path
-) -> None:
-    path = tmp_path / "p.f90"
-    path.write_text(PROGRAM.replace("SUM", sum).replace("TERM", term).replace("ADDED", added))
-    warnings = [(line, text) for line, text in fortran.instrument(path).warnings if "single precision" in text]
-    assert [line for line, _ in warnings] == [9] * told
+SHORT = (
+    ("real(4)", "real(8)", "x(i)"), ("real*4", "double precision", "x(i) * 2"),
+    ("real(kind=4)", "real(4)", "x(i) * 1.5d0"),
+)  # fmt: skip
+NOT_SHORT = (
+    ("real(4)", "real(4)", "x(i)"), ("real", "real(8)", "x(i)"),  # an option of the compiler may make it a double
+    ("real(8)", "real(8)", "x(i)"), ("real(4)", "real(8)", "i"),
+)  # fmt: skip
+
+
+def test_a_single_sum_of_doubles_is_told_with_its_line(tmp_path: Path) -> None:
+    for case in (*SHORT, *NOT_SHORT):
+        text = PROGRAM.replace("SUM", case[0]).replace("TERM", case[1]).replace("ADDED", case[2])
+        told = [line for line, text in warnings(text, tmp_path) if "single precision" in text]
+        assert told == [9] * (case in SHORT), case
