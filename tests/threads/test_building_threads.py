@@ -119,17 +119,17 @@ def test_a_mistake_of_the_user_is_told_as_the_compiler_does_and_nothing_changes(
     }
 
 
-@pytest.mark.parametrize("name", ["heat.f90", "solver.f90"])
-def test_what_cannot_be_parsed_by_the_compiler_names_the_users_file(here: Path, name: str) -> None:
-    (here / name).write_text((here / name).read_text().replace("\nend ", "\nthis is no Fortran\nend "))
-    with pytest.raises(UsageError, match=rf"{name}: not compiled, and nothing was changed"):
-        made(LINE)
-    assert sorted(os.listdir(here)) == ["heat.f90", "solver.f90"]
-
-
-def test_what_does_not_link_changes_nothing(here: Path) -> None:
-    (here / "heat.f90").write_text(MAIN.replace("call advance(u)", "call nowhere(u)"))
-    with pytest.raises(UsageError, match="nowhere"):
+@pytest.mark.parametrize(
+    ("name", "old", "new", "told"),
+    [("heat.f90", "\nend ", "\nthis is no Fortran\nend ", r"heat\.f90: not compiled, and nothing was changed"),
+     ("solver.f90", "\nend ", "\nthis is no Fortran\nend ", r"solver\.f90: not compiled, and nothing was changed"),
+     ("heat.f90", "call advance(u)", "call nowhere(u)", "nowhere")],
+)  # fmt: skip
+def test_what_does_not_compile_or_link_names_the_users_file_and_changes_nothing(
+    here: Path, name: str, old: str, new: str, told: str
+) -> None:
+    written(here, name, (here / name).read_text().replace(old, new))
+    with pytest.raises(UsageError, match=told):
         made(LINE)
     assert sorted(os.listdir(here)) == ["heat.f90", "solver.f90"]
 
