@@ -321,7 +321,7 @@ def filled(tmp_path: Path, **given: str) -> tuple[int, str]:
     return outcome(tmp_path, FILLED.format(**{**RIGHT, **given}))[:2]
 
 
-@pytest.mark.parametrize("way", [ATOMIC, CRITICAL, WITHIN])
+@pytest.mark.parametrize("way", some_of([ATOMIC, CRITICAL, WITHIN], 2, 3))
 def test_a_list_that_is_filled_in_an_order_of_chance_is_compared_once_it_is_sorted(
     tmp_path: Path, way: dict[str, str]
 ) -> None:
