@@ -1,4 +1,7 @@
-"""The whole chain on a program of the corpus: `build`, both programs, `compare`; as users have it, without a screen."""
+"""The whole chain on a program: `build`, both programs, `test` and `compare`, as users have them; all in this process.
+
+A new process that loads the package costs more processor time than all that these do.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+from click.testing import Result
+
+from testbed.commands import cli
 from testbed.threads_corpus import COMPILERS, SCHEDULES, surroundings
+from testbed.traced_threads import needs, ran
+
+pytest.importorskip("fparser")
 
 SEEN = re.compile(r"([\w.]+\.(?:f90|f|c)):(\d+)")
 
@@ -30,10 +40,24 @@ def inside(directory: Path, variables: dict[str, str] | None = None) -> Iterator
         os.environ.update(kept)
 
 
+def written(directory: Path, name: str, text: str) -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def instrumented(directory: Path, text: str, name: str = "x.f90", **more: Any) -> Any:
+    """The text of a program, as `build` compiles it."""
+    from safepoint.threads import fortran
+
+    return fortran.instrument(written(directory, name, text), **more)
+
+
 def built(source: Path, directory: Path, *flags: str, compiler: str = "gfortran") -> Any:
     """The two programs of a source, as `safepoint threads build` makes them."""
     from safepoint.threads import building
 
+    needs(compiler)
     with inside(directory):
         line = [compiler, *COMPILERS[compiler], *flags, str(source)]
         return building.build(line, Path(source.stem))
@@ -76,12 +100,53 @@ def verdict(code: int, lines: list[str]) -> Verdict:
 
 def traced(program: Path, trace: Path, threads: int, schedule: str, level: str, **more: str) -> Path:
     """A run at a level, and its trace."""
-    import subprocess
-
-    env = surroundings(threads, schedule, SP_LEVEL=level, SP_DIR=str(trace), **more)
-    done = subprocess.run([str(program)], env=env, cwd=trace.parent, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    ran(program, trace.parent, **surroundings(threads, schedule, SP_LEVEL=level, SP_DIR=str(trace), **more))
     return trace
+
+
+def recorded(program: Path, threads: int = 4, schedule: str = "static", **more: str) -> tuple[Path, Path]:
+    """The traces of both programs with all of them recorded, the serial one first."""
+    serial, here = program.with_name(f"{program.name}.serial"), program.parent
+    return (traced(serial, here / "a", 1, "static", "full", **more),
+            traced(program, here / "b", threads, schedule, "full", **more))  # fmt: skip
+
+
+def whole(program: Path, *how: Any, **more: str) -> Any:
+    """Both of these, compared."""
+    from safepoint.threads.compare import compare
+    from safepoint.threads.trace import Run
+
+    return compare(*map(Run, recorded(program, *how, **more)))
+
+
+def command(here: Path, *words: str, **variables: str) -> Result:
+    """`safepoint threads` with these words, in this directory."""
+    with inside(here, surroundings(4, "static", COLUMNS="200", **variables)):
+        return cli("threads", *words)
+
+
+class Outcome(NamedTuple):
+    """The exit code of `test`, and what it and `build` have said."""
+
+    code: int
+    said: str
+    built: str
+
+
+def made(here: Path, text: str, *more: str) -> str:
+    """Build x from x.f90, and return what `build` says. `more`: words for the compiler."""
+    needs("gfortran")
+    written(here, "x.f90", text)
+    done = command(here, "build", "-o", "x", "--", "gfortran", "-O1", "-fopenmp", "x.f90", *more)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def outcome(here: Path, text: str, *more: str, options: tuple[str, ...] = ()) -> Outcome:
+    """What becomes of a source in Fortran. `options`: of `test`."""
+    said = made(here, text, *more)
+    done = command(here, "test", *options, "--", "./x")
+    return Outcome(done.exit_code, done.stdout, said)
 
 
 WAYS = [(1, "static"), *((threads, schedule) for threads in (2, 4) for schedule in SCHEDULES), (1, "dynamic"),

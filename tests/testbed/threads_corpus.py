@@ -91,7 +91,7 @@ def surroundings(threads: int, schedule: str, **more: str) -> dict[str, str]:
 
 def printed(words: Sequence[str | Path], env: dict[str, str] | None = None) -> list[str]:
     """The words a program prints."""
-    done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 

@@ -1,140 +1,78 @@
 """Bodies of programs with a mistake that `build` tells, with its line; and such that look alike and are right."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
-
-
-class Warned(NamedTuple):
-    """`line`: counted in the body. `words`: that the warning has."""
-
-    body: str
-    line: int
-    words: tuple[str, ...]
-
-
-WARNED = {
-    "shared scalar": Warned(
-        """\
+# Behind !!, at the line of the warning: what it says.
+WARNED = (
+    """
 !$omp parallel do
 do i = 1, n
-  t = i
+  t = i  !! t is shared; PRIVATE
   a(i) = t
 end do
 """,
-        3,
-        (
-            "t is shared",
-            "PRIVATE",
-        ),
-    ),
-    "shared element": Warned(
-        """\
+    """
 !$omp parallel do
 do i = 1, n
-  a(3) = a(i)
+  a(3) = a(i)  !! a(3) is shared
 end do
 """,
-        3,
-        ("a(3) is shared",),
-    ),
-    "shared by inner loop": Warned(
-        """\
+    """
 !$omp parallel do private(j)
 do i = 1, n
   do j = 1, 5
-    a(j) = i
+    a(j) = i  !! a(j) is shared
   end do
 end do
 """,
-        4,
-        ("a(j) is shared",),
-    ),
-    "accumulated": Warned(
-        """\
+    """
 !$omp parallel do
 do i = 1, n
-  s = s + a(i)
+  s = s + a(i)  !! REDUCTION(+:s)
 end do
 """,
-        3,
-        ("REDUCTION(+:s)",),
-    ),
-    "maximum": Warned(
-        """\
+    """
 !$omp parallel do
 do i = 1, n
-  s = max(s, a(i))
+  s = max(s, a(i))  !! REDUCTION(max:s)
 end do
 """,
-        3,
-        ("REDUCTION(max:s)",),
-    ),
-    "one thread in each of many": Warned(
-        """\
+    """
 !$omp parallel
 !$omp parallel do num_threads(1)
 do i = 1, n
-  s = s + a(i)
+  s = s + a(i)  !! REDUCTION(+:s)
 end do
 !$omp end parallel
 """,
-        4,
-        ("REDUCTION(+:s)",),
-    ),
-    "as many threads as a condition says": Warned(
-        """\
+    """
 !$omp parallel do num_threads(10) if(n > 1)
 do i = 1, n
-  s = s + a(i)
+  s = s + a(i)  !! REDUCTION(+:s)
 end do
 """,
-        3,
-        ("REDUCTION(+:s)",),
-    ),
-    "private is unset": Warned(
-        """\
+    """
 t = 2
 !$omp parallel do private(t)
 do i = 1, n
-  a(i) = t * i
+  a(i) = t * i  !! t is PRIVATE; FIRSTPRIVATE
 end do
 """,
-        4,
-        (
-            "t is PRIVATE",
-            "FIRSTPRIVATE",
-        ),
-    ),
-    "inner loop variable": Warned(
-        """\
+    """
 !$omp parallel do shared(j)
 do i = 1, n
-  do j = 1, n
+  do j = 1, n  !! j is shared
     b(j, i) = 1
   end do
 end do
 """,
-        3,
-        ("j is shared",),
-    ),
-    "lastprivate": Warned(
-        """\
+    """
 !$omp parallel do private(t)
 do i = 1, n
   t = i
   a(i) = t
 end do
-s = t
+s = t  !! LASTPRIVATE; t is read
 """,
-        6,
-        (
-            "LASTPRIVATE",
-            "t is read",
-        ),
-    ),
-    "nowait": Warned(
-        """\
+    """
 !$omp parallel
 !$omp do schedule(dynamic)
 do i = 1, n
@@ -143,18 +81,11 @@ end do
 !$omp end do nowait
 !$omp do
 do i = 1, n
-  b(1, i) = a(i)
+  b(1, i) = a(i)  !! a is used; NOWAIT
 end do
 !$omp end parallel
 """,
-        9,
-        (
-            "a is used",
-            "NOWAIT",
-        ),
-    ),
-    "nowait, other index": Warned(
-        """\
+    """
 !$omp parallel
 !$omp do schedule(static)
 do i = 1, n
@@ -163,14 +94,11 @@ end do
 !$omp end do nowait
 !$omp do schedule(static)
 do i = 1, n
-  b(1, i) = a(n + 1 - i)
+  b(1, i) = a(n + 1 - i)  !! NOWAIT
 end do
 !$omp end parallel
 """,
-        9,
-        ("NOWAIT",),
-    ),
-}
+)
 
 RIGHT = {
     "constant flag": """\
@@ -208,14 +136,6 @@ do i = 1, 3
   do j = 1 + 8 * (i - 1), 8 * i
     a(j) = i
   end do
-end do
-""",
-    "critical": """\
-!$omp parallel do
-do i = 1, n
-  !$omp critical
-  s = s + a(i)
-  !$omp end critical
 end do
 """,
     "one thread": """\

@@ -81,7 +81,7 @@ def ran(
     path = os.environ.get("LD_LIBRARY_PATH", "").split(":") + [flag[2:] for flag in OMP]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(TELLS)}
     environ |= {"LD_LIBRARY_PATH": ":".join(filter(None, path)), **variables}
-    done = subprocess.run([str(program), *arguments], cwd=at, env=environ, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(program), *arguments], cwd=at, env=environ, capture_output=True, text=True)
     assert not check or done.returncode == 0, done
     return done
 

@@ -10,13 +10,14 @@ from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from testbed.sweep import many
 from testbed.threads_drawn import Plan, changeable, event, plans, program
 from testbed.threads_written import Table, put, records
 
 from safepoint.threads import canon, difference, kinds, pairing, telling, walk
 from safepoint.threads.compare import compare
 
-some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=many(240), suppress_health_check=list(HealthCheck))
 chunks = st.sampled_from([3, 20, 1 << 18])  # records that are looked at together
 teams = st.integers(1, 8)
 seeds = st.integers(0, 999)

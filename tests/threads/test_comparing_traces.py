@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testbed.threads_chain import made, whole
 from testbed.threads_written import (
     Digest,
     Event,
@@ -26,7 +27,10 @@ from testbed.threads_written import (
 
 from safepoint.threads import kinds, pairing, telling
 from safepoint.threads.compare import Found, Rules, UnlikeTraces, compare
+from safepoint.threads.difference import Iteration, filled
 from safepoint.threads.trace import Run
+
+# What is the same, what differs, and in which words: traces written from descriptions.
 
 Both = tuple[list[Statement], list[Statement]]
 
@@ -44,7 +48,6 @@ def loop(values: Any, type: int = kinds.REAL8, name: str = "b(i,j)", loose: str 
 def test_the_words_of_a_value_that_differs(tmp_path: Path) -> None:
     """Section 1 of the design: line of the trace, file and line, value; then iteration, threads and what is equal."""
     found = judged(tmp_path, loop(lambda j: j / 2), loop(lambda j: 8.34e-309 if j == 4 else j / 2))
-    assert found.difference is not None and found.difference.b is not None
     lines = telling.lines(found)
     b = found.difference.b
     assert lines[0] == (
@@ -91,7 +94,6 @@ def test_nan_is_nan_and_minus_zero_is_zero_and_infinity_itself(tmp_path: Path, t
     assert judged(tmp_path / "1", loop(one.get, type), loop(other.get, type)).code == 0
     for number, wrong in ((2, 1.0), (4, -math.inf), (4, 1e38), (3, 1e-30)):
         found = judged(tmp_path / f"{number}{wrong}", loop(one.get, type), loop({**other, number: wrong}.get, type))
-        assert found.difference is not None and found.difference.iteration is not None
         assert found.difference.iteration.numbers == (number,)
     found = judged(tmp_path / "i", loop(one.get, type), loop({**other, 4: 1.0}.get, type), Rules(rtol=0.5, atol=9.0))
     assert found.code == 1  # no tolerance is as wide as infinity
@@ -221,7 +223,7 @@ def test_tickets_that_threads_draw_in_any_order(tmp_path: Path) -> None:
     a = drawn("a", 1, 2, 3)
     assert compare(a, drawn("b", 3, 1, 2)).code == 0
     found = compare(a, drawn("c", 3, 1, 4))
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.team == 2
+    assert found.difference and found.difference.b and found.difference.b.team == 2
     assert compare(a, drawn("d", 7, 8)).code == 0
 
 
@@ -232,7 +234,7 @@ def test_a_thread_that_does_other_things_than_the_rest_is_named(tmp_path: Path) 
     row = b[2][1]
     b[2][1] = (*row[:4], row[4] + 1)
     found = compare(put(tmp_path / "a", table, a), put(tmp_path / "b", table, b))
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.team == 2
+    assert found.difference and found.difference.b and found.difference.b.team == 2
     assert "  thread 2 of B does not do what thread 0 of A does, outside of what they share out" in telling.lines(found)
 
 
@@ -297,12 +299,10 @@ def test_a_nested_region_that_every_thread_enters_comes_where_it_stands(tmp_path
 
     for number, (names, first) in enumerate((("xc", "x"), ("cy", "c"), ("y", "y"), ("c", "c"))):
         found = compare(put(tmp_path / "a", table, a), put(tmp_path / f"b{number}", table, changed(*names)))
-        assert found.difference is not None and found.difference.b is not None
         assert (found.difference.b.site.name, found.difference.b.thread) == (first, 1)
     files = changed("c")
     files[0] = [(*row[:4], row[4] ^ 1) if row[0] == codes["x"] else row for row in files[0]]
     found = compare(put(tmp_path / "a", table, a), put(tmp_path / "b", table, files))
-    assert found.difference is not None and found.difference.b is not None
     assert (found.difference.b.site.name, found.difference.b.thread) == ("x", 0)
 
 
@@ -317,7 +317,6 @@ def test_a_value_of_several_words_is_whole_at_the_end_of_a_chunk(
 
     assert judged(tmp_path / "1", off(0.0), off(1e-6), Rules(rtol=1e-5)).code == 0
     found = judged(tmp_path / "2", off(0.0), off(1e-3), Rules(rtol=1e-5))
-    assert found.difference is not None and found.difference.iteration is not None
     assert found.difference.iteration.numbers == (5,)
 
 
@@ -373,7 +372,7 @@ def test_other_programs_are_refused_unless_matched_by_name(tmp_path: Path) -> No
     row = next(row for row in files[1] if row[3] == kinds.WRITE)
     files[1][files[1].index(row)] = (*row[:4], row[4] ^ 1)
     found = compare(a, put(tmp_path / "b", other, files, lines_from=100, build="ffff0000"), by_name=True)
-    assert found.difference is not None and found.difference.b is not None and found.difference.b.site.line == 105
+    assert found.difference and found.difference.b and found.difference.b.site.line == 105
 
 
 def test_other_levels_are_refused(tmp_path: Path) -> None:
@@ -445,3 +444,79 @@ def test_a_run_that_ends_earlier_differs(tmp_path: Path) -> None:
         assert found.code == 1 and "no such event; its trace ends before" in telling.lines(found)[0]
         found = compare(written(tmp_path / name, table, part, 2), a)
         assert "A: no such event" in telling.lines(found)[0]
+
+
+def test_an_index_that_is_a_sum_of_known_numbers_is_told_as_its_value() -> None:
+    names = {"a(i + 1)": "a(12)", "a(i - 1, j)": "a(10, j)", "a(k + 1,i-1)": "a(k + 1,10)",
+             "a(2 * i + 1)": "a(2 * 11 + 1)"}  # fmt: skip
+    assert {name: filled(name, Iteration(("i",), (11,))) for name in names} == names
+
+
+# What tasks do is recorded by whichever thread does them: an order of chance is no difference, a digest is.
+
+
+def judged_tasks(place: Path, tasks: str, b: list[Statement], only: set[int] | None) -> Found:
+    table = Table()
+    table.site("region", "", tasks)
+    return compare(written(place / "a", table, three_regions(1.0)), written(place / "b", table, b), only=only)
+
+
+def three_regions(value: float, digest: int = 1) -> list[Statement]:
+    def region(x: float) -> Region:
+        return Region([Loop("j", range(1, 4), lambda j: [Write("b(j)", x)])], after=[Digest("b", (3, digest, 0))])
+
+    return [region(1.0), region(value), region(value)]
+
+
+@pytest.mark.parametrize("only", [None, {2}])
+def test_another_order_in_a_region_with_tasks_is_not_told_as_a_difference(
+    tmp_path: Path, only: set[int] | None
+) -> None:
+    found = judged_tasks(tmp_path / "plain", "", three_regions(2.0), only)
+    assert found.code == 1
+    found = judged_tasks(tmp_path / "tasks", "task", three_regions(2.0), only)
+    assert found.code == 2 and "region 2 (heat.f90:1) has TASK" in found.undecided
+
+
+def test_a_digest_after_tasks_counts(tmp_path: Path) -> None:
+    assert judged_tasks(tmp_path, "task", three_regions(1.0, digest=2), None).code == 1
+
+
+CALLED = """\
+module m
+contains
+  recursive subroutine add(x, a, b)
+    real(8), intent(inout) :: x(:)
+    integer, intent(in) :: a, b
+    integer :: middle
+    if (b == a) then
+      x(a) = x(a) + a
+    else
+      middle = (a + b) / 2
+      !$omp task shared(x)
+      call add(x, a, middle)
+      !$omp end task
+      call add(x, middle + 1, b)
+      !$omp taskwait
+    end if
+  end subroutine
+end module
+program t
+  use m
+  real(8) :: x(40)
+  x = 0
+  !$omp parallel
+  !$omp single
+  call add(x, 1, 40)
+  !$omp end single
+  !$omp end parallel
+  print *, sum(x)
+end program
+"""
+
+
+def test_tasks_may_be_in_a_procedure_that_the_region_calls(tmp_path: Path) -> None:
+    made(tmp_path, CALLED)
+    found = whole(tmp_path / "x", 3)
+    assert found.difference is None, found.difference  # of three threads, one has seldom done all of it
+    assert found.code == 0 or "region 1 (x.f90:23) calls add (x.f90:3), which has TASK" in found.undecided

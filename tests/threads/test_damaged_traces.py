@@ -1,4 +1,4 @@
-"""What is not whole is never compared as if it were: files that are missing or cut, tables without their end."""
+"""What is not whole is never compared as if it were: damaged traces, and recordings that were stopped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from testbed.threads_written import Digest, Loop, Region, Statement, Table, Write, put, records, written
+from testbed.threads_written import Digest, Loop, Record, Region, Statement, Table, Write, put, records, written
 from testbed.traced_threads import compiled, run_of
 
 from safepoint.errors import FormatError
 from safepoint.threads import export, kinds, sites, telling
-from safepoint.threads.compare import compare
+from safepoint.threads.compare import Found, compare
 from safepoint.threads.trace import Run
 
 
@@ -35,18 +35,18 @@ def one_byte(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 5 * 16 - 1)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("harm", [Path.unlink, halved, within_an_event, one_byte, lambda path: os.truncate(path, 0)])
-def test_a_file_that_is_missing_or_cut_is_named(tmp_path: Path, number: int, harm: Callable[[Path], None]) -> None:
+def test_a_file_that_is_missing_or_cut_is_named(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     """Of a run that has ended; it was told as equal, or as a difference of the program."""
-    place = tmp_path / "b"
-    written(place, Table(), program(), threads=3, seed=5)
-    about = (place / "run.json").read_text()
-    (place / "run.json").write_text(about.replace('"format": 1', '"format": 1, "threads": 3'))
-    assert len(Run(place).threads) == 3
-    harm(place / f"{number:05}.ev")
-    with pytest.raises(FormatError, match=rf"the trace is damaged: {number:05}\.ev (is missing|was cut)"):
-        Run(place)
+    for number in range(3):
+        place = tmp_path / str(number)
+        written(place, Table(), program(), threads=3, seed=5)
+        about = (place / "run.json").read_text()
+        (place / "run.json").write_text(about.replace('"format": 1', '"format": 1, "threads": 3'))
+        assert len(Run(place).threads) == 3
+        harm(place / f"{number:05}.ev")
+        with pytest.raises(FormatError, match=rf"the trace is damaged: {number:05}\.ev (is missing|was cut)"):
+            Run(place)
 
 
 def test_a_table_without_its_end_is_named_in_either_order(tmp_path: Path) -> None:
@@ -112,3 +112,61 @@ def test_an_event_that_is_not_whole_is_no_crash_of_the_export(tmp_path: Path) ->
     path.write_bytes(text)
     with pytest.raises(FormatError, match=r"00000\.ev: the trace is damaged: event \d+ is not whole"):
         list(export.events(Run(place).threads[0]))
+
+
+# A recording that was stopped lacks threads, ends of threads, or both: what it lacks is no difference.
+
+STOPPED = {"ended": "exit", "stopped": "limit 4194304"}
+
+
+def four_regions(wrong: int = 0) -> list[Statement]:
+    def region(add: float) -> Region:
+        return Region([Loop("j", range(2, 30), lambda j: [Write("b(j)", j / 2 + add)])])
+
+    return [region(float(number == wrong)) for number in range(1, 5)]
+
+
+def both_ways(a: Run, b: Run, only: set[int] | None = None) -> list[Found]:
+    return [compare(Run(one.directory), Run(other.directory), only=only) for one, other in ((a, b), (b, a))]
+
+
+def up_to_visit(rows: list[Record], visit: int, more: int) -> list[Record]:
+    enter = next(at for at, row in enumerate(rows) if row[3] == kinds.ENTER and row[4] == visit)
+    return rows[: enter + 1 + more]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("only", [None, {1}, {3}])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_thread_that_got_no_file(tmp_path: Path, threads: int, only: set[int] | None, last: bool) -> None:
+    """It was told as `no such iteration`. The others go on as long as they have room."""
+    table = Table()
+    files = records(table, four_regions(), 3, seed=5)
+    a = put(tmp_path / "a", table, records(table, four_regions(), threads, seed=2))
+    b = put(tmp_path / "b", table, files[:2], **STOPPED, threads=3)
+    if last:
+        (tmp_path / "b" / "00002.ev").write_bytes(b"")  # made, and no room for its first record
+    for found in both_ways(a, b, only):
+        assert found.difference is None and found.code == 2 and found.regions == 0
+        assert "stopped: limit 4194304" in found.undecided
+
+
+@pytest.mark.parametrize(
+    ("only", "code", "regions"), [(None, 2, 2), ({1}, 0, 1), ({2, 3}, 2, 1), ({3}, 2, 0), ({4}, 2, 0)]
+)
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_a_thread_that_found_no_more_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only: set[int] | None, code: int, regions: int, more: int
+) -> None:
+    """In region 3: of the two before all is known, and in it what the others did."""
+    table = Table()
+    files = records(table, four_regions(), 3, seed=5)
+    files[1] = up_to_visit(files[1], 3, more)
+    monkeypatch.setattr(kinds, "SEGMENT", kinds.HEAD + len(files[1]) * kinds.RECORD)
+    a = put(tmp_path / "a", table, records(table, four_regions()), threads=1)
+    b = put(tmp_path / "b", table, files, **STOPPED, threads=3)
+    for found in both_ways(a, b, only):
+        assert found.difference is None and (found.code, found.regions) == (code, regions)
+    wrong = put(tmp_path / "wrong", table, records(table, four_regions(wrong=2)))
+    for found in both_ways(wrong, b):
+        assert found.difference is not None and found.difference.visit == 2

@@ -13,7 +13,7 @@ import pytest
 from testbed import mounts
 from testbed.traced_threads import compiled, events, ran, run_of
 
-from safepoint.errors import FormatError, UsageError
+from safepoint.errors import FormatError
 from safepoint.threads import export, kinds, sites
 from safepoint.threads.trace import Run
 
@@ -191,11 +191,6 @@ def test_another_layout_is_refused_with_the_file(
     with pytest.raises(FormatError, match=said) as error:
         Run(run.directory)
     assert str(run.directory) in str(error.value)
-
-
-def test_no_trace_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no trace there: run\.json is missing"):
-        Run(tmp_path)
 
 
 def test_a_line_of_a_site_that_a_kill_has_cut_is_left_out(tmp_path: Path) -> None:

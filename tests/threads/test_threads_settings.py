@@ -5,21 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from testbed.threads_chain import instrumented
 from testbed.threads_snippets import CONSTRUCTS, HEAD, program
 
 from safepoint.errors import UsageError
 from safepoint.threads import choices, fortran
 from safepoint.threads.fortran import Instrumented
 
-pytest.importorskip("fparser")
 LOOP = HEAD.count("\n") + 1  # the line of the directive
 BODY = CONSTRUCTS["parallel do"]
 
 
 def made(directory: Path, body: str = BODY, settings: dict[str, object] | None = None, **more: object) -> Instrumented:
-    path = directory / "one.f90"
-    path.write_text(program(body))
-    return fortran.instrument(path, settings=choices.choices(settings or {}), **more)  # type: ignore[arg-type]
+    return instrumented(directory, program(body), "one.f90", settings=choices.choices(settings or {}), **more)
 
 
 def lines_of(found: Instrumented, type: str) -> set[int]:

@@ -2,47 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("numpy")
-
+from click.testing import Result
 from testbed import threads_fake
+from testbed.threads_chain import command, inside, written
+from testbed.traced_threads import compiled
 
 from safepoint.errors import UsageError
-from safepoint.threads import telling
+from safepoint.threads import runs, telling
 from safepoint.threads.compare import Rules
 from safepoint.threads.passes import Outcome, Passes, Plan
 
+# `safepoint threads test` on a program that leaves the traces that a test wants: what is said, and the exit code.
+
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the two programs."""
     monkeypatch.chdir(tmp_path)
     for name in ("heat", "heat.serial"):
         text = Path(threads_fake.__file__).read_text("utf-8")
-        (tmp_path / name).write_text(f"#!{sys.executable}\n{text.partition(chr(10))[2]}")
-        (tmp_path / name).chmod(0o755)
+        written(tmp_path, name, f"#!{sys.executable} -S\n{text.partition(chr(10))[2]}").chmod(0o755)
     (tmp_path / "traces").mkdir()
     return tmp_path
+
+
+@pytest.fixture
+def here(programs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, but they run in this process."""
+
+    def run(name: str, command: list[str], variables: dict[str, str], trace: Path, limit: object) -> runs.Ran:
+        output = trace.with_name(f"{trace.name}.out")
+        for old in runs._traces(trace).values():
+            shutil.rmtree(old)
+        with inside(programs, {**os.environ, **variables, "SP_DIR": str(trace)}), open(output, "w") as file:
+            monkeypatch.setattr(sys, "argv", command)
+            with contextlib.redirect_stdout(file):
+                threads_fake.main()
+        output.with_suffix(".err").touch()
+        return runs.Ran(name, 0.0, 0, runs._traces(trace), output)
+
+    monkeypatch.setattr(runs, "run", run)
+    return programs
 
 
 def outcome(here: Path, monkeypatch: pytest.MonkeyPatch, fake: str, **plan: object) -> Outcome:
     monkeypatch.setenv("FAKE", fake)
     return Passes(["./heat", "in.nml"], here / "traces", Rules(), Plan(**plan), lambda text: None).run()  # type: ignore[arg-type]
-
-
-def test_two_equal_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = outcome(here, monkeypatch, "")
-    assert (found.code, found.verdict) == (0, "equal")
-    assert "2 regions;  no difference" in found.lines[0]
-    assert found.lines[1:] == ["Completed comparing. No inconsistencies detected."]
 
 
 def test_the_region_that_differs_is_traced_and_the_line_is_found(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,21 +69,19 @@ def test_the_region_that_differs_is_traced_and_the_line_is_found(here: Path, mon
     assert [each["pass"] for each in found.passes] == [1, 2]
 
 
-def test_what_differs_by_digest_alone_is_a_race_or_the_optimiser(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = outcome(here, monkeypatch, "b2")
-    assert found.code == 1
-    assert "region 2 differs by digest, and not when it is traced: a race, or the optimiser" in found.lines[-1]
-    assert found.lines[-1].endswith("try --runs 5 --noise 50")
-
-
 @pytest.mark.parametrize(
     ("plan", "last"),
-    [({"runs": 5}, "optimiser; try --noise 50"), ({"runs": 5, "noise": 50}, "; ThreadSanitizer is the next step")],
-)
-def test_what_was_used_is_not_the_next_step(
+    [({}, "try --runs 5 --noise 50"), ({"runs": 5}, "optimiser; try --noise 50"),
+     ({"runs": 5, "noise": 50}, "; ThreadSanitizer is the next step")],
+)  # fmt: skip
+def test_what_differs_by_digest_alone_is_a_race_or_the_optimiser(
     here: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, int], last: str
 ) -> None:
-    assert outcome(here, monkeypatch, "b2", **plan).lines[-1].endswith(last)
+    """What was used is not the next step."""
+    found = outcome(here, monkeypatch, "b2", **plan)
+    assert found.code == 1
+    assert "region 2 differs by digest, and not when it is traced: a race, or the optimiser" in found.lines[-1]
+    assert found.lines[-1].endswith(last)
 
 
 def test_an_earlier_region_may_differ_in_pass_2_which_is_traced_then_too(
@@ -98,8 +111,13 @@ def test_a_program_that_is_not_deterministic_is_not_judged(here: Path, monkeypat
     assert "two runs of A, without OpenMP, differ too" in found.lines[-1]
 
 
-def test_a_deterministic_program_passes_the_control(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert outcome(here, monkeypatch, "", control=True).code == 0
+def test_two_equal_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if A is run twice first."""
+    for control in (False, True):
+        found = outcome(here, monkeypatch, "", control=control)
+        assert (found.code, found.verdict) == (0, "equal")
+        assert "2 regions;  no difference" in found.lines[0]
+        assert found.lines[1:] == ["Completed comparing. No inconsistencies detected."]
 
 
 def test_without_traces_nothing_is_equal(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,8 +130,19 @@ def test_without_traces_nothing_is_equal(here: Path, monkeypatch: pytest.MonkeyP
     [("kill", "B was killed by signal 9 (SIGKILL)"), ("fail", "B ended with status 3:\n    it is all wrong"),
      ("hang", "B did not end in time, and was killed")],
 )  # fmt: skip
-def test_a_run_that_ends_badly_is_told(here: Path, monkeypatch: pytest.MonkeyPatch, how: str, text: str) -> None:
-    found = outcome(here, monkeypatch, how, limit=3.0)
+def test_a_run_that_ends_badly_is_told(programs: Path, monkeypatch: pytest.MonkeyPatch, how: str, text: str) -> None:
+    """The limit of a run that hangs is over when it has left its trace, and no sooner."""
+    real = subprocess.Popen.wait
+
+    def wait(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is not None and process.args[0] == "./heat":  # type: ignore[index]
+            while "sum" not in (programs / "traces" / "B-1.out").read_text():
+                time.sleep(0.01)
+        return real(process, None if process.args[0] != "./heat" else timeout and 0.01)  # type: ignore[index]
+
+    if how == "hang":
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
+    found = outcome(programs, monkeypatch, how, limit=600.0)
     assert found.code == 1
     assert any(line.startswith(text) for line in found.lines), found.lines
     assert "end in different ways" in found.lines[-1]
@@ -175,39 +204,43 @@ def test_a_program_without_its_other_half_is_refused_with_what_to_do(here: Path)
         Passes(["./heat"], here, Rules(), Plan(), print)
 
 
-def command(here: Path, fake: str, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "safepoint", "threads", "test", *words, "--", "./heat"]
-    return subprocess.run(line, cwd=here, capture_output=True, text=True, env={**os.environ, "FAKE": fake})
+def said(here: Path, fake: str, *words: str) -> Result:
+    return command(here, "test", *words, "--", "./heat", FAKE=fake)
 
 
-def test_the_command_has_the_exit_codes_and_json(here: Path) -> None:
-    done = command(here, "b2 traced", "--json")
+def test_the_command_has_the_exit_codes_and_json(programs: Path) -> None:
+    done = said(programs, "b2 traced", "--json")
     found = json.loads(done.stdout)
-    assert (done.returncode, done.stderr, found["code"], found["verdict"]) == (1, "", 1, "differs")
+    assert (done.exit_code, done.stderr, found["code"], found["verdict"]) == (1, "", 1, "differs")
     assert found["difference"]["a"]["value"] == "1.0" and found["difference"]["region"] == 2
     assert [each["level"] for each in found["passes"]] == ["minimal", "full"]
 
 
+def test_a_tolerance_may_be_given(here: Path) -> None:
+    (here / "heat.sites.jsonl").write_text("{}\n")  # of a program in Fortran, without a reduction
+    assert [said(here, "sum=1.5,1.5001", "--rtol", each).exit_code for each in ("1e-3", "1e-6")] == [0, 1]
+
+
 def test_traces_stay_where_they_are_asked_for(here: Path) -> None:
-    assert command(here, "", "--keep", "kept").returncode == 0
+    assert said(here, "", "--keep", "kept").exit_code == 0
     assert {"A-1", "B-1", "A-1.out", "B-1.err"} <= set(os.listdir(here / "kept"))
-    again = command(here, "", "--keep", "kept")
-    assert again.returncode == 10 and "kept is there already" in again.stderr
+    again = said(here, "", "--keep", "kept")
+    assert again.exit_code == 10 and "kept is there already" in again.stderr
 
 
-def test_a_tolerance_that_is_none_is_refused(here: Path) -> None:
-    done = command(here, "", "--tolerance", "u=much")
-    assert done.returncode == 10 and "NAME=RTOL" in done.stderr
-
-
-@pytest.mark.parametrize("words", [["--rtol", "-1"], ["--atol", "nan"], ["--tolerance", "u=-1e-3"]])
-def test_a_tolerance_below_zero_is_refused(here: Path, words: list[str]) -> None:
-    done = command(here, "", *words)
-    assert done.returncode == 10 and "a tolerance must be 0 or more" in done.stderr
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [("--tolerance", "u=much", "NAME=RTOL"), ("--rtol", "-1", "must be 0 or more"),
+     ("--atol", "nan", "must be 0 or more"),
+     ("--tolerance", "u=-1e-3", "a tolerance must be 0 or more")],
+)  # fmt: skip
+def test_a_tolerance_that_is_none_is_refused(here: Path, option: str, value: str, why: str) -> None:
+    done = said(here, "", option, value)
+    assert done.exit_code == 10 and why in done.stderr
 
 
 def test_a_name_that_fits_nothing_is_told(here: Path) -> None:
-    done = command(here, "", "--exclude", "v", "--tolerance", "w=1", "--exclude", "u")
+    done = said(here, "", "--exclude", "v", "--tolerance", "w=1", "--exclude", "u")
     assert "--exclude v fits no variable of this program" in done.stdout
     assert "--tolerance w fits no variable" in done.stdout and "--exclude u" not in done.stdout
 
@@ -216,9 +249,8 @@ def test_a_name_that_fits_nothing_is_told(here: Path) -> None:
     ("verb", "word", "near"), [("test", "--nois", "--noise"), ("build", "--setting=x", "--settings")]
 )
 def test_a_misspelt_option_is_no_program(here: Path, verb: str, word: str, near: str) -> None:
-    line = [sys.executable, "-m", "safepoint", "threads", verb, word, "5", "--", "./heat"]
-    done = subprocess.run(line, cwd=here, capture_output=True, text=True)
-    assert done.returncode == 10 and f"No such option: {word[: len(near) + 1].partition('=')[0]}." in done.stderr
+    done = command(here, verb, word, "5", "--", "./heat")
+    assert done.exit_code == 10 and f"No such option: {word[: len(near) + 1].partition('=')[0]}." in done.stderr
     assert f"Did you mean {near}?" in done.stderr
 
 
@@ -235,3 +267,52 @@ def test_a_package_that_is_missing_is_told_in_one_line(here: Path, package: str)
     done = subprocess.run(line, cwd=here, capture_output=True, text=True, env={**os.environ, **variables})
     assert done.returncode == 10 and done.stderr.count("\n") == 1
     assert f"{package} is missing" in done.stderr and ".[fortran]" in done.stderr
+
+
+# What the user's environment says of recording, and what a run says that leaves no trace.
+
+TAKES = "takes a number, with K, M, G or T after it or without"
+
+
+@pytest.fixture
+def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a program that records one loop; both its variants are the same."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("chain", "chain.serial"):
+        (tmp_path / name).write_bytes(compiled("chain.c").read_bytes())
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "traces").mkdir()
+    return tmp_path
+
+
+def chained(chain: Path) -> Outcome:
+    return Passes(["./chain", "10", "1"], chain / "traces", Rules(), Plan(), lambda text: None).run()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SP_MAX", "abc", f"safepoint: SP_MAX=abc: {TAKES}; no trace is written"),
+        ("SP_EDGES", "two", f"safepoint: SP_EDGES=two: {TAKES}; no trace is written"),
+    ],
+)
+def test_a_run_without_a_trace_is_told_with_what_the_program_said(
+    chain: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    found = chained(chain)
+    assert (found.code, found.verdict) == (2, "no trace")
+    assert found.lines[-1] == f"A has left no trace, so nothing can be compared; it said\n    {said}"
+
+
+def test_what_holds_for_one_program_by_itself_is_not_given_to_the_runs(
+    chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SP_AHEAD would wait for a reader that nobody started, and visits are chosen by pass 2."""
+    for name in ("SP_AHEAD", "SP_REGIONS", "SP_NOISE", "SP_SEED", "SP_MAX"):
+        monkeypatch.setenv(name, "3")
+    a, b = (runs.environment(side, "full", SP_REGIONS="7") for side in "AB")
+    assert (a["SP_AHEAD"], a["SP_REGIONS"], a["SP_NOISE"], a["SP_SEED"]) == ("", "7", "", "")
+    assert (b["SP_AHEAD"], b["SP_REGIONS"], "SP_NOISE" in b, "SP_MAX" in b) == ("", "7", False, False)
+    monkeypatch.delenv("SP_MAX")
+    assert chained(chain).verdict == "no region"  # it ended, with a trace of loops alone

@@ -1,19 +1,17 @@
-"""A sum of threads is rounded otherwise, and so is all that is made of it, by whatever name: that is no difference."""
+"""A sum of threads is rounded otherwise, and so is all that is made of it: that is no difference."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from testbed.threads_chain import Outcome, command, outcome, recorded
+from testbed.threads_written import Loop, Region, Statement, Table, Write, written
 
-pytest.importorskip("fparser")
-pytest.importorskip("numpy")
+from safepoint.threads import kinds, telling
+from safepoint.threads.compare import Found, compare
 
-pytestmark = pytest.mark.skipif(shutil.which("gfortran") is None, reason="no gfortran")
+# A sum of threads is rounded otherwise, and so is all that is made of it, by whatever name: that is no difference.
 
 SPREADS = """\
 module m
@@ -72,33 +70,30 @@ end program
 ANOTHER_PLACE = "!$ if (i < 3) w2 = 3 - i"  # with OpenMP alone: the first two have changed places
 
 
-def told(place: Path, text: str) -> subprocess.CompletedProcess[str]:
-    (place / "p.f90").write_text(text)
-    line = [sys.executable, "-m", "safepoint", "threads"]
-    subprocess.run([*line, "build", "-o", "p", "--", "gfortran", "-O1", "-fopenmp", "p.f90"], cwd=place, check=True,
-                   capture_output=True)  # fmt: skip
-    return subprocess.run([*line, "test", "--", "./p"], cwd=place, capture_output=True, text=True, timeout=300)
-
-
-def outcome(place: Path, kind: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
-    return told(place, SPREADS.replace("KIND", kind).replace("WRONG", wrong))
+def spreads(place: Path, kind: str, wrong: str = "") -> Outcome:
+    return outcome(place, SPREADS.replace("KIND", kind).replace("WRONG", wrong))
 
 
 @pytest.mark.parametrize("kind", ["real(8)", "real(4)"])
 def test_what_is_made_of_a_sum_may_differ_in_its_last_bits_by_whatever_name(kind: str, tmp_path: Path) -> None:
-    """Of single precision these are other bits, and they may be seen in what is printed."""
-    done = outcome(tmp_path, kind)
-    assert done.returncode == 0, done.stdout
-    assert "as sums of threads do" in done.stdout and "Inconsistency" not in done.stdout
+    """Of single precision these are other bits, and they may be seen in what is printed. Two whole traces are judged
+    alike; but without statistics nobody can tell by how much an array differs."""
+    code, said, _ = spreads(tmp_path, kind)
+    assert code == 0, said
+    assert "as sums of threads do" in said and "Inconsistency" not in said
     if kind == "real(4)":
-        assert "of single precision" in done.stdout
+        assert "of single precision" in said
+        return
+    for statistics in ("", "1"):
+        recorded(tmp_path / "x", SP_STATISTICS=statistics)
+        done = command(tmp_path, "compare", "a", "b")
+        assert done.exit_code == (0 if statistics else 2) and "PRIVATE" not in done.stdout, done.stdout
 
 
 def test_elements_that_changed_places_are_no_rounding(tmp_path: Path) -> None:
     """Their statistics are the same."""
-    done = outcome(tmp_path, "real(8)", ANOTHER_PLACE)
-    assert done.returncode == 1, done.stdout
-    assert "p.f90:43=write z(1)" in done.stdout, done.stdout
+    code, said, _ = spreads(tmp_path, "real(8)", ANOTHER_PLACE)
+    assert code == 1 and "x.f90:43=write z(1)" in said, said
 
 
 ANOMALY = """\
@@ -160,28 +155,14 @@ end program
 
 
 def test_what_is_left_of_a_sum_that_cancels_is_not_known_to_be_wrong(tmp_path: Path) -> None:
-    done = told(tmp_path, ANOMALY)
-    assert done.returncode in (0, 2), done.stdout
-    assert done.returncode == 0 or "while it was summed, and differs by" in done.stdout, done.stdout
+    code, said, _ = outcome(tmp_path, ANOMALY)
+    assert code == 0 or (code == 2 and "while it was summed, and differs by" in said), said
 
 
 def test_a_small_value_beside_large_ones_is_compared_by_its_own_size(tmp_path: Path) -> None:
     """The statistics of the array are those of the large ones alone."""
-    done = told(tmp_path, SMALL)
-    assert done.returncode == 1 and "write c(2,1)" in done.stdout, done.stdout
-
-
-@pytest.mark.parametrize("statistics", ["", "1"])
-def test_two_whole_traces_are_judged_alike(statistics: str, tmp_path: Path) -> None:
-    """Without statistics nobody can tell by how much an array differs."""
-    assert outcome(tmp_path, "real(8)").returncode == 0
-    for program, threads in (("p.serial", "1"), ("p", "4")):
-        more = {"SP_LEVEL": "full", "SP_STATISTICS": statistics, "OMP_NUM_THREADS": threads}
-        subprocess.run([tmp_path / program], cwd=tmp_path, env={**os.environ, **more}, check=True, capture_output=True)
-    line = [sys.executable, "-m", "safepoint", "threads", "compare", "p.serial.threads", "p.threads"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == (0 if statistics else 2), done.stdout
-    assert "PRIVATE" not in done.stdout
+    code, said, _ = outcome(tmp_path, SMALL)
+    assert code == 1 and "write c(2,1)" in said, said
 
 
 CHUNKS = """\
@@ -213,14 +194,48 @@ end program
 
 
 def test_what_is_made_of_a_sum_may_be_assigned_where_nothing_is_recorded(tmp_path: Path) -> None:
-    done = told(tmp_path, CHUNKS)
-    assert done.returncode == 0, done.stdout
+    code, said, _ = outcome(tmp_path, CHUNKS)
+    assert code == 0, said
 
 
 def test_what_is_printed_of_a_sum_that_cancels_is_not_known_to_be_wrong(tmp_path: Path) -> None:
     text = ANOMALY.partition("  t = 0\n")[0] + "  print '(a, es12.4)', 'mean ', sum(a) / n + extra()\ncontains\n"
     text += "  real(8) function extra()\n    extra = 0\n    !$ extra = WRONG\n  end function\nend program\n"
-    done = told(tmp_path, text.replace("WRONG", "0"))
-    assert done.returncode in (0, 2), done.stdout
-    assert done.returncode == 0 or "what is left where sums cancel" in done.stdout, done.stdout
-    assert told(tmp_path, text.replace("WRONG", "1d-6")).returncode == 1
+    code, said, _ = outcome(tmp_path, text.replace("WRONG", "0"))
+    assert code == 0 or (code == 2 and "what is left where sums cancel" in said), said
+    assert outcome(tmp_path, text.replace("WRONG", "1d-6")).code == 1
+
+
+# What the serial code makes of a sum of threads has its rounding: it is not the first difference.
+
+
+def judged(place: Path, carried: float, wrong: float = 0.0, loose: str = "reduction") -> Found:
+    """A sum, what serial code makes of it, and a region after it."""
+    table = Table()
+    sides: list[list[Statement]] = []
+    for total, other in ((1.0, 0.0), (carried, wrong)):
+        inside = Loop("j", range(2, 7), lambda j: [Write("s", float(j), kinds.REAL8, loose)])
+        last = Loop("j", range(2, 7), lambda j, other=other: [Write("b(j)", j + other, kinds.REAL8)])  # type: ignore[misc]
+        sides.append([Region([inside]), Write("t", total), Region([last])])
+    return compare(written(place / "a", table, sides[0]), written(place / "b", table, sides[1], 4, seed=5), only=[2])
+
+
+def test_a_sum_that_serial_code_goes_on_with_may_differ_in_its_last_bits(tmp_path: Path) -> None:
+    found = judged(tmp_path, 1 + 3e-15)
+    assert found.code == 0
+    assert "  1 value that differs in the last bits, as sums of threads do" in telling.lines(found)
+
+
+def test_the_difference_in_the_region_is_told_and_not_the_rounding_before_it(tmp_path: Path) -> None:
+    found = judged(tmp_path, 1 + 3e-15, wrong=1.0)
+    assert found.difference is not None and (found.difference.visit, found.difference.inside) == (2, True)
+    assert (found.regions, found.difference.regions_equal) == (1, 1)
+
+
+def test_more_than_rounding_before_the_region_is_told_with_the_number_of_the_region(tmp_path: Path) -> None:
+    found = judged(tmp_path, 1 + 1e-9, wrong=1.0)
+    assert found.difference is not None and (found.difference.visit, found.difference.inside) == (2, False)
+
+
+def test_without_a_sum_each_bit_counts(tmp_path: Path) -> None:
+    assert judged(tmp_path, 1 + 3e-15, loose="").code == 1
