@@ -267,7 +267,7 @@ class DaskEngine:
             ended = self._given_up(n, job, sent.future.exception())
         else:
             self._alive()
-            raise TaskError(f"vertex {job.vertex} was cancelled, not by this run; what had finished stays: start it again")
+            raise TaskError(f"vertex {job.vertex} was cancelled, not by this run; what finished stays: start it again")
         self._take(sent.ticket, ended)
 
     def _given_up(self, n: int, job: Job, error: BaseException | None) -> Ended:
