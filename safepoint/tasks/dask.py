@@ -243,13 +243,12 @@ class DaskEngine:
     def _look(self) -> None:
         """Nothing was heard for long: does Dask know more? See (1)."""
         self._heard_at = time.monotonic()
-        silent = [(n, self._live[n]) for n in self._claimed if n in self._live]
-        for n, sent in silent:
+        for n, sent in [(n, self._live[n]) for n in self._claimed if n in self._live]:
             if sent.future.status not in ("pending", "lost"):  # a lost value is made again, by Dask
                 self._untold(n, sent)
 
-    def _alive(self) -> None:
-        if self._client.status != "running":
+    def _alive(self, *, lost: bool = False) -> None:
+        if lost or self._client.status != "running":
             raise TaskError(
                 f"Dask's scheduler {self._scheduler} is gone, and with it all that waited. {self._told} vertices had "
                 f"finished in this run; they stay in {self._directory}, as do those of earlier runs: start it again"
@@ -259,15 +258,16 @@ class DaskEngine:
         """Dask has ended with it, and no worker said so."""
         job, status = self._claimed[n], sent.future.status
         if status == "finished":
-            held = sent.future.result()
-            ended = held.ended or Ended(job.vertex, job.key, job.attempt)  # an input of it failed, or it was stopped
+            try:  # without `ended` an input of it failed, or it was stopped
+                ended = sent.future.result().ended or Ended(job.vertex, job.key, job.attempt)
+            except OSError:  # the scheduler ended while it was asked for it, and the client does not know it yet
+                self._alive(lost=True)
+                raise
         elif status == "error":
             ended = self._given_up(n, job, sent.future.exception())
         else:
             self._alive()
-            raise TaskError(
-                f"vertex {job.vertex} was cancelled, and not by this run; what had finished stays: start it again"
-            )
+            raise TaskError(f"vertex {job.vertex} was cancelled, not by this run; what finished stays: start it again")
         self._take(sent.ticket, ended)
 
     def _given_up(self, n: int, job: Job, error: BaseException | None) -> Ended:
@@ -288,8 +288,8 @@ class DaskEngine:
             return
         self._over = True
         self._alive()
-        begun = {ticket for found in self._client.run(worker.halt, self.run, on_error="ignore").values()
-                 for ticket in found}  # fmt: skip
+        halted = self._client.run(worker.halt, self.run, on_error="ignore").values()
+        begun = {ticket for found in halted for ticket in found}
         self._listen(0.0)
         self._forget([n for n, sent in self._live.items() if sent.ticket not in begun])
 
