@@ -23,6 +23,8 @@ from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 
+pytest_plugins = ["testbed.touched"]
+
 # A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
