@@ -32,7 +32,7 @@ def safepoint(work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
