@@ -24,7 +24,7 @@ def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[s
 def ran(work: Path, *arguments: object, status: int | None = 0) -> str:
     """What an undisturbed `safepoint run` says; it must end with this status. None: with any but 0."""
     with run(work, *arguments) as program:
-        said = program.communicate(timeout=60)[1]
+        said = program.communicate(timeout=280)[1]
     assert program.returncode == status if status is not None else program.returncode, said
     return said
 
@@ -33,7 +33,7 @@ def sets(work: Path) -> list[int]:
     return sorted(int(path.parent.name[4:]) for path in work.glob(".safepoint.d/rank-00000/set-*/record.json"))
 
 
-def wait_for(what: Callable[[], object], seconds: float = 30) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 280) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not happen"
@@ -68,6 +68,11 @@ def kill(pid: int) -> None:
 
 def shell(*lines: str) -> list[str]:
     return ["sh", "-c", "\n".join(lines)]
+
+
+def saved(number: int | str = "$k") -> str:
+    """A shell waits until this set, 1 to 9, is committed."""
+    return f"until [ -e .safepoint.d/rank-00000/set-0000000{number}/record.json ]; do sleep 0.02; done"
 
 
 def given_back(work: Path) -> tuple[int | None, bool]:
@@ -111,7 +116,7 @@ def killed_again_and_again(
         program = run(work, "--", *command, steps)
         time.sleep(rng.uniform(0.25, 0.9))
         hit += strike(program, rng.choice(["one process", "the solver", "everything"]), rng)
-        said = program.communicate(timeout=60)[1]
+        said = program.communicate(timeout=280)[1]
         finished = given_back(work)[1]
         whole(work)
         if finished:  # it was quicker than the kills
