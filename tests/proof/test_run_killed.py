@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from testbed.commands import cli
 from testbed.jobs import mpiexec
 from testbed.protected import (
     command_of,
+    compiled,
     given_back,
     kill,
     killed_again_and_again,
@@ -32,6 +32,12 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify, /proc and the process connector"),
     pytest.mark.timeout(300),
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_file(tmp_path: Path) -> None:
+    """The manifest of most tests; the others write one of their own."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
 
 
 ROWS = 2000  # numbers in a file: enough for a kill to find it half written
@@ -125,12 +131,7 @@ def test_a_program_that_nobody_may_change_is_killed_at_random_and_always_goes_on
     work.mkdir()
     command = ["sh", str(tmp_path / "solver")]
     if language == "C":
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("needs a C compiler")
-        (tmp_path / "solver.c").write_text(C)
-        subprocess.run([compiler, "-o", tmp_path / "solver", tmp_path / "solver.c"], check=True)
-        command = [str(tmp_path / "solver")]
+        command = [str(compiled(C))]
     else:
         (tmp_path / "solver").write_text(SHELL if language == "shell" else DIRECTORY)
     (work / ".safepoint").write_text(TWO if language != "directory" else "out/ copy\ndone.txt mark\n")
@@ -158,23 +159,17 @@ def test_a_file_that_is_never_closed_is_never_saved_torn_and_that_is_said(tmp_pa
 
 def test_a_parent_in_vfork_is_let_go_until_its_child_has_begun(tmp_path: Path) -> None:
     """It waits for the child, which stands still: without a pause no set could be taken."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (tmp_path / "v.c").write_text(
+    program = compiled(
         "#include <stdio.h>\n#include <unistd.h>\n#include <fcntl.h>\n"
         'int main(void) {\n    FILE *file = fopen("a.txt", "w");\n    fputs("1", file);\n    fclose(file);\n'
         "    if (vfork() == 0) { for (int i = 0; i < 300; i++) usleep(1000); _exit(0); }\n"
         "    sleep(2);\n    return 1;\n}\n"
     )
-    subprocess.run([compiler, "-o", tmp_path / "v", tmp_path / "v.c"], check=True)
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    ran(tmp_path, "--", tmp_path / "v", status=1)
+    ran(tmp_path, "--", program, status=1)
     assert sets(tmp_path) == [1]
 
 
 def test_no_command_touches_what_an_heir_of_a_killed_run_may_still_write(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     ran(tmp_path, "--", *shell(f"echo 1 > a.txt; {saved(1)}; exit 1"), status=1)
     heir = subprocess.Popen(["sleep", "600"], env={**os.environ, "SAFEPOINT_RUN": os.path.realpath(tmp_path)})
     try:
@@ -189,7 +184,6 @@ def test_no_command_touches_what_an_heir_of_a_killed_run_may_still_write(tmp_pat
 @contextlib.contextmanager
 def an_heir_of_a_killed_run(work: Path) -> Iterator[int]:
     """A process that a run had started, and that has closed the lock, as what Python's subprocess starts by default."""
-    (work / ".safepoint").write_text("a.txt\n")
     code = (
         "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
     )
@@ -225,7 +219,6 @@ def test_a_second_run_waits_for_an_heir_that_is_ending(tmp_path: Path) -> None:
 
 def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:
     """Our own death kills the first process of the command; what else it had started keeps the lock."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     program = run(tmp_path, "--", *shell("setsid sleep 60 & echo $! > orphan; touch ready; wait"))
     wait_for((tmp_path / "ready").exists)
     leader = command_of(program)
@@ -344,7 +337,6 @@ def test_whatever_a_script_does_no_mixed_set_is_given_back_and_the_script_is_lef
 
 
 def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
         f"k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; {saved()}; [ $k -ge 3 ] && exit 0",
         "echo torn > a.txt; kill -9 $$",
@@ -356,7 +348,6 @@ def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> 
 
 def test_a_set_from_which_the_command_fails_at_once_is_put_aside_after_three_times(tmp_path: Path) -> None:
     """The same bad set restored for ever would be a crash loop; each try may be a job of its own."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     ran(tmp_path, "--", *shell(f"echo good > a.txt; {saved(1)}; echo bad > a.txt; {saved(2)}; exit 1"), status=1)
     assert sets(tmp_path) == [1, 2]
     solver = shell("read what < a.txt; [ $what = good ] || exit 7; echo done > a.txt")

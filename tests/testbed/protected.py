@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from safepoint import Session
+from testbed.builds import built_once, version
 
 
 def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[str]:
@@ -73,6 +76,19 @@ def shell(*lines: str) -> list[str]:
 def saved(number: int | str = "$k") -> str:
     """A shell waits until this set, 1 to 9, is committed."""
     return f"until [ -e .safepoint.d/rank-00000/set-0000000{number}/record.json ]; do sleep 0.02; done"
+
+
+def compiled(code: str) -> Path:
+    """Return the program in C, or skip the test where nothing compiles it."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+
+    def build(into: Path) -> None:
+        (into / "z.c").write_text(code)
+        subprocess.run([compiler, "-pthread", "-o", into / "z", into / "z.c"], check=True)
+
+    return built_once("protected", [version(compiler), code], build) / "z"
 
 
 def given_back(work: Path) -> tuple[int | None, bool]:

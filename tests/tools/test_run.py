@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import pytest
 from testbed.commands import cli
-from testbed.protected import command_of, given_back, kill, ran, run, saved, sets, shell, wait_for
+from testbed.protected import command_of, compiled, given_back, kill, ran, run, saved, sets, shell, wait_for
 from testbed.sweep import some_of
 
 from safepoint import Session
@@ -50,6 +50,12 @@ int main(void) {
 """
 
 
+@pytest.fixture(autouse=True)
+def one_file(tmp_path: Path) -> None:
+    """The manifest of most tests; the others write one of their own."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
+
+
 def told(said: str) -> tuple[int, int, int]:
     """How many complete sets a run says that it has seen, taken and missed; at its end, once."""
     (found,) = re.findall(r"^safepoint: of (\d+) complete sets seen, (\d+) taken and (\d+) missed", said, re.M)
@@ -64,7 +70,6 @@ def family_of(work: Path) -> processes.Family:
 
 
 def test_a_segment_that_could_not_be_saved_is_run_again(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     side = tmp_path / ".safepoint.d/rank-00000"
     (tmp_path / "block").write_text(
         f"for n in 1 2 3 4; do [ -e {side}/set-0000000$n/record.json ] || {{ rm -rf {side}/set-0000000$n; "
@@ -102,7 +107,6 @@ def test_a_writer_that_fails_just_before_a_good_end_is_noticed(tmp_path: Path) -
 
 
 def test_a_new_run_in_a_finished_directory_does_not_pass_its_torn_files_for_the_result(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     ran(tmp_path, "--", *shell("echo 1 > a.txt"))
     (tmp_path / "a.txt").unlink()
     ran(tmp_path, "--again", "--", *shell("exec > a.txt; printf to; kill -9 $$"), status=137)
@@ -138,15 +142,10 @@ def test_half_a_snapshot_of_a_directory_is_not_completed_from_what_was_written_s
 
 def test_a_process_whose_first_thread_has_ended_is_still_one(tmp_path: Path) -> None:
     """It is stopped for a look, and its death is noticed."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (tmp_path / "z.c").write_text(THREADS)
-    subprocess.run([compiler, "-pthread", "-o", tmp_path / "z", tmp_path / "z.c"], check=True)
     (tmp_path / ".safepoint").write_text("a.txt\nb.txt\n")
     solver = shell(
         "echo 1 > a.txt; echo 1 > b.txt; until [ -e go ]; do :; done",
-        "./z & until read word < a.txt; [ $word = half ]; do :; done",
+        f"{compiled(THREADS)} & until read word < a.txt; [ $word = half ]; do :; done",
         "kill -9 $!; wait $!; echo 2 > b.txt; sleep 1.5; exit 77",
     )
     with run(tmp_path, "--", *solver) as program:
@@ -155,6 +154,24 @@ def test_a_process_whose_first_thread_has_ended_is_still_one(tmp_path: Path) -> 
         said = program.communicate(timeout=280)[1]
     assert "was killed by SIGKILL" in said
     assert given_back(tmp_path) == (1, False) and (tmp_path / "a.txt").read_text() == "1\n"
+
+
+def test_a_kill_counts_though_it_is_read_when_the_first_thread_had_ended_and_all_are_gone(tmp_path: Path) -> None:
+    """G1: the kernel tells that the first thread ended well, and then that the other one was killed."""
+    family = family_of(tmp_path)
+    if not family.told:
+        pytest.skip("needs the process connector")
+    script = f"until [ -e go ]; do :; done; exec {compiled(THREADS)}"
+    command = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, start_new_session=True)
+    try:
+        family.begin(command.pid)
+        (tmp_path / "go").touch()
+        wait_for(lambda: (tmp_path / "a.txt").exists() and (tmp_path / "a.txt").read_text())
+        command.kill()
+        command.wait()
+        assert family.troubles()[0].endswith("was killed by SIGKILL")
+    finally:
+        family.close()
 
 
 def test_where_the_kernel_does_not_tell_how_processes_end_every_end_is_a_bad_one(tmp_path: Path) -> None:
@@ -199,7 +216,6 @@ def test_what_was_written_after_the_mark_belongs_to_the_next_set(tmp_path: Path)
 
 def test_all_of_the_command_stand_still_for_the_look_and_go_on_after_it(tmp_path: Path) -> None:
     """Those in sessions of their own too, as mpiexec and timeout make them; and no other process."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "look").write_text("for pid in $(cat pids) $PPID; do cut -d' ' -f3 /proc/$pid/stat; done > states\n")
     solver = shell(
         "setsid sh -c 'echo $$ >> pids; while :; do sleep 0.02; done' &",
@@ -217,7 +233,6 @@ def test_all_of_the_command_stand_still_for_the_look_and_go_on_after_it(tmp_path
 
 
 def test_the_user_can_say_what_is_whole(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell("for k in 1 2 3; do echo $k > a.txt; until [ -e looked$k ]; do sleep 0.02; done; done", "exit 1")
     said = ran(tmp_path, "--check", "touch looked$(cat a.txt); grep -q 2 a.txt", "--", *solver, status=1)
     assert "not taken: touch looked$(cat a.txt); grep -q 2 a.txt ended with status 1" in said
@@ -343,7 +358,6 @@ def test_at_the_end_it_is_told_how_many_sets_were_seen_taken_and_missed_and_why(
 
 
 def test_files_that_are_not_listed_and_change_all_the_same_are_named_once(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = f"for k in 1 2 3 4; do echo $k > state.txt; echo $k > a.txt; {saved()}; done"
     said = ran(tmp_path, "--", *shell(solver))
     assert said.count("not listed, and changed since the set before: state.txt. ") == 1, said
@@ -383,7 +397,6 @@ def test_sets_that_are_missed_one_after_the_other_are_told_of_while_it_runs(tmp_
     ],
 )
 def test_why_a_set_was_missed(tmp_path: Path, solver: str, why: str) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     said = ran(tmp_path, "--check", "[ ! -d a.txt.new ]", "--", *shell(solver), status=1)
     _, taken, missed = told(said)
     assert not taken and missed and re.search(f"because ({why})", said), said
@@ -466,7 +479,6 @@ def test_a_glob_of_directories_without_a_slash_is_told_so(
 # Starts, ends and restarts.
 def test_a_start_from_the_initial_files_is_no_resume_however_often_it_is_made(tmp_path: Path) -> None:
     """Another program resumes, and would go on from what an older run had left here."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "a.txt").write_text("of an older run\n")
     first = shell("echo first $SAFEPOINT_STEP $SAFEPOINT_SET >> told; kill -9 $$")
     for _ in range(2):
@@ -475,7 +487,6 @@ def test_a_start_from_the_initial_files_is_no_resume_however_often_it_is_made(tm
 
 
 def test_where_the_kernel_tells_nothing_a_good_end_of_the_command_itself_is_one(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     done = ran_with(UNTOLD, tmp_path, "--", sys.executable, "-c", "open('a.txt', 'w').write('end')")
     assert done.returncode == 0, done.stderr
     assert given_back(tmp_path) == (1, True) and (tmp_path / "a.txt").read_text() == "end"
@@ -483,7 +494,6 @@ def test_where_the_kernel_tells_nothing_a_good_end_of_the_command_itself_is_one(
 
 def test_who_saves_and_ends_at_a_user_signal_is_not_finished(tmp_path: Path) -> None:
     """As a scheduler asks for it before the time limit."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell("trap 'echo half > a.txt; exit 0' USR1", "touch ready", "while :; do sleep 0.05; done")
     with run(tmp_path, "--tolerate", "all", "--", *solver) as program:
         wait_for((tmp_path / "ready").exists)
@@ -494,14 +504,12 @@ def test_who_saves_and_ends_at_a_user_signal_is_not_finished(tmp_path: Path) -> 
 
 
 def test_what_is_said_is_said_once(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     said = ran(tmp_path, "-v", "--", *shell("echo 1 > a.txt"))
     assert said.count("saved set 1") == 1
 
 
 def test_signals_that_are_ignored_stay_so_in_the_command(tmp_path: Path) -> None:
     """nohup"""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell("kill -HUP $$; kill -HUP $PPID; sleep 0.3; echo alive > a.txt")
     words = ["nohup", sys.executable, "-m", "safepoint", "run", "--dir", str(tmp_path), "--", *solver]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -511,7 +519,6 @@ def test_signals_that_are_ignored_stay_so_in_the_command(tmp_path: Path) -> None
 
 def test_what_a_daemon_started_for_the_command_stands_still_too_and_counts(tmp_path: Path) -> None:
     """As srun does on one host: the ranks are no children of it, but have its environment."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "daemon.py").write_text(
         "import os, subprocess, sys, time\n"
         "while not os.path.exists('ask'): time.sleep(0.01)\n"
@@ -533,7 +540,6 @@ def test_what_a_daemon_started_for_the_command_stands_still_too_and_counts(tmp_p
 
 
 def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "first").write_text(f'echo "first $SAFEPOINT_STEP" > a.txt; {saved(1)}; exit 4\n')
     (tmp_path / "again").write_text('echo "again $SAFEPOINT_STEP $SAFEPOINT_SET $(cat a.txt)" > told; exit 0\n')
     ran(tmp_path, "--resume-command", "sh again", "--", "sh", "first", status=4)
@@ -544,7 +550,6 @@ def test_the_program_learns_of_a_resume_and_another_command_may_resume(tmp_path:
 @pytest.mark.parametrize("until", some_of(["3", "enough", "grep -q 3 a.txt"], 1))
 def test_a_program_that_runs_in_pieces_is_run_until_it_is_done(tmp_path: Path, until: str) -> None:
     """Killed in the third piece, it begins that piece again; a file that it never closes is whole at the end."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
         "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k >> pieces",
         "echo torn > a.txt; [ $(grep -c 3 pieces) = 1 ] && echo 3 >> pieces && kill -9 $$",
@@ -589,7 +594,6 @@ def test_who_had_ended_before_a_command_began_is_none_of_it(
 
 
 def test_what_a_check_has_left_behind_is_no_bad_death_of_the_command(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "check").write_text(
         "next=.safepoint.d/rank-00000/set-0000000$((SAFEPOINT_STEP + 1))/record.json\n"
         "(until [ -e $next ] || [ -e stop ]; do sleep 0.05; done; exit 3) & :\n"
@@ -606,19 +610,13 @@ def test_what_a_check_has_left_behind_is_no_bad_death_of_the_command(tmp_path: P
 
 def test_a_leftover_whose_first_thread_has_ended_is_waited_for(tmp_path: Path) -> None:
     """Its leader is a zombie, and another thread writes on."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (tmp_path / "z.c").write_text(THREADS.replace("sleep(60);", 'sleep(1); fputs(" and half", file); fclose(file);'))
-    subprocess.run([compiler, "-pthread", "-o", tmp_path / "z", tmp_path / "z.c"], check=True)
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    assert "not taken" not in ran(tmp_path, "--until", 1, "--", *shell("./z & until [ -s a.txt ]; do :; done"))
+    program = compiled(THREADS.replace("sleep(60);", 'sleep(1); fputs(" and half", file); fclose(file);'))
+    assert "not taken" not in ran(tmp_path, "--until", 1, "--", *shell(f"{program} & until [ -s a.txt ]; do :; done"))
     assert (tmp_path / "a.txt").read_text() == "half and half" and given_back(tmp_path) == (1, True)
 
 
 def test_what_is_left_behind_is_told_to_end_too_and_named(tmp_path: Path) -> None:
     """Else a time limit finds the run still waiting. It might have written later: this segment is done again."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     code = "from safepoint.cli.job import run as r; from safepoint.run import life; life.LEFT_BEHIND_S = 0.1; r.run()"
     segment = shell("setsid sleep 60 & echo 1 > a.txt")
     words = [sys.executable, "-c", code, "--dir", str(tmp_path), "--until", "3", "--", *segment]
@@ -633,7 +631,6 @@ def test_what_is_left_behind_is_told_to_end_too_and_named(tmp_path: Path) -> Non
 
 
 def test_a_finished_run_is_not_started_again_unless_asked(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     ran(tmp_path, "--", *shell("echo 1 > a.txt"))
     (tmp_path / "a.txt").write_text("looked at, and corrected by hand\n")
     said = ran(tmp_path, "--", *shell("echo 2 > a.txt"))
@@ -645,7 +642,6 @@ def test_a_finished_run_is_not_started_again_unless_asked(tmp_path: Path) -> Non
 
 def test_initial_files_are_the_first_set(tmp_path: Path) -> None:
     """They are rewritten in place: killed in the first iteration, nothing else would be whole."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     (tmp_path / "a.txt").write_text("initial\n")
     ran(tmp_path, "--", *shell("exec > a.txt; printf to; kill -9 $$"), status=137)
     assert given_back(tmp_path) == (0, False) and (tmp_path / "a.txt").read_text() == "initial\n"
@@ -654,7 +650,6 @@ def test_initial_files_are_the_first_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_signals_reach_the_command_and_its_status_is_ours(tmp_path: Path, number: int) -> None:
     """It may save what it has and end well: that is a set, but not the end of the run."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
         "trap 'echo saved > a.txt; exit 0' TERM INT", "trap 'echo told > a.txt; exit 5' USR1", "touch ready",
         "while :; do sleep 0.05; done",
@@ -689,13 +684,11 @@ def test_who_was_asked_to_stop_may_have_stopped_between_two_files(tmp_path: Path
 
 
 def test_a_command_that_cannot_be_started_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     assert "cannot start no-such-program: No such file" in ran(tmp_path, "--", "no-such-program", status=10)
 
 
 def test_a_save_that_fails_is_said_loudly_and_the_command_goes_on(tmp_path: Path) -> None:
     """G7: its computation may be worth more than what is lost if it is killed now; the set before is intact."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     side = tmp_path / ".safepoint.d/rank-00000"
     solver = shell(
         f"echo 1 > a.txt; {saved(1)}",
