@@ -1,6 +1,7 @@
 # Each of these is one command on a machine that has Python 3.10 or newer, pip and make; all else goes into .venv.
 #
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
+#     make quick    a first look at a change: for a minute, the tests nearest to what differs from main
 #     make test     all tests but those of make proof (five minutes)
 #     make proof    real mounts, kernels, ranks and programs, and what takes long (a quarter of an hour)
 #     make check    style, types, layers, and the links of the site (seconds)
@@ -26,10 +27,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # What make bench compares with; what cannot be had is left out. `make bench PEERS=` installs nothing.
 PEERS ?= torch==2.13.0 orbax-checkpoint jax
 
-.PHONY: demo test proof proof-all check check-style check-types check-house check-suites crash crash-all docs bench bench-more clean
+.PHONY: demo quick test proof proof-all check check-style check-types check-house check-suites crash crash-all docs bench bench-more clean
 
 demo: .venv/.demo
 	$(VENV) examples/demo.py
+
+# In the order of nearness: of main, or of TOUCHED=REV.
+quick: .venv/.dev
+	$(VENV) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --touched=$(TOUCHED)
 
 # Three on two cores, here and below: one of them waits most of the time, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers

@@ -216,7 +216,7 @@ def example(work: str) -> None:
         file.write("300, 0.333333\n")
     for rank in range(4):
         for number in (1, 2, 3):
-            _set_back(Root(work, rank, 4), number, (4.5 - number) * 3610)
+            _set_back(Root(work, rank, 4), number, (4.5 - number) * 86400 + 1800)  # it says the same for half an hour
 
 
 def _set_back(root: Root, number: int, seconds: float) -> None:

@@ -27,6 +27,7 @@ from safepoint.root import Root
 # Some environments forbid it: then each of thousands of processes would compile the package anew, and pytest all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+pytest_plugins = ["testbed.touched"]
 
 # A shell without job control lets what it starts in the background ignore Ctrl-C, and all that is started by that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -82,17 +82,18 @@ class Family:
     def update(self) -> None:
         """Take up what the kernel has told."""
         for what, pid, thread_group, rest in self._told.read() if self._told else ():
-            if what == FORK and thread_group in self._members and rest[0] == rest[1]:
-                self._members.add(rest[0])
-                self._ended.discard(rest[0])  # the number is used again
-                self._names[rest[0]] = self._names.get(thread_group, "")
+            if what == FORK and rest[0] == rest[1]:
+                self._ended.discard(rest[0])  # the number is used again, by whomever
+                if thread_group in self._members:
+                    self._members.add(rest[0])
+                    self._names[rest[0]] = self._names.get(thread_group, "")
             elif what == EXEC and thread_group in self._members | self._ended:
                 self._members.add(thread_group)  # another thread has taken the place of the first one, which has ended
                 self._ended.discard(thread_group)
                 self._names[thread_group] = command_of(thread_group) or self._names.get(thread_group, "")
             elif what == EXEC and self._has(thread_group):
                 self._members.add(thread_group)  # of no parent here: a daemon has started it for the command
-            elif what == EXIT and thread_group in self._members:
+            elif what == EXIT and thread_group in self._members | self._ended:  # whose first thread was told before
                 self._note_exit(thread_group, pid, rest[0])
         if self._told and self._told.lost:
             self._told.lost, self._unsure = False, True

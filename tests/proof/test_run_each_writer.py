@@ -16,7 +16,7 @@ import pytest
 from testbed import tally
 from testbed.paths import TESTBED
 from testbed.protected import killed_again_and_again, ran, wait_for
-from testbed.sweep import LONG
+from testbed.sweep import LONG, some_of
 
 from safepoint.manifest import parse
 from safepoint.patterns import Entry
@@ -98,7 +98,7 @@ def command(name: str) -> list[str]:
     return [sys.executable, str(TESTBED / "writers" / f"{name}.py")]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", some_of(list(WRITERS), 2, 2))
 def test_a_writer_with_a_habit_is_killed_at_random_and_always_goes_on_from_a_whole_set(
     tmp_path: Path, name: str
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_file_touched_right_after_the_mark_spoils_the_sets_and_is_named_with_w
 
 def explained(work: Path, *command: str) -> tuple[str, str]:
     words = [sys.executable, "-m", "safepoint", "run", "--dir", work, "--explain", "--", *command]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr
 
@@ -128,7 +128,7 @@ def meant(manifest: str) -> list[Entry]:
     return [entry._replace(line=0, text="") for entry in (*found.entries, *found.exclusions)]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", some_of(list(WRITERS), 2, 2))
 def test_one_run_that_is_watched_tells_which_files_make_a_set_and_when_it_is_complete(
     tmp_path: Path, name: str
 ) -> None:
@@ -196,7 +196,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", some_of(list(OTHERS), 4, 4))
 def test_what_is_proposed_for_programs_of_other_habits(tmp_path: Path, name: str) -> None:
     code, manifest = OTHERS[name]
     proposed, said = explained(tmp_path, sys.executable, "-c", PUT + code)

@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testbed.commands import cli
 from testbed.jobs import mpiexec
 from testbed.protected import (
     command_of,
+    compiled,
     given_back,
     kill,
     killed_again_and_again,
     processes_of,
     ran,
     run,
+    saved,
     sets,
     shell,
     wait_for,
 )  # fmt: skip
-from testbed.sweep import LONG
+from testbed.sweep import LONG, some_of
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify, /proc and the process connector"),
     pytest.mark.timeout(300),
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_file(tmp_path: Path) -> None:
+    """The manifest of most tests; the others write one of their own."""
+    (tmp_path / ".safepoint").write_text("a.txt\n")
 
 
 ROWS = 2000  # numbers in a file: enough for a kill to find it half written
@@ -114,7 +122,7 @@ def directory(work: Path) -> None:
             assert path.read_text().split() == [str(step + i) for i in range(ROWS // 8 + 1)], path
 
 
-@pytest.mark.parametrize("language", ["shell", "C", "directory"])
+@pytest.mark.parametrize("language", some_of(["shell", "C", "directory"], 1, 1))
 def test_a_program_that_nobody_may_change_is_killed_at_random_and_always_goes_on_from_a_whole_set(
     tmp_path: Path, language: str
 ) -> None:
@@ -123,12 +131,7 @@ def test_a_program_that_nobody_may_change_is_killed_at_random_and_always_goes_on
     work.mkdir()
     command = ["sh", str(tmp_path / "solver")]
     if language == "C":
-        compiler = shutil.which("cc")
-        if compiler is None:
-            pytest.skip("needs a C compiler")
-        (tmp_path / "solver.c").write_text(C)
-        subprocess.run([compiler, "-o", tmp_path / "solver", tmp_path / "solver.c"], check=True)
-        command = [str(tmp_path / "solver")]
+        command = [str(compiled(C))]
     else:
         (tmp_path / "solver").write_text(SHELL if language == "shell" else DIRECTORY)
     (work / ".safepoint").write_text(TWO if language != "directory" else "out/ copy\ndone.txt mark\n")
@@ -156,41 +159,31 @@ def test_a_file_that_is_never_closed_is_never_saved_torn_and_that_is_said(tmp_pa
 
 def test_a_parent_in_vfork_is_let_go_until_its_child_has_begun(tmp_path: Path) -> None:
     """It waits for the child, which stands still: without a pause no set could be taken."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    (tmp_path / "v.c").write_text(
+    program = compiled(
         "#include <stdio.h>\n#include <unistd.h>\n#include <fcntl.h>\n"
         'int main(void) {\n    FILE *file = fopen("a.txt", "w");\n    fputs("1", file);\n    fclose(file);\n'
         "    if (vfork() == 0) { for (int i = 0; i < 300; i++) usleep(1000); _exit(0); }\n"
         "    sleep(2);\n    return 1;\n}\n"
     )
-    subprocess.run([compiler, "-o", tmp_path / "v", tmp_path / "v.c"], check=True)
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    ran(tmp_path, "--", tmp_path / "v", status=1)
+    ran(tmp_path, "--", program, status=1)
     assert sets(tmp_path) == [1]
 
 
-@pytest.mark.parametrize("command", [("restore", "-y"), ("finish",), ("hide",), ("clean", "-y")])
-def test_no_command_touches_what_an_heir_of_a_killed_run_may_still_write(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    ran(tmp_path, "--", *shell("echo 1 > a.txt; sleep 0.6; exit 1"), status=1)
-    heir = subprocess.Popen(["sleep", "60"], env={**os.environ, "SAFEPOINT_RUN": os.path.realpath(tmp_path)})
+def test_no_command_touches_what_an_heir_of_a_killed_run_may_still_write(tmp_path: Path) -> None:
+    ran(tmp_path, "--", *shell(f"echo 1 > a.txt; {saved(1)}; exit 1"), status=1)
+    heir = subprocess.Popen(["sleep", "600"], env={**os.environ, "SAFEPOINT_RUN": os.path.realpath(tmp_path)})
     try:
-        words = [sys.executable, "-m", "safepoint", *command, str(tmp_path)]
-        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        for command in (("restore", "-y"), ("finish",), ("hide",), ("clean", "-y")):
+            done = cli(*command, tmp_path)
+            assert done.exit_code == 13 and f"process {heir.pid} (sleep)" in done.stderr, (command, done)
     finally:
         heir.kill()
         heir.wait()
-    assert done.returncode == 13 and f"process {heir.pid} (sleep)" in done.stderr, done
 
 
 @contextlib.contextmanager
 def an_heir_of_a_killed_run(work: Path) -> Iterator[int]:
     """A process that a run had started, and that has closed the lock, as what Python's subprocess starts by default."""
-    (work / ".safepoint").write_text("a.txt\n")
     code = (
         "import subprocess; subprocess.run(['sh', '-c', 'echo $$ > orphan; touch ready; while :; do sleep 0.1; done'])"
     )
@@ -220,13 +213,12 @@ def test_a_second_run_waits_for_an_heir_that_is_ending(tmp_path: Path) -> None:
             said = second.stderr.readline()
             assert "waiting up to 10 s for" in said and f"process {orphan} (sh)" in said, said
             kill(orphan)
-            said = second.communicate(timeout=60)[1]
+            said = second.communicate(timeout=280)[1]
         assert second.returncode == 0, said
 
 
 def test_while_anything_of_a_command_is_alive_a_second_run_is_refused(tmp_path: Path) -> None:
     """Our own death kills the first process of the command; what else it had started keeps the lock."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     program = run(tmp_path, "--", *shell("setsid sleep 60 & echo $! > orphan; touch ready; wait"))
     wait_for((tmp_path / "ready").exists)
     leader = command_of(program)
@@ -262,7 +254,7 @@ def test_under_mpiexec_all_ranks_stand_still_for_a_look(tmp_path: Path) -> None:
         ranks = subprocess.run(["pgrep", "-f", f"{tmp_path}/solver.py"], capture_output=True, text=True).stdout.split()
         own = [int(pid) for pid in ranks if int(pid) not in (program.pid, leader)]
         kill(own[-1])
-        program.communicate(timeout=60)
+        program.communicate(timeout=280)
     assert program.returncode != 0
     step, _ = given_back(tmp_path)
     texts = {path.read_text() for path in tmp_path.glob("part-*.txt")}
@@ -275,11 +267,10 @@ def solver_with(torn: str) -> list[str]:
     """Three good iterations; in the fourth the writer of a.txt does `torn`, and the script goes on."""
     return shell(
         "for k in 1 2 3 4; do",
-        "    sleep 0.2",
         f'    if [ $k = 4 ]; then sh -c "{torn}"; else echo $k whole > a.txt; fi',
-        "    echo $k whole > b.txt",
+        f"    echo $k whole > b.txt; [ $k = 4 ] || {saved()}",
         "done",
-        "sleep 0.5",
+        saved(4) if torn.endswith("whole > a.txt") else "sleep 0.5",
         "exit 1",  # the end is not taken, so that only what was seen on the way counts
     )
 
@@ -308,7 +299,7 @@ def test_a_good_end_does_not_make_good_what_was_torn_on_the_way(tmp_path: Path, 
     (tmp_path / ".safepoint").write_text(manifest)
     put = "{ echo $k > a.txt; echo $k > b.txt; echo $k > last.txt; }"
     solver = shell(
-        f"for k in 1 2; do {put}; sleep 0.6; done",
+        f"for k in 1 2; do {put}; {saved()}; done",
         "sh -c 'exec > a.txt; printf to; kill -9 $$'; echo 3 > b.txt; echo 3 > last.txt; sleep 0.5",
         "echo 4 > b.txt; echo 4 > last.txt; sleep 0.5; exit 0",
     )
@@ -346,9 +337,8 @@ def test_whatever_a_script_does_no_mixed_set_is_given_back_and_the_script_is_lef
 
 
 def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> None:
-    (tmp_path / ".safepoint").write_text("a.txt\n")
     solver = shell(
-        "k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; sleep 0.6; [ $k -ge 3 ] && exit 0",
+        f"k=0; [ -f a.txt ] && read k < a.txt; k=$((k + 1)); echo $k > a.txt; {saved()}; [ $k -ge 3 ] && exit 0",
         "echo torn > a.txt; kill -9 $$",
     )
     said = ran(tmp_path, "--retries", 5, "--", *solver)
@@ -358,8 +348,7 @@ def test_a_failed_command_is_started_again_from_the_last_set(tmp_path: Path) -> 
 
 def test_a_set_from_which_the_command_fails_at_once_is_put_aside_after_three_times(tmp_path: Path) -> None:
     """The same bad set restored for ever would be a crash loop; each try may be a job of its own."""
-    (tmp_path / ".safepoint").write_text("a.txt\n")
-    ran(tmp_path, "--", *shell("for k in good bad; do echo $k > a.txt; sleep 0.6; done; exit 1"), status=1)
+    ran(tmp_path, "--", *shell(f"echo good > a.txt; {saved(1)}; echo bad > a.txt; {saved(2)}; exit 1"), status=1)
     assert sets(tmp_path) == [1, 2]
     solver = shell("read what < a.txt; [ $what = good ] || exit 7; echo done > a.txt")
     for _ in range(3):
@@ -372,10 +361,8 @@ def test_a_set_from_which_the_command_fails_at_once_is_put_aside_after_three_tim
 def test_the_set_before_one_that_is_put_aside_has_its_rows_though_the_table_was_begun_anew(tmp_path: Path) -> None:
     """G6: the only copy of them is with the set that was put aside."""
     (tmp_path / ".safepoint").write_text("rows append\na.txt mark\n")
-    ran(
-        tmp_path, "--", *shell("for k in good bad; do echo $k >> rows; echo $k > a.txt; sleep 0.6; done; exit 1"),
-        status=1,
-    )  # fmt: skip
+    put = "echo $k >> rows; echo $k > a.txt"
+    ran(tmp_path, "--", *shell(f"k=good; {put}; {saved(1)}; k=bad; {put}; {saved(2)}; exit 1"), status=1)
     assert sets(tmp_path) == [1, 2]
     solver = shell("cp rows seen; : > rows; read what < a.txt; [ $what = good ] || exit 7; exit 3")
     for _ in range(3):

@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from safepoint import Session
+from testbed.builds import built_once, version
 
 
 def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[str]:
@@ -24,7 +27,7 @@ def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[s
 def ran(work: Path, *arguments: object, status: int | None = 0) -> str:
     """What an undisturbed `safepoint run` says; it must end with this status. None: with any but 0."""
     with run(work, *arguments) as program:
-        said = program.communicate(timeout=60)[1]
+        said = program.communicate(timeout=280)[1]
     assert program.returncode == status if status is not None else program.returncode, said
     return said
 
@@ -70,6 +73,24 @@ def shell(*lines: str) -> list[str]:
     return ["sh", "-c", "\n".join(lines)]
 
 
+def saved(number: int | str = "$k") -> str:
+    """A shell waits until this set, 1 to 9, is committed."""
+    return f"until [ -e .safepoint.d/rank-00000/set-0000000{number}/record.json ]; do sleep 0.02; done"
+
+
+def compiled(code: str) -> Path:
+    """Return the program in C, or skip the test where nothing compiles it."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+
+    def build(into: Path) -> None:
+        (into / "z.c").write_text(code)
+        subprocess.run([compiler, "-pthread", "-o", into / "z", into / "z.c"], check=True)
+
+    return built_once("protected", [version(compiler), code], build) / "z"
+
+
 def given_back(work: Path) -> tuple[int | None, bool]:
     """The step that the next start finds, and whether the run was finished."""
     with Session(work, in_place=True) as session:
@@ -111,7 +132,7 @@ def killed_again_and_again(
         program = run(work, "--", *command, steps)
         time.sleep(rng.uniform(0.25, 0.9))
         hit += strike(program, rng.choice(["one process", "the solver", "everything"]), rng)
-        said = program.communicate(timeout=60)[1]
+        said = program.communicate(timeout=280)[1]
         finished = given_back(work)[1]
         whole(work)
         if finished:  # it was quicker than the kills

@@ -28,6 +28,7 @@ from testbed.commands import (
 )
 from testbed.lives import killed_beside_a_child
 from testbed.sessions import ordinary_user
+from testbed.sweep import some_of
 
 import safepoint
 from safepoint import Session
@@ -292,13 +293,13 @@ def test_a_finished_run_is_left_alone_and_an_asked_for_set_explained(tmp_path: P
 
 
 # What changes something.
-@pytest.mark.parametrize("command", [["restore"], ["drop", "1", "--yes"], ["clean", "--yes"], ["hide"], ["finish"]])
-def test_beside_a_run_nothing_is_changed_and_the_run_is_named(work: Path, command: Sequence[str]) -> None:
+def test_beside_a_run_nothing_is_changed_and_the_run_is_named(work: Path) -> None:
     with a_run(work) as running:
         before = snapshot(work)
-        result = cli(*command, work)
-        assert result.exit_code == 13 and f"process {running.pid} on " in result.stderr
-        assert snapshot(work) == before
+        for command in ("restore", "drop 1 --yes", "clean --yes", "hide", "finish"):
+            result = cli(*command.split(), work)
+            assert result.exit_code == 13 and f"process {running.pid} on " in result.stderr, command
+            assert snapshot(work) == before
 
 
 def test_while_a_command_holds_the_directory_it_is_named_to_a_run(work: Path) -> None:
@@ -383,26 +384,21 @@ def test_without_permission_the_file_and_the_cause_are_named(work: Path, command
     assert f"{closed} belongs to " in result.stderr and f"with mode 0000: chmod u+rwx {closed})" in result.stderr
 
 
+LOCKING = [
+    ("drop", "1", "--yes"), ("clean", "--yes"), ("restore", "--yes"), ("hide", "--step", "40"), ("finish",),
+    ("run", "--until", "1"),
+]  # fmt: skip
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: /proc")
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("drop", 1, "--yes"),
-        ("clean", "--yes"),
-        ("restore", "--yes"),
-        ("hide", "--step", 40),
-        ("finish",),
-        ("run", "--until", 1),
-    ],
-    ids=lambda command: command[0],
-)
+@pytest.mark.parametrize("command", some_of(LOCKING, 2), ids=lambda command: command[0])
 def test_each_command_that_takes_the_lock_waits_for_a_child_of_a_killed_run(
-    work: Path, command: tuple[object, ...]
+    work: Path, command: tuple[str, ...]
 ) -> None:
     """G8, as a restart does: a script that kills a run and then clears up must not fail because of what is dying."""
     write(work, 30)
     where = ("--dir", work, "--", "true") if command[0] == "run" else (work,)
-    words = [sys.executable, "-m", "safepoint", *map(str, (*command, *where))]
+    words = [sys.executable, "-m", "safepoint", *command, *map(str, where)]
     with killed_beside_a_child(work) as (dead, end):
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
             assert running.stderr

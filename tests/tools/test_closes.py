@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from testbed.profiled import function_calls
 
 if sys.platform != "linux":
     pytest.skip("needs Linux: inotify", allow_module_level=True)
@@ -154,20 +154,14 @@ def test_reasons_that_differ_in_a_number_are_counted_together(tmp_path: Path) ->
     assert not seen.ready and hint in str(seen.chances)
 
 
-def test_thousands_of_older_files_that_go_cost_no_more_each_than_a_few(tmp_path: Path) -> None:
-    """As a ratio, as machines differ."""
-
-    def seconds(files: int) -> float:
-        work = tmp_path / str(files)
-        work.mkdir()
-        seen = Seen(work, "out-*.txt mark\n")
-        for n in range(files):
-            (work / f"out-{n}.txt").write_text("x")
+def test_hundreds_of_older_files_that_go_cost_no_more_each_than_a_few(tmp_path: Path) -> None:
+    def calls(files: int) -> int:
+        seen = Seen(tmp_path, "out-*.txt mark\n")
+        seen.write(*(f"out-{n}.txt" for n in range(files)))
         seen.closes.read()
         for n in range(files - 1):
-            os.unlink(work / f"out-{n}.txt")
-        begin = time.process_time()
-        assert seen.ready
-        return time.process_time() - begin
+            os.unlink(tmp_path / f"out-{n}.txt")
+        return function_calls(lambda: seen.ready)
 
-    assert seconds(4000) < 60 * seconds(200)
+    few = calls(50)
+    assert few < calls(400) < 8 * 1.2 * few

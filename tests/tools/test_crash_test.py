@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from testbed.paths import HOUSE
+from testbed.sweep import some_of
 from testbed.tried import SOLVER, first, planted, safepoint, try_out
 
 
@@ -20,8 +21,13 @@ def names(said: dict[str, Any]) -> set[str]:
 
 
 def test_a_right_program_is_equal_and_was_restarted(tmp_path: Path) -> None:
-    said = try_out(planted(tmp_path / "w"), tmp_path)
-    assert (said["verdict"], said["code"]) == ("equal", 0), said
+    """Its manifest is a link, which stays as it is."""
+    directory, shared = planted(tmp_path / "w"), tmp_path / "common"
+    before = (directory / ".safepoint").rename(shared).read_text()
+    (directory / ".safepoint").symlink_to(shared)
+    said = try_out(directory, tmp_path)
+    assert shared.read_text() == before and (directory / ".safepoint").is_symlink()
+    assert (said["verdict"], said["code"]) == ("equal", 0) and said["text"].startswith("equal: resumed"), said
     assert said["restarts"] >= 1 and len(said["kills"]) >= 2 and said["ledger"]["steps"] == 24
 
 
@@ -33,11 +39,11 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("mistake", some_of(list(MISTAKES), 1))
 def test_a_planted_mistake_is_found_at_the_step_after_the_restart(tmp_path: Path, mistake: str) -> None:
     plant, files, look = MISTAKES[mistake]
     said = try_out(planted(tmp_path / "w", **plant), tmp_path)
-    assert (said["verdict"], said["code"]) == ("differs", 1), said
+    assert (said["verdict"], said["code"]) == ("differs", 1) and said["text"].startswith("differs: a run"), said
     found = first(said)
     assert found["step"] == found["restored_step"] + 1 and found["restarts"] >= 1, found
     assert names(said) >= files and look in said["look"], said
@@ -96,23 +102,13 @@ def test_bad_calls_are_refused_and_change_nothing(tmp_path: Path) -> None:
     assert sorted(os.listdir(directory)) == before
 
 
-def test_a_manifest_that_is_a_link_stays_as_it_is(tmp_path: Path) -> None:
-    directory = planted(tmp_path / "w")
-    shared = tmp_path / "common"
-    (directory / ".safepoint").rename(shared)
-    (directory / ".safepoint").symlink_to(shared)
-    before = shared.read_text()
-    assert try_out(directory, tmp_path)["verdict"] == "equal"
-    assert shared.read_text() == before and (directory / ".safepoint").is_symlink()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: it dies with its parent")
 def test_a_test_that_is_ended_leaves_nothing_running_and_no_copies(tmp_path: Path) -> None:
     directory = planted(tmp_path / "w", inside="time.sleep(0.5)")
     environment = {**os.environ, "PYTHONPATH": str(HOUSE), "TMPDIR": str(tmp_path)}
     words = [sys.executable, "-m", "safepoint", "crash-test", "--", sys.executable, "solver.py"]
     with subprocess.Popen(words, cwd=directory, env=environment, stderr=subprocess.DEVNULL) as test:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while not list(tmp_path.glob("safepoint-crash-test-*/A/.safepoint.d/rank-00000/set-*/record.json")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -120,10 +116,11 @@ def test_a_test_that_is_ended_leaves_nothing_running_and_no_copies(tmp_path: Pat
             next(tmp_path.glob("safepoint-crash-test-*/A/.safepoint.d/rank-00000/owner.json")).read_text()
         )
         test.terminate()
-        assert test.wait(30) == 143
+        assert test.wait(300) == 143
     assert not list(tmp_path.glob("safepoint-crash-test-*")) and not Path(f"/proc/{owner['pid']}").exists()
 
 
+@pytest.mark.proof
 def test_the_report_reads_well_and_what_is_equal_leaves_nothing_behind(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(HOUSE), "COLUMNS": "80", "TMPDIR": str(tmp_path)}
     for plant, begin in (({}, "equal: resumed"), ({"after_restore": "before = u"}, "differs: a run")):

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from testbed.profiled import function_calls
+from testbed.sweep import some_of
 
 click = pytest.importorskip("click")
 
@@ -36,7 +39,10 @@ import safepoint
 from safepoint.disk import Disk
 
 class Full(Disk):
-    full = False
+    full = slow = False
+    def rename(self, *names, **how):
+        time.sleep(0.1 * self.slow)
+        return super().rename(*names, **how)
     def sync_files(self, paths, opened=()):
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), list(paths)[0])
@@ -51,7 +57,9 @@ for step in range(saved.step if saved else 0, steps):
         file.write(f"{step} " * 50_000)
     disk.full = end == "fail" and step == at
     begin = time.perf_counter()
+    disk.slow = step == 6
     session.hide(step)
+    disk.slow = False
     blocked = time.perf_counter() - begin
     if not disk.full:
         session.wait()
@@ -99,6 +107,12 @@ def numbers(work: Path) -> dict[str, Any]:
     assert done.exit_code == 0, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def drawn(work: Path, title: str) -> str:
+    """The picture with this title, of the page that was made last."""
+    made = (work / "page.html").read_text(encoding="utf-8")
+    return made[made.index(title) :].partition("</svg>")[0]
 
 
 class Strict(HTMLParser):
@@ -168,7 +182,8 @@ def test_what_hide_cost_is_in_the_log_without_a_line_of_its_own(tmp_path: Path) 
     found = numbers(tmp_path)
     known = [each["blocked_s"] for each in found["sets"]["all"]]
     assert len(known) == len(measured) == 13
-    assert sum(abs(a - b) for a, b in zip(known, measured, strict=True)) < 0.05 * sum(measured) + 0.01
+    assert all(0 < inside <= around + 1e-6 for inside, around in zip(known, measured, strict=True))
+    assert known[7] >= 0.1, "the disk was slow"
     assert found["blocked_s"] == pytest.approx(sum(known))
     assert found["sets"]["slowest_blocked"]["blocked_s"] == max(known)
     lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
@@ -178,49 +193,51 @@ def test_what_hide_cost_is_in_the_log_without_a_line_of_its_own(tmp_path: Path) 
     assert [line["set"] for line in lines if line.get("waited")] == [1]  # the first of all
 
 
-def test_the_parts_of_the_time_at_work_are_the_whole(tmp_path: Path) -> None:
-    lives(tmp_path, ("kill", 3), ("raise", 6), ("finish", 0))
-    found = numbers(tmp_path)
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Killed; an error, after a set that could not be stored; another error; finished; started once more."""
+    work = tmp_path_factory.mktemp("story")
+    lives(work, ("kill", 3), ("fail", 6), ("raise", 8), ("finish", 0), ("leave", 0))
+    return work
+
+
+def test_the_parts_of_the_time_at_work_are_the_whole(story: Path) -> None:
+    found = numbers(story)
     parts = ("computing_s", "blocked_s", "restoring_s", "lost_s", "lost_unseen_estimate_s")
     assert sum(found[part] for part in parts) == pytest.approx(found["at_work_s"])
     assert 0 < found["at_work_s"] <= found["wall_s"] and all(found[part] >= 0 for part in parts)
-    assert found["computing_s"] > 12 * 0.02 and found["interval"]["used_s"] == pytest.approx(0.02, rel=0.9)
+    assert found["computing_s"] > 12 * 0.02 and found["interval"]["used_s"] > 0.02  # it sleeps that long between two
 
 
-def test_a_page_of_many_lives_says_how_each_ended(tmp_path: Path) -> None:
-    lives(tmp_path, ("kill", 3), ("fail", 6), ("raise", 8), ("finish", 0))
-    words = page(tmp_path)
-    assert "Finished, at step 12." in words and "4 starts: 1 finished, 1 killed, 2 ended by an error" in words
+def test_a_page_of_many_lives_says_how_each_ended(story: Path) -> None:
+    words = page(story)
+    assert "Finished, at step 12." in words and "5 starts: 2 finished, 1 killed, 2 ended by an error" in words
     assert f"set 8 (step 6) not stored: u.dat.zst: {os.strerror(errno.ENOSPC)}" in words
     assert "a bug: <1> & http://2" in words  # as text, nothing else
     assert "doi:10.1145/361147.361115" in words and "doi:10.1016/j.future.2004.11.016" in words
-    assert numbers(tmp_path)["sets"]["failed"] == 1
-    made = (tmp_path / "page.html").read_text(encoding="utf-8")
-    drawing = made[made.index("Step over time") :].partition("</svg>")[0]
-    assert drawing.count('class="steps"') == 4 and drawing.count('class="tooth"') == 3
+    assert numbers(story)["sets"]["failed"] == 1
+    drawing = drawn(story, "Step over time")
+    assert drawing.count('class="steps"') == 5 and drawing.count('class="tooth"') == 3
     assert "killed; start 2 began from step 3" in drawing and "ended by an error; start 4 began from step " in drawing
     heights = [float(y) for y in re.findall(r"[\d.]+,([\d.]+)", re.findall('points="([^"]*)"', drawing)[-1])]
     assert heights == sorted(heights, reverse=True) and min(heights) == 16  # up, to the last step
 
 
-def test_the_page_shows_what_the_sets_took_on_the_disk_and_when(tmp_path: Path) -> None:
+def test_the_page_shows_what_the_sets_took_on_the_disk_and_when(story: Path) -> None:
     """With keep = 2 three sets are there when one has become durable: before the oldest goes, in every life."""
-    lives(tmp_path, ("kill", 3), ("fail", 6), ("finish", 0))
-    all_sets = [each for each in numbers(tmp_path)["sets"]["all"] if not each["error"]]
+    all_sets = [each for each in numbers(story)["sets"]["all"] if not each["error"]]
     stored = [each["stored"] for each in all_sets]
     assert [each["disk_use"] for each in all_sets] == [sum(stored[max(0, n - 2) : n + 1]) for n in range(len(stored))]
-    page(tmp_path)
-    made = (tmp_path / "page.html").read_text(encoding="utf-8")
-    drawing = made[made.index("Disk use over time") :].partition("</svg>")[0]
-    assert drawing.count('class="size pale"') == 3 and drawing.count('class="store"') == len(all_sets)
+    page(story)
+    drawing = drawn(story, "Disk use over time")
+    assert drawing.count('class="size pale"') == 4 and drawing.count('class="store"') == len(all_sets)
     assert f"set 4 (step 3): {size(sum(stored[1:4]))} in all" in drawing
 
 
-def test_a_start_that_found_the_run_finished_is_neither_failed_nor_a_new_end(tmp_path: Path) -> None:
-    lives(tmp_path, ("kill", 3), ("finish", 0), ("leave", 0))
-    found = numbers(tmp_path)
-    assert (found["state"], found["reached_step"], found["starts"], found["failures"]) == ("finished", 12, 3, 1)
-    assert "the files were left alone" in page(tmp_path)
+def test_a_start_that_found_the_run_finished_is_neither_failed_nor_a_new_end(story: Path) -> None:
+    found = numbers(story)
+    assert (found["state"], found["reached_step"], found["starts"], found["failures"]) == ("finished", 12, 5, 3)
+    assert "the files were left alone" in page(story)
 
 
 def python(work: Path, code: str) -> subprocess.CompletedProcess[str]:
@@ -253,7 +270,7 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("stop", some_of(list(STOPS), 2))
 def test_what_was_saved_before_an_orderly_stop_is_not_lost(tmp_path: Path, stop: str) -> None:
     (tmp_path / ".safepoint").write_text("u.dat\n")
     code = """
@@ -468,8 +485,7 @@ def test_with_ranks_sizes_are_of_all_and_the_slowest_is_named(tmp_path: Path) ->
     assert [part["rank"] for part in found["by_rank"]] == [0, 1, 2]
     assert [part["blocked_longest_s"] for part in found["by_rank"]] == [0.1, 0.2, 0.1]
     assert [part["bytes"] for part in found["by_rank"]] == [18_000_000] * 3
-    made = (tmp_path / "page.html").read_text(encoding="utf-8")
-    drawing = made[made.index("Blocked in hide, by rank") :].partition("</svg>")[0]
+    drawing = drawn(tmp_path, "Blocked in hide, by rank")
     assert drawing.count("<g>") == 3 and "rank 1: " in drawing
 
 
@@ -527,20 +543,17 @@ def test_a_log_of_an_older_version_makes_a_page_without_what_it_lacks(tmp_path: 
     assert "does not have how long hide kept the program waiting" in page(tmp_path)
 
 
-def test_ten_thousand_events_make_a_small_page_at_once(tmp_path: Path) -> None:
-    """As a ratio to reading the lines, as machines differ: 2 s are a hundred times that here."""
-    lines = [line for n in range(100) for line in life(BEGIN + 200 * n, n + 1, range(100 * n + 1, 100 * n + 101))]
-    write(tmp_path, lines)
-    begin = time.process_time()
-    for row in (tmp_path / LOG).read_bytes().splitlines():
-        json.loads(row)
-    reading = time.process_time() - begin
-    begin = time.process_time()
-    page(tmp_path)
-    assert time.process_time() - begin < 60 * reading
-    made = (tmp_path / "page.html").read_text()
+def test_ten_thousand_events_make_a_small_page_and_the_work_grows_as_they_do(tmp_path: Path) -> None:
+    for count in (5, 25, 100):
+        lines = [line for n in range(count) for line in life(BEGIN + 200 * n, n + 1, range(100 * n + 1, 100 * n + 101))]
+        write(tmp_path / str(count), lines)
+    few, more = (partial(call, tmp_path / count, "-o", tmp_path / "page.html") for count in ("5", "25"))
+    few()  # what it loads is not counted
+    assert function_calls(more) < 5 * 1.2 * function_calls(few)
+    words = page(tmp_path / "100")
+    made = (tmp_path / "100/page.html").read_text()
     assert len(made) < 500_000 and made.count("<rect") < 2_000
-    assert "The first 40 starts are not drawn" in page(tmp_path)
+    assert "The first 40 starts are not drawn" in words
 
 
 def test_without_a_log_it_says_so(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_of_a_run_that_is_not_at_work_nothing_is_lost_now(start: Start, work: Pa
     assert "not running" in text and "lost" not in text
 
 
-def screen(arguments: list[str], keys: str, seconds: float = 60, *, hang_up: bool = False) -> tuple[int, str]:
+def screen(arguments: list[str], keys: str, seconds: float = 280, *, hang_up: bool = False) -> tuple[int, str]:
     """What a terminal of 80 columns shows, until the command ends by these keys."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     master, slave = pty.openpty()
@@ -122,7 +122,7 @@ def screen(arguments: list[str], keys: str, seconds: float = 60, *, hang_up: boo
     if hang_up:
         os.close(master)
     try:
-        status = process.wait(20)
+        status = process.wait(280)
     finally:
         process.kill()
     if not hang_up:
