@@ -2,8 +2,9 @@
 #
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make quick    a first look at a change: for a minute, the tests nearest to what differs from main
-#     make test     all tests but those of make proof (five minutes)
-#     make proof    real mounts, kernels, ranks and programs, and what takes long (a quarter of an hour)
+#     make test     every promise, on small cases and on samples of large families (five minutes)
+#     make proof    real mounts, kernels, ranks and programs, and what takes seconds a test (six minutes)
+#     make proof-all  both of these, with every case (hours); before a release
 #     make check    style, types, layers, and the links of the site (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted
@@ -36,12 +37,12 @@ demo: .venv/.demo
 quick: .venv/.dev
 	$(VENV) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --touched=$(TOUCHED)
 
-# Three on two cores, here and below: one of them waits most of the time, for ranks, disks or Slurm.
+# Four on two cores, here and below: half of them wait most of the time, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 3 --dist loadgroup -m 'not proof'
+	$(VENV) -m pytest -n 4 --dist loadgroup -m 'not proof'
 
 proof: .venv/.dev .venv/.servers
-	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 3 --dist loadgroup -m 'proof or hypothesis'
+	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 4 --dist loadgroup -m 'proof or hypothesis'
 
 proof-all: .venv/.dev .venv/.servers
 	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 3 --dist loadgroup

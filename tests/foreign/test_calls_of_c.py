@@ -216,6 +216,7 @@ def test_the_launcher_of_another_mpi_library_is_refused(linked: Mpi, tmp_path: P
     assert not (tmp_path / ".safepoint.d").exists()
 
 
+@pytest.mark.proof
 @each_mpi
 def test_ranks_end_even_if_mpi_abort_does_not_return(mpi: Mpi, tmp_path: Path) -> None:
     """MPI_Abort of MPICH 4 may spin for ever, if the other ranks are in MPI_Finalize."""

@@ -103,7 +103,7 @@ def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp
 
 
 @pytest.mark.proof
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-foreign")
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
 @pytest.mark.parametrize("who", one_of([(), ("--one-rank",)]))
 def test_crash_test_of_a_solver_in_c(who: tuple[str, ...], tmp_path: Path) -> None:

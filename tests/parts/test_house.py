@@ -21,6 +21,8 @@ import safepoint
 from safepoint import SafepointError, Session, errors
 from safepoint.disk import Disk
 
+pytestmark = pytest.mark.xdist_group("house")  # one worker parses the modules
+
 HOUSE = Path(__file__).parents[2]
 PACKAGE = HOUSE / "safepoint"
 MODULES = sorted(str(path.relative_to(PACKAGE).with_suffix("")) for path in PACKAGE.rglob("*.py"))

@@ -17,7 +17,7 @@ from testbed.sweep import some_of
 from testbed.tried import RANKED, first, planted, ranked, safepoint, try_out
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 @pytest.mark.parametrize("one", [False, True])
 def test_four_ranks_are_equal_and_one_that_reads_the_file_of_another_is_named(tmp_path: Path, one: bool) -> None:
     command = tuple(mpiexec(4, "solver.py"))
@@ -35,7 +35,7 @@ def test_four_ranks_are_equal_and_one_that_reads_the_file_of_another_is_named(tm
     assert {"u-0.txt", "u-1.txt"} <= set(said["ledger"]["names"]) and "u-2.txt" not in said["ledger"]["names"]
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 def test_an_unordered_reduction_is_not_taken_for_a_mistake_of_the_restart(tmp_path: Path) -> None:
     parts = "[x / n for x in comm.allgather(u) for n in range(1, 65)]"  # two orders agree in one step of eight
     shuffled = f"sum(sorted({parts}, key=lambda _: __import__('random').SystemRandom().random()))"
@@ -60,7 +60,7 @@ def test_threads_that_race_are_not_taken_for_a_mistake_of_the_restart(tmp_path: 
     assert "B" in said["look"]
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 def test_a_rank_without_files_has_its_values_in_a_ledger_and_leaves_restarts_alone(tmp_path: Path) -> None:
     directory = ranked(tmp_path / "w", total="comm.allreduce(u)")
     (directory / ".safepoint").write_text("sum.txt\n")
@@ -80,7 +80,7 @@ def test_a_rank_without_files_has_its_values_in_a_ledger_and_leaves_restarts_alo
     assert json.loads(safepoint(directory, "status", "--json").stdout)["foreign"] == []
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 @pytest.mark.parametrize("name", some_of(["landscape", "landscape_mpi", "emcee_chain"], 1, 1))
 def test_the_examples_are_equal(tmp_path: Path, name: str) -> None:
     directory = tmp_path / "w"

@@ -18,7 +18,7 @@ from testbed.paths import EXAMPLES
 from testbed.stops import until
 from testbed.sweep import one_of
 
-pytestmark = pytest.mark.xdist_group("mpi")
+pytestmark = pytest.mark.xdist_group("mpi-examples")
 
 
 def run(ranks: int, name: str, directory: Path, *arguments: object) -> None:

@@ -11,7 +11,7 @@ from testbed import tally
 from testbed.foreign import KINDS, MPICH, OPEN_MPI, Mpi, Runs, memory, needs, program
 from testbed.sweep import ALL, LONG, some_of
 
-pytestmark = [pytest.mark.xdist_group("mpi"), pytest.mark.timeout(7200 if LONG else 600)]
+pytestmark = [pytest.mark.xdist_group("mpi-foreign"), pytest.mark.timeout(7200 if LONG else 600)]
 
 # What each reads and writes, and for how many steps, so that a life on 1, 2 and 4 ranks takes a second or so.
 PROGRAMS = {

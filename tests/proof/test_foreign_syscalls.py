@@ -141,7 +141,7 @@ def test_killed_at_each_system_call_alone(name: str, waits: bool) -> None:
     assert hits > 0.8 * len(points), f"{hits} of {len(points)} [{points}]"  # the number of calls is not always the same
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-foreign")
 @pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize("name", one_of(["program", "helper"]))
 def test_killed_at_system_calls_of_one_of_four_ranks(name: str, mpi: Mpi) -> None:

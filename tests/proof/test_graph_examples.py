@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,10 @@ from testbed.task_graphs import DEADLINE_S, until
 from safepoint.tasks.current import seed_of
 from safepoint.tasks.saved import Store
 
-pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
-pytest.importorskip("sklearn", reason="scikit-learn is not installed: pip install '.[examples]'")
-pytestmark = pytest.mark.xdist_group("mpi")
+NEEDS = {"distributed": "pip install '.[dask]'", "sklearn": "pip install '.[examples]'"}
+pytestmark = [pytest.mark.xdist_group("mpi-tasks")]
+for _package, _how in NEEDS.items():  # found, not imported: that takes more than a second in each worker
+    pytestmark += [pytest.mark.skipif(not find_spec(_package), reason=f"{_package} is not installed: {_how}")]
 
 SMALL = {
     "alignment.py": ("alignment.fasta", ["--sequences", "7"]),

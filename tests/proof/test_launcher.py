@@ -21,7 +21,7 @@ from testbed.paths import HOUSE
 
 from safepoint import Session
 
-pytestmark = pytest.mark.xdist_group("mpi")
+pytestmark = pytest.mark.xdist_group("mpi-examples")
 OPEN_MPI = "OMPI_COMM_WORLD_SIZE=$SIZE OMPI_COMM_WORLD_RANK=$RANK"
 SLURM = "SLURM_STEP_NUM_TASKS=$SIZE SLURM_NTASKS=$SIZE SLURM_PROCID=$RANK"
 VARIABLES = {  # and what names them

@@ -49,7 +49,7 @@ class Ranked:
 
 
 @UNIX
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 @pytest.mark.timeout(600)
 def test_a_signal_to_one_of_four_ranks_stops_all_at_the_same_step(tmp_path: Path) -> None:
     """100 rounds in the long form: at a random time, to a random rank; a set of that step is there, on all."""
@@ -217,7 +217,7 @@ sp.close()
 
 
 @UNIX
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-examples")
 @pytest.mark.parametrize(
     ("program", "status"), [(HANDLERS, 0), (UNSAVED, 41), (APART, 0), (FARM, 0), (SLOW, 0), (BROKEN, 0)]
 )

@@ -17,7 +17,7 @@ from safepoint.tasks.netbench import SIZES
 from safepoint.tasks.schedule import plan
 from safepoint.tasks.simulate import Problem
 
-pytestmark = pytest.mark.xdist_group("mpi")
+pytestmark = pytest.mark.xdist_group("mpi-tasks")
 pytest.importorskip("mpi4py", reason="ranks are measured over MPI: pip install '.[mpich]'")
 Done = subprocess.CompletedProcess[str]
 

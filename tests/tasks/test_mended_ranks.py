@@ -37,7 +37,7 @@ time.sleep(600) if MPI.COMM_WORLD.rank else Graph("g").run(on=MPI.COMM_WORLD)
 """
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tasks")
 def test_who_waits_for_a_rank_that_never_comes_says_so_and_ctrl_c_ends_all(tmp_path: Path) -> None:
     """One that raises before its call of run left the others without a word, and deaf."""
     pytest.importorskip("mpi4py", reason="a graph on ranks needs MPI: pip install '.[mpich]'")

@@ -21,7 +21,7 @@ from testbed.traced import command, environment
 from safepoint.tasks.saved import Store
 
 pytest.importorskip("mpi4py", reason="a graph on ranks needs MPI: pip install '.[mpich]'")
-pytestmark = pytest.mark.xdist_group("mpi")
+pytestmark = pytest.mark.xdist_group("mpi-tasks")
 
 
 def surroundings(library: str = "mpich") -> dict[str, str]:

@@ -837,7 +837,7 @@ def on_ranks(work: Path, how: str, more: str = "") -> subprocess.CompletedProces
 
 
 @also_proof
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tiers")
 @pytest.mark.parametrize("how", some_of(["together", "alone", "apart"], 1, 3))
 def test_ranks_wait_for_the_furthest_that_any_asks_for(how: str, work: Path, tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
@@ -854,13 +854,13 @@ def test_ranks_wait_for_the_furthest_that_any_asks_for(how: str, work: Path, tmp
         assert [each["step"] for each in answer("fetch", there, "--list")["sets"]] == [5]
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tiers")
 def test_ranks_with_directories_of_their_own_need_places_of_their_own(work: Path) -> None:
     done = on_ranks(work, "alone")
     assert done.returncode == 0, done
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tiers")
 def test_no_launcher_waits_for_it(work: Path, tmp_path: Path) -> None:
     """It goes on after the end of the job, and nobody's pipe is kept open by it."""
     (work / ".safepoint").write_text("z-{rank}.dat\nremote = ../place\ndrain_rate = 500\n")

@@ -275,7 +275,7 @@ def on_ranks(count: int, how: str, top: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tiers")
 def test_the_sets_of_many_ranks_go_together(tmp_path: Path) -> None:
     """A set is there when all ranks' parts are; one that lacks a part is named with the rank, and not given back."""
     a, b = tmp_path / "a", tmp_path / "b"
@@ -296,7 +296,7 @@ def test_the_sets_of_many_ranks_go_together(tmp_path: Path) -> None:
     assert cli("fetch", tmp_path / "place", tmp_path / "c").exit_code == 0
 
 
-@pytest.mark.xdist_group("mpi")
+@pytest.mark.xdist_group("mpi-tiers")
 def test_a_rank_that_is_alone_in_its_directory_has_a_place_of_its_own(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"n{rank}").mkdir()
