@@ -37,15 +37,15 @@ demo: .venv/.demo
 quick: .venv/.dev
 	$(VENV) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder --touched=$(TOUCHED)
 
-# Four on two cores, here and below: half of them wait most of the time, for ranks, disks or Slurm.
+# More than there are cores, here and below: most of them wait, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 4 --dist loadgroup -m 'not proof'
+	$(VENV) -m pytest -n 6 --dist loadgroup -m 'not proof'
 
 proof: .venv/.dev .venv/.servers
-	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 4 --dist loadgroup -m 'proof or hypothesis'
+	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 8 --dist loadgroup -m 'proof or hypothesis'
 
 proof-all: .venv/.dev .venv/.servers
-	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 3 --dist loadgroup
+	SAFEPOINT_CRASH=long $(VENV) -m pytest -n 6 --dist loadgroup
 
 # Parts, so that `make -j 2 check` can do two at a time once .venv is there.
 check: check-style check-types check-house build/.site
