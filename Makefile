@@ -39,7 +39,7 @@ quick: .venv/.dev
 
 # More than there are cores, here and below: most of them wait, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 6 --dist loadgroup -m 'not proof'
+	$(VENV) -m pytest -n 4 --dist loadgroup -m 'not proof'
 
 proof: .venv/.dev .venv/.servers
 	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 8 --dist loadgroup -m 'proof or hypothesis'

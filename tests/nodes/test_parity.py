@@ -21,7 +21,7 @@ from testbed.cluster import Cluster, Stories, cluster
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.noded import MANIFEST
 from testbed.places import files_below, flip
-from testbed.sweep import also_proof, some_of
+from testbed.sweep import some_of
 
 from safepoint import Session, UsageError
 from safepoint.nodes import giving, line, nearby, parity, rebuilt, stripes
@@ -800,7 +800,7 @@ def a_run_with_another_setting_finds_its_sets_without_numpy(nodes: Cluster) -> N
     assert done.last("restored") == 5 or "needs the package numpy" in done.err, done
 
 
-@also_proof
+@pytest.mark.proof
 @pytest.mark.parametrize(("story", "manifest"), some_of(STORIES, 1, 2), ids=lambda it: getattr(it, "__name__", ""))
 def test_runs_with_parity(story: Callable[[Cluster], None], manifest: str, tmp_path: Path) -> None:
     with cluster(tmp_path, manifest) as found:
