@@ -46,6 +46,7 @@ def events(work: Path) -> list[dict[str, object]]:
 
 def test_status_names_the_program_and_halt_stops_it(tmp_path: Path) -> None:
     with running(tmp_path) as process:
+        until(lambda: cli("status", tmp_path).exit_code == 0)  # before the first set there is nothing to restart from
         owner = answer("status", tmp_path)["owner"]
         assert owner["pid"] == process.pid and "stops.c" in owner["command"], owner
         assert cli("halt", tmp_path).exit_code == 0
