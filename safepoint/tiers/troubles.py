@@ -1,4 +1,4 @@
-"""What hinders the sets of a run on their way elsewhere, and which warnings of it are due.
+"""Record what keeps the sets of a run from another place, and decide which warnings are due.
 
 A trouble of each kind begins and ends by itself, whatever the others are. When one begins there is one warning, and no
 other one of this kind until it has ended:
@@ -40,5 +40,5 @@ class Troubles:
 
     @property
     def why(self) -> str:
-        """What hinders sets on their way to the place."""
+        """Return why sets do not reach the place, empty if they do."""
         return self._now.get(PLACE) or self._now.get(PROCESS, "")

@@ -11,14 +11,14 @@ import stat
 import subprocess
 import sys
 import threading
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 from testbed import mounts
 from testbed.children import child, says
+from testbed.counted_work import lines
 from testbed.disks import NoRoom, OneByOne
 from testbed.faultdisk import InOrder
 from testbed.sizes import kept, needs_linux, session_of
@@ -46,25 +46,6 @@ class Alone(Disk):
     helpers: Any = InOrder(last_first=False)
 
 
-def steps_of(work: Callable[[], object]) -> int:
-    """How many lines of Python it executes, each round of a loop counted."""
-    count = 0
-
-    def trace(frame: types.FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    assert count, "nothing was counted"
-    return count
-
-
 LISTED = {
     "a glob": ("d/*\n", "d/{}"),
     "a line each": ("", "d/{}"),
@@ -90,16 +71,16 @@ def life_with(work: Path, manifest: str, name: str, count: int) -> Iterator[tupl
     session.restore()
     for step in range(2):
         write(step)
-        yield f"hide {step}", steps_of(functools.partial(session.hide, step))
+        yield f"hide {step}", lines(functools.partial(session.hide, step))
     write(2)
     session.close()
-    yield "status", steps_of(lambda: overview.look(Alone(), str(work)))
+    yield "status", lines(lambda: overview.look(Alone(), str(work)))
     seen = overview.look(Alone(), str(work))
-    yield "why", steps_of(lambda: foresee(seen, quick=True))
+    yield "why", lines(lambda: foresee(seen, quick=True))
     lives: list[Session] = []
-    yield "init", steps_of(lambda: lives.append(Session(work, disk=Alone(), background=False)))
-    yield "restore", steps_of(lives[0].restore)
-    yield "finish", steps_of(functools.partial(lives[0].finish, 2))
+    yield "init", lines(lambda: lives.append(Session(work, disk=Alone(), background=False)))
+    yield "restore", lines(lives[0].restore)
+    yield "finish", lines(functools.partial(lives[0].finish, 2))
 
 
 @pytest.mark.parametrize("listed", LISTED)
@@ -127,7 +108,7 @@ def test_to_compare_a_file_takes_as_long_in_a_large_set_as_in_a_small_one(tmp_pa
             with opened("u7", kept, str(work)) as path:
                 assert Path(path).read_text() == "1"
 
-        steps.append(steps_of(take_out))
+        steps.append(lines(take_out))
     assert steps[1] < 1.05 * steps[0], steps
 
 
