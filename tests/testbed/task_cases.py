@@ -123,7 +123,9 @@ def failures_are_told_on_all_ranks_and_others_go_on(directory: str) -> None:
     check(COMM, {"good", "once", "use-once"} == set(found), set(found))
     check(COMM, found.failed["value"].where.startswith("task_bodies_mpi.py:"), found.failed["value"])
     check(COMM, found["use-once"] == "the second time", found["use-once"])
-    check(COMM, "negative variance" in str(error), error)
+    check(COMM, "negative variance" in found.failed["value"].message, found.failed["value"])
+    named = [name for name in found.failed if f"{name}: " in str(error)]  # those that failed first
+    check(COMM, named == [*found.failed][:3] and "; and 3 more. " in str(error), error)
 
 
 @case
