@@ -39,7 +39,7 @@ quick: .venv/.dev
 
 # More than there are cores, here and below: most of them wait, for ranks, disks or Slurm.
 test: .venv/.dev .venv/.servers
-	$(VENV) -m pytest -n 4 --dist loadgroup -m 'not proof'
+	$(VENV) -m pytest -n 4 --dist loadgroup -m 'not (proof or house)'
 
 proof: .venv/.dev .venv/.servers
 	SAFEPOINT_CRASH=proof $(VENV) -m pytest -n 8 --dist loadgroup -m 'proof or hypothesis'
@@ -58,7 +58,7 @@ check-types: .venv/.dev
 	$(VENV) -m mypy
 
 check-house: .venv/.dev
-	$(VENV) -m pytest -q tests/parts/test_house.py tests/parts/test_pages.py
+	$(VENV) -m pytest -q -m house tests/parts tests/tools/test_cli.py
 
 crash: .venv/.dev
 	$(VENV) tests/testbed/evidence.py long

@@ -191,6 +191,7 @@ def test_ranks_of_c_that_wait_for_each_other_are_a_deadlock(run: Callable[..., R
     ]
 
 
+@pytest.mark.proof
 @needs("cc", "mpicc.mpich")
 @each_mpi
 def test_a_rank_of_c_that_dies_is_told_first(run: Callable[..., Run], mpi: Mpi) -> None:
@@ -273,6 +274,7 @@ if rank == 0:
 """
 
 
+@pytest.mark.proof
 def test_a_thread_that_computes_and_has_not_called_mpi_yet_makes_it_no_hang(
     run: Callable[..., Run], later: Later, tmp_path: Path
 ) -> None:

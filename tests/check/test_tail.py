@@ -159,6 +159,7 @@ def test_a_trace_that_is_finished_killed_or_packed_is_read_as_by_the_reader_of_w
     same(tmp_path / "t", 1, most)
 
 
+@pytest.mark.proof
 def test_more_than_a_segment_of_notes_and_rows_is_read_by_parts(tmp_path: Path) -> None:
     trace = Noted(tmp_path / "t", 1)
     rank, tail, count = trace[0], Tail(tmp_path / "t", 0), 2 * record.SEGMENT // NOTE + 100

@@ -16,11 +16,13 @@ from testbed.sweep import (
     LONG,
     SINGLE,
     STEPS,
+    also_proof,
     cuts,
     kills,
     nothing_lost,
     one_of,
     sample,
+    some_of,
     stopped_after,
     told,
     undisturbed,
@@ -31,10 +33,12 @@ from safepoint.record import parse_record
 from safepoint.root import Root
 
 each_kind = pytest.mark.parametrize("kind", EACH_KIND)
+some_kinds = pytest.mark.parametrize("kind", some_of([*EACH_KIND], 8))
 LIVES = [(saver, initial) for saver in (("now", "late", "wait") if ALL else ("late",)) for initial in (False, True)]
 
 
-@each_kind
+@also_proof
+@some_kinds
 def test_killed_and_power_cut_at_every_operation(tmp_path: Path, kind: str) -> None:
     """G1, G2, G2k, G3, G4: the cuts in the states that the model of the disk allows."""
     for saver, initial in one_of(LIVES):
@@ -146,7 +150,8 @@ def test_killed_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_pat
         shutil.rmtree(work)
 
 
-@each_anew
+@also_proof
+@pytest.mark.parametrize("kind", some_of([*ANEW], 1, 4))
 def test_power_cut_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_path: Path, kind: str) -> None:
     """G1, G2, G3: what the program did to its table is durable, and nothing that had not to be before it."""
     stopped_after(tmp_path / "base", kind, 2)

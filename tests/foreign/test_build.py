@@ -141,6 +141,7 @@ def test_a_prefix_has_headers_archive_and_pkg_config(tmp_path: Path) -> None:
         assert done.stdout.split() == [*found["cflags"].split(), f"-L{tmp_path / 'local/lib'}", "-lsafepoint"]
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(not MPICH.there, reason="needs mpich")
 def test_with_mpi_and_fortran_all_modules_are_there_and_the_serial_library_may_have_the_same_prefix(
     tmp_path: Path,

@@ -70,6 +70,7 @@ def test_what_callbacks_free_is_freed_and_the_rest_is_told(mpi: Mpi, tmp_path: P
     }
 
 
+@pytest.mark.proof
 @needs(MPICH.fc, MPICH.mpiexec)
 def test_a_callback_in_fortran_has_its_own_lines(tmp_path: Path) -> None:
     """It is called inside of a Fortran function, whose line another call would be given else."""

@@ -95,6 +95,7 @@ def test_in_fortran_too(tmp_path: Path, options: tuple[str, ...]) -> None:
         assert (status, out.strip()) == (0, "late" if sync else "early"), text
 
 
+@pytest.mark.proof
 @libraries
 def test_in_python_too_with_objects_and_buffers(tmp_path: Path, library: str) -> None:
     (tmp_path / "sends.py").write_text(IN_PYTHON)

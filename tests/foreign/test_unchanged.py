@@ -130,6 +130,7 @@ def test_however_the_program_ends_the_helper_ends_and_the_set_is_there(end: str,
     running.stdout.close()
 
 
+@pytest.mark.proof
 def test_other_threads_of_the_program_may_be_given_its_signals(tmp_path: Path) -> None:
     """A SIGCHLD of ours that another thread takes is not waited for. (It was: one init of a hundred hung.)"""
     (tmp_path / ".safepoint").write_text("u.dat\n")

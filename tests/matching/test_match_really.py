@@ -98,7 +98,7 @@ def comparable(matched: Matched, tracer: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("tracer", "ranks"), some_of([*product(("python", "both"), (2, 3, 4))], 2, 6))
+@pytest.mark.parametrize(("tracer", "ranks"), some_of([*product(("python", "both"), (2, 3, 4))], 1, 6))
 @libraries
 def test_the_trace_of_a_random_program_that_really_runs_is_what_the_model_says(
     tmp_path: Path, library: str, tracer: str, ranks: int

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from testbed.sweep import many
 
 from safepoint.ranks import Mpi4py, Ranks, Serial
 from safepoint.record import Record
@@ -101,7 +102,7 @@ def said(choice: Choice) -> dict[int, tuple[str, str]]:
             choice.passed.items()}  # fmt: skip
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=many(300))
 @given(st.lists(a_rank, min_size=2, max_size=3), owners)
 def test_one_process_for_all_ranks_chooses_what_the_ranks_agree_on(
     ranks: list[dict[int, Part]], whose: list[tuple[int, bool]]

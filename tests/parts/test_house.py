@@ -21,7 +21,7 @@ import safepoint
 from safepoint import SafepointError, Session, errors
 from safepoint.disk import Disk
 
-pytestmark = pytest.mark.xdist_group("house")  # one worker parses the modules
+pytestmark = [pytest.mark.house, pytest.mark.xdist_group("house")]  # one worker parses the modules
 
 HOUSE = Path(__file__).parents[2]
 PACKAGE = HOUSE / "safepoint"

@@ -10,6 +10,7 @@ from testbed.paths import EXAMPLES, HOUSE
 
 import safepoint
 
+pytestmark = pytest.mark.house
 RECIPES = [HOUSE / "docs/notebooks.md", *sorted((HOUSE / "docs/recipes").glob("*.md"))]
 PROGRAM = re.compile(r"^\[`(examples/[^`]+)`\]\((?:\.\./)+\1\):\n\n```python\n(.*?)^```$", re.M | re.S)
 SHOWN = {page: PROGRAM.findall(page.read_text("utf-8")) for page in RECIPES}

@@ -426,6 +426,7 @@ def test_due_itself_never_touches_the_disk_and_should_stop_once_a_second(work: P
     assert set(looks) <= {"stat"} and len(looks) <= float(seconds) + 2
 
 
+@pytest.mark.proof
 def test_the_simulation_of_the_interval_is_within_its_goal() -> None:
     """A part of benchmarks/interval_sim.py: one ratio, both kinds of failures; the whole takes a minute."""
     sys.path.insert(0, str(BENCHMARKS))

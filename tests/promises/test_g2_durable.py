@@ -15,7 +15,20 @@ from testbed import program
 from testbed.faultdisk import FaultDisk, images, on
 from testbed.program import new_directory, plain
 from testbed.sessions import ROOT, Start, sets, write
-from testbed.sweep import ALL, IN_A_ROW, LIBRARY, Points, cuts, each_case, kills, part, sample, undisturbed
+from testbed.sweep import (
+    ALL,
+    IN_A_ROW,
+    LIBRARY,
+    Points,
+    also_proof,
+    cuts,
+    each_case,
+    kills,
+    part,
+    sample,
+    some_of,
+    undisturbed,
+)
 
 from safepoint import Session
 from safepoint.restoring.newer import drop_newer
@@ -85,7 +98,8 @@ def test_the_first_set_is_durable_on_return_and_wait_makes_others_so(start: Star
     assert sets(work)[-1] == 4
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@also_proof
+@pytest.mark.parametrize("number", some_of([1, 2], 1))
 def test_power_cut_and_killed_at_each_operation_of_one_save(tmp_path: Path, number: int) -> None:
     """G1, G2, G2k: of the first two of a program whose `hide` waits nothing is left to the sample."""
     whole = undisturbed(tmp_path / "whole", "plain", "wait", True)

@@ -23,6 +23,7 @@ from testbed.sweep import (
     LONG,
     STEPS,
     Points,
+    also_proof,
     cuts,
     failed,
     killed,
@@ -31,6 +32,7 @@ from testbed.sweep import (
     part,
     promised,
     sample,
+    some_of,
     told,
     undisturbed,
 )
@@ -41,7 +43,8 @@ EVERY = 25 if LONG else 40  # of the first of two faults
 FEWER = 1 if LONG else 4  # of the second one
 
 
-@pytest.mark.parametrize(("shape", "exchanges"), [*((shape, True) for shape in SHAPES), ("plain", False)])
+@also_proof
+@pytest.mark.parametrize(("shape", "exchanges"), some_of([*((shape, True) for shape in SHAPES), ("plain", False)], 2))
 @pytest.mark.parametrize("initial", [False, True])
 def test_killed_again_while_it_starts_again_it_still_goes_on(
     tmp_path: Path, shape: str, exchanges: bool, initial: bool, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +99,7 @@ def test_power_cut_after_initial_files_were_put_back(tmp_path: Path) -> None:
         cuts(into, second, early, of=LIBRARY, seed=4, singles=2 if LONG else 1)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("initial", [False, True])
 @pytest.mark.parametrize("saver", ["now", "late"])
 def test_killed_then_power_cut_in_the_next_life(tmp_path: Path, saver: str, initial: bool) -> None:

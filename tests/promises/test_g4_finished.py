@@ -17,6 +17,7 @@ import pytest
 from testbed.disks import Elsewhere
 from testbed.paths import HOUSE
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
+from testbed.sweep import also_proof, some_of
 
 import safepoint
 import safepoint.disk
@@ -59,7 +60,8 @@ def write_files(u):
 """
 
 
-@pytest.mark.parametrize("shape", ["plain", "block"])
+@also_proof
+@pytest.mark.parametrize("shape", some_of(["plain", "block"], 1))
 @pytest.mark.parametrize("page", ["README.md", "docstring"])
 def test_the_loop_of_the_page_can_be_started_again_whenever_it_ended(work: Path, page: str, shape: str) -> None:
     """G1, G2k, G4: killed before its first files are there, before it writes a step, and while it does; then finished,

@@ -208,13 +208,15 @@ def test_what_the_error_of_a_lost_side_directory_advises_works(tmp_path: Path, h
         shutil.rmtree(work / ".safepoint.d")
     session = Session(work)
     if how == "lock removed":
-        assert (point := session.restore()) and point.step == 0
+        point = session.restore()
+        assert point and point.step == 0
         write(work, u_dat="1")
     assert (point := session.hide(1))
     session.close()
     write(work, u_dat="torn")
     again = Session(work)
-    assert (saved := again.restore()) and saved.step == 1 and contents(work) == {"u.dat": "1"}
+    saved = again.restore()
+    assert saved and saved.step == 1 and contents(work) == {"u.dat": "1"}
     again.close()
 
 
@@ -230,7 +232,8 @@ def test_a_side_directory_that_was_moved_away_and_back_again_goes_on(start: Star
     (work / "away").rename(work / ".safepoint.d")
     assert session.hide(1, wait=True) is not None
     write(work, u_dat="torn")
-    assert (saved := session.restore()) and saved.step == 1 and contents(work) == {"u.dat": "1"}
+    saved = session.restore()
+    assert saved and saved.step == 1 and contents(work) == {"u.dat": "1"}
 
 
 @pytest.mark.parametrize("manifest", ["u.dat\n", "history.csv append\n"])
@@ -415,11 +418,13 @@ def test_a_process_that_got_the_number_of_the_dead_one_is_not_taken_for_it(
             said = {**json.loads(owner(directory).read_text()), "pid": another.pid}
             owner(directory).write_text(json.dumps(said))
             monkeypatch.setattr(safepoint.owner, "PATIENCE", 0.3)
-            assert f"process {another.pid} on" in (text := refused(directory)) and "which is gone" in text
+            text = refused(directory)
+            assert f"process {another.pid} on" in text and "which is gone" in text
             monkeypatch.setattr(safepoint.owner, "PATIENCE", FOR_EVER)
             # As written by a version that did not note when its process began: it may be that one.
             owner(directory).write_text(json.dumps({k: said[k] for k in ("host", "pid", "since", "command")}))
-            assert f"process {another.pid} on" in (text := refused(directory)) and "gone" not in text
+            text = refused(directory)
+            assert f"process {another.pid} on" in text and "gone" not in text
         finally:
             another.kill()
 

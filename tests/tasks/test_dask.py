@@ -119,7 +119,8 @@ def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any,
     assert {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()} == {"good", "below-good"}
 
 
-@pytest.mark.parametrize("what", ["result", "exit", "interrupt", "strange"])
+@sweep.also_proof
+@pytest.mark.parametrize("what", sweep.some_of(["result", "exit", "interrupt", "strange"], 1, 4))
 def test_whatever_a_body_raises_or_returns_costs_its_vertex_only(
     client: Any, work: Path, notes: Path, what: str
 ) -> None:
@@ -168,6 +169,7 @@ def test_what_is_not_kept_is_made_again_only_for_what_needs_it(client: Any, work
     assert bodies.noted(notes) == {"big": 2, "file": 1, "sum": 2, "other": 2}
 
 
+@pytest.mark.proof
 def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client: Any, work: Path, notes: Path) -> None:
     """Dask runs a vertex again when it has lost its value; the store has it."""
     go, given = notes.parent / "go", {"notes": str(notes)}
@@ -217,6 +219,7 @@ def three(notes: Path, version: str = "") -> Graph:
     return g
 
 
+@pytest.mark.proof
 def test_what_was_made_of_an_input_runs_again_only_if_that_comes_out_different(
     client: Any, work: Path, notes: Path
 ) -> None:
@@ -269,6 +272,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
+@pytest.mark.proof
 def test_functions_and_classes_of_the_program_itself_go_to_workers_by_their_code(dask: Cluster, work: Path) -> None:
     (work / "program.py").write_text(PROGRAM)
     assert python("program.py", dask.address, cwd=work) == "8.0\n"
@@ -410,6 +414,7 @@ def test_a_vertex_that_kills_its_worker_is_given_up_as_dask_says(client: Any, wo
     assert bodies.noted(notes)["dies"] == 1
 
 
+@pytest.mark.proof
 def test_a_scheduler_that_is_killed_ends_the_run_and_results_stay(dask: Cluster, work: Path, notes: Path) -> None:
     one = Watched(work, notes, 1)
     job = one.start(dask)

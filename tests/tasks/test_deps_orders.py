@@ -47,6 +47,7 @@ def in_order(body: Sequence[str], order: Sequence[int]) -> list[str]:
     return [body[number] for number in order]
 
 
+@pytest.mark.proof
 def test_python_that_is_claimed_independent_does_the_same_in_other_orders() -> None:
     """Exceptions too: what raises raises still, and what is seen by then is the same."""
     tried = 0

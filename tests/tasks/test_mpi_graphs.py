@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from testbed import task_bodies_mpi as bodies
 from testbed.paths import HOUSE, TESTBED
-from testbed.sweep import LONG, some_of
+from testbed.sweep import LONG, also_proof, some_of
 from testbed.task_graphs import DEADLINE_S, until
 from testbed.traced import command, environment
 
@@ -48,6 +48,7 @@ def test_all_that_must_hold_of_a_graph_on_ranks(ranks: int, library: str, tmp_pa
     assert passed("task_cases.py", str(tmp_path), ranks=ranks, library=library) == 14 + 5 + 5
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("library", BOTH)
 def test_values_go_from_rank_to_rank_whole_and_checked(library: str) -> None:
     """T3, T4: of any length, late, changed since, not there; and no message is left at the end."""
@@ -130,8 +131,11 @@ def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Pa
     assert len(before) >= 4 and again.said(0) == again.said(1)
 
 
-@pytest.mark.parametrize(("number", "name", "error"), [(signal.SIGINT, "Ctrl-C", "KeyboardInterrupt"),
-                                                       (signal.SIGTERM, "SIGTERM", "Stopped")])  # fmt: skip
+@also_proof
+@pytest.mark.parametrize(
+    ("number", "name", "error"),
+    some_of([(signal.SIGINT, "Ctrl-C", "KeyboardInterrupt"), (signal.SIGTERM, "SIGTERM", "Stopped")], 1),
+)
 def test_a_signal_lets_running_vertices_finish(number: int, name: str, error: str, tmp_path: Path) -> None:
     """No more are begun, those at work are kept, all ranks raise; after SIGTERM with status 75."""
     job = Job(3, "waits", tmp_path)
@@ -175,6 +179,7 @@ def test_an_error_of_rank_0_ends_those_at_work(tmp_path: Path) -> None:
     assert job.process.returncode == 1 and "RuntimeError: planted in rank 0; ranks 1, 2 of 3 are at work" in text, text
 
 
+@pytest.mark.proof
 def test_without_threads_all_goes_through_the_store(tmp_path: Path) -> None:
     """MPI_THREAD_FUNNELED: one line says so, and the results are the same."""
     job = Job(3, "mixed", tmp_path, "--funneled", edges="get")

@@ -421,6 +421,7 @@ def test_the_store_itself_may_be_named_instead_of_the_directory_of_the_run(sky: 
     assert page(sky / STORE, None) == page(sky, None)
 
 
+@pytest.mark.proof
 def test_a_page_of_many_vertices_and_workers_is_small_and_costs_as_much_as_they_are(tmp_path: Path) -> None:
     """Short attempts are put together in it: twice as many do not make it twice as long."""
     pages: list[str] = []

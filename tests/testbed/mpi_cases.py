@@ -920,7 +920,8 @@ def case_a_side_directory_that_goes_under_the_ranks_is_an_error_on_all(comm: Any
         write(directory, files_of(rank, 9))
         comm.Barrier()
         session = Session(directory, comm=comm)
-        assert (saved := session.restore()) and saved.step == 2
+        saved = session.restore()
+        assert saved and saved.step == 2
         check(comm, in_place(rank, directory) == files_of(rank, 2), "not given back")
         closed(comm, session)
 

@@ -93,7 +93,7 @@ class Points(list[int]):
 
 def sample(points: Sequence[int], short: int, long: int = 1) -> Points:
     """Every so-manieth of them in `make test`, `make proof` and `make crash`; all in `make crash-all`."""
-    return Points(points, 1 if ALL else long if LONG else round((2 if PROOF else 3) * short * COARSER))
+    return Points(points, 1 if ALL else long if LONG else round((2 if PROOF else 5) * short * COARSER))
 
 
 CASES = [(shape, saver, initial) for shape in SHAPES for saver in SAVERS for initial in (False, True)]

@@ -42,6 +42,7 @@ def heat(directory: Path, after_restore: str) -> Path:
     return directory
 
 
+@pytest.mark.proof
 def test_the_first_wrong_region_after_the_restart_is_named(tmp_path: Path) -> None:
     said = try_out(heat(tmp_path / "w", "before = u"), tmp_path, command=("./heat",))
     assert (said["verdict"], said["code"]) == ("differs", 1), said

@@ -328,7 +328,8 @@ def test_the_result_goes_there_before_the_run_is_finished(
         assert (tmp_path / "b/u.dat").read_bytes() == (work / "u.dat").read_bytes()
         session.close()
     with Session(work) as session:
-        assert (point := session.restore()) and point.finished
+        point = session.restore()
+        assert point and point.finished
         session.close()
     assert not drains(tmp_path / "b")[1:]
 
@@ -603,6 +604,7 @@ sys.exit(1)
 """
 
 
+@pytest.mark.proof
 def test_lives_that_fail_leave_no_crowd_of_drains(work: Path, tmp_path: Path) -> None:
     """Each ends soon if another one is at it, or a run that has its own."""
     (tmp_path / "place").write_text("")  # it is tried again for an hour
@@ -860,6 +862,7 @@ def test_ranks_with_directories_of_their_own_need_places_of_their_own(work: Path
     assert done.returncode == 0, done
 
 
+@pytest.mark.proof
 @pytest.mark.xdist_group("mpi-tiers")
 def test_no_launcher_waits_for_it(work: Path, tmp_path: Path) -> None:
     """It goes on after the end of the job, and nobody's pipe is kept open by it."""

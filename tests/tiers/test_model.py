@@ -339,6 +339,7 @@ MUTANTS = (
 )  # fmt: skip
 
 
+@pytest.mark.proof
 def test_what_is_broken_on_purpose_is_noticed() -> None:
     for mutant in MUTANTS:
         with pytest.MonkeyPatch.context() as broken_:

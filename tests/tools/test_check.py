@@ -149,6 +149,7 @@ else:
 """
 
 
+@pytest.mark.proof
 def test_a_rank_whose_trace_ends_early_is_no_rank_that_calls_nothing(tmp_path: Path) -> None:
     done = of_program(tmp_path, MANY, "-o", "run.trace")
     assert done.returncode == 2 and "[send-without-receive]" not in done.stdout, done.stdout
@@ -176,6 +177,7 @@ NOT_READ = "open(f'{where}/rank-00001.objects', 'a').write('nonsense\\n')"
 NOT_LOOKED_AT = "[open(f'{where}/rank-000%s.json' % number, 'w').write('{}') for number in ('01', '77')]"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("harm, said", [(NOT_LOOKED_AT, ""), (NOT_READ, "rank 1 is followed no more: ")])
 def test_a_rank_that_cannot_be_read_ends_neither_the_program_nor_the_report(
     harm: str, said: str, tmp_path: Path

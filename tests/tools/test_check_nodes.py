@@ -90,6 +90,7 @@ def test_of_two_nodes_the_same_is_told_as_of_one_and_by_the_trace_too(tmp_path: 
     assert situations(later(tmp_path, "--json")) == situations(two.stdout)
 
 
+@pytest.mark.proof
 def test_of_a_program_in_python_that_hangs_each_rank_tells_where_it_is(tmp_path: Path) -> None:
     done = of_program(tmp_path, HANGS, "--hang", 1)
     assert done.returncode == 1, done.stderr
@@ -131,6 +132,7 @@ def test_a_rank_that_dies_on_another_node_is_told_first(mpi: Mpi, tmp_path: Path
 # What is missing.
 
 
+@pytest.mark.proof
 def test_a_node_whose_follower_is_killed_is_told_and_its_trace_can_be_judged_later(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "safepoint", *ON_PORT, "-o", "run.trace"]
     command = [*words, *map(str, ranks(tmp_path, LOST, *two_nodes(tmp_path)))]
@@ -154,6 +156,7 @@ def test_a_node_whose_follower_is_killed_is_told_and_its_trace_can_be_judged_lat
     assert (found["template"], found["count"], whole["incomplete"]) == ("type-not-freed", 2, [])
 
 
+@pytest.mark.proof
 def test_a_node_without_space_for_a_trace_is_told(tmp_path: Path) -> None:
     """And nothing is said of what its ranks have not done."""
     (tmp_path / "node").write_text("this is no directory\n")
@@ -168,6 +171,7 @@ def test_a_node_without_space_for_a_trace_is_told(tmp_path: Path) -> None:
 OTHER = "another program of MPI, which was not checked"
 
 
+@pytest.mark.proof
 def test_a_second_program_of_a_command_is_told(tmp_path: Path) -> None:
     """It is not checked, so that nothing was found says too little; also later."""
     (tmp_path / "solver.py").write_text(BEGIN)

@@ -106,6 +106,7 @@ def test_every_exit_code_is_in_the_table_of_the_documentation() -> None:
     assert re.findall(r"^\| (\d+) \| `?(\w*)`? \|", text, re.M) == [(str(c), name) for c, (name, _) in codes.items()]
 
 
+@pytest.mark.house
 def test_the_page_of_the_command_line_is_up_to_date() -> None:
     assert (HOUSE / "docs/cli.md").read_text("utf-8") == write_cli.page(), "run python docs/write_cli.py"
 
@@ -500,6 +501,7 @@ def test_why_of_a_first_start_and_of_a_finished_run(tmp_path: Path) -> None:
 
 
 # Work.
+@pytest.mark.proof
 def test_the_work_of_each_command_grows_as_the_ranks_do(tmp_path: Path) -> None:
     """So it answers soon for thousands of ranks too; benchmarks/cli.py has the seconds."""
     for ranks in ("8", "32"):

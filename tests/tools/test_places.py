@@ -355,6 +355,7 @@ comm.Barrier()
 """
 
 
+@pytest.mark.proof
 def test_each_line_is_judged_by_what_chance_has_done_up_to_its_own_visits() -> None:
     """A hide before all chance is legal in every run, whatever comes later."""
     status, text = judged(BEGIN + HIDE + RACE + ENDS)
@@ -391,6 +392,7 @@ def test_where_a_rank_calls_no_hide_it_cannot_be_told() -> None:
     assert status == 2 and "rank 1 calls no hide: it cannot be told whether others may" in text, text
 
 
+@pytest.mark.proof
 def test_a_run_that_was_killed_is_judged_by_the_visits_that_all_ranks_have_made() -> None:
     traced(BEGIN + KILLED + ENDS, status=None)
     status, text = places("run.trace")
@@ -461,6 +463,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return work / "run.trace"
 
 
+@pytest.mark.proof
 def test_what_is_said_is_said_though_the_page_cannot_be_written(plain: Path) -> None:
     shutil.copytree(plain, "run.trace")
     status, text = places("run.trace", "--html", "nowhere/p.html")

@@ -543,6 +543,7 @@ def test_a_log_of_an_older_version_makes_a_page_without_what_it_lacks(tmp_path: 
     assert "does not have how long hide kept the program waiting" in page(tmp_path)
 
 
+@pytest.mark.proof
 def test_ten_thousand_events_make_a_small_page_and_the_work_grows_as_they_do(tmp_path: Path) -> None:
     for count in (5, 25, 100):
         lines = [line for n in range(count) for line in life(BEGIN + 200 * n, n + 1, range(100 * n + 1, 100 * n + 101))]

@@ -80,6 +80,7 @@ def test_what_differs_from_main_what_is_not_committed_and_what_is_new_is_changed
         changed_files(repository, "tests/b")
 
 
+@pytest.mark.proof
 def test_the_nearest_run_first_and_what_there_is_no_time_for_is_counted(repository: Path) -> None:
     """The first test ends the time. What is not selected is not imported: it would fail."""
     tests = {

@@ -113,7 +113,8 @@ def test_finish_puts_the_last_set_back_beside_optional_files_that_were_written_s
     write(work, result_txt="new")
     session.finish()
     assert contents(work) == {"u.dat": "0", "result.txt": "new"}
-    assert (point := start().restore()) and point.finished and point.step == 0
+    point = start().restore()
+    assert point and point.finished and point.step == 0
 
 
 def test_finish_without_a_set_names_what_is_missing_beside_optional_files(start: Start, work: Path) -> None:

@@ -218,7 +218,8 @@ def a_restart(work: Path, disk: Disk, torn: bool = True, **options: Any) -> Sess
     else:
         os.mkfifo(work / "u.dat")
     session = Session(work, disk=disk, **options)
-    assert (point := session.restore()) and point.step == 1
+    point = session.restore()
+    assert point and point.step == 1
     assert (work / "u.dat").read_text() == "saved" and not (work / ROOT / "stage").exists()
     return session
 

@@ -407,6 +407,7 @@ def test_killed_or_cut_anywhere_it_is_the_old_file_or_the_new_one(tmp_path: Path
     assert came == {b"old", b"new" * 9}
 
 
+@pytest.mark.proof
 def test_the_example_of_the_tutorial_is_killed_and_goes_on(tmp_path: Path) -> None:
     """examples/walk.py."""
     program = SOURCE / "examples/walk.py"
