@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 from testbed import traced
-from testbed.checking import PATIENCE_S, wait_for
+from testbed.checking import PATIENCE_S
 from testbed.foreign import Mpi, each_mpi, needs
 from testbed.foreign import environment as of_system
 from testbed.foreign import program as compiled
 from testbed.noted import Noted
+from testbed.waiting import wait_for
 
 from safepoint.check import ends, processes, stacks
 from safepoint.check.ends import Ends, Event

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from testbed.checked import ALL, MORE, Noted, checked, constants, environment, prepared, read
 from testbed.commands import cli
-from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, built, each_mpi, needs, program, ran, tracer, until
+from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, built, each_mpi, needs, program, ran, tracer
 from testbed.foreign import environment as plain_environment
 from testbed.sweep import some_of
+from testbed.waiting import wait_for
 
 from safepoint.errors import UsageError
 from safepoint.matching import columns, reading, symbols
@@ -417,9 +418,9 @@ def test_a_rank_that_is_asked_says_where_it_is(mpi: Mpi, tmp_path: Path) -> None
         about, stack = trace / "rank-00000.json", trace / "rank-00000.stack"
         try:
             for turn in range(1, 3):
-                until(lambda: about.exists() and any(one.function == "Recv" for one in read(trace, 0)))
+                wait_for(lambda: about.exists() and any(one.function == "Recv" for one in read(trace, 0)))
                 os.kill(json.loads(about.read_text())["pid"], signal.SIGRTMIN + record.STACK_SIGNAL)
-                until(lambda turn=turn: stack.read_text().count("\n\n") == turn)
+                wait_for(lambda turn=turn: stack.read_text().count("\n\n") == turn)
             assert job.poll() is None
         finally:
             os.kill(json.loads(about.read_text())["pid"], signal.SIGKILL)

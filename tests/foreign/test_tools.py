@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from testbed.commands import answer, cli
-from testbed.foreign import MPICH, PATIENCE, environment, needs, program, until
+from testbed.foreign import MPICH, PATIENCE, environment, needs, program
 from testbed.sweep import one_of
+from testbed.waiting import wait_for
 
 pytestmark = needs("cc")
 
@@ -46,7 +47,9 @@ def events(work: Path) -> list[dict[str, object]]:
 
 def test_status_names_the_program_and_halt_stops_it(tmp_path: Path) -> None:
     with running(tmp_path) as process:
-        until(lambda: cli("status", tmp_path).exit_code == 0)  # before the first set there is nothing to restart from
+        wait_for(
+            lambda: cli("status", tmp_path).exit_code == 0
+        )  # before the first set there is nothing to restart from
         owner = answer("status", tmp_path)["owner"]
         assert owner["pid"] == process.pid and "stops.c" in owner["command"], owner
         assert cli("halt", tmp_path).exit_code == 0
@@ -91,7 +94,7 @@ def test_a_time_limit_stops_it_and_the_next_start_goes_on(tmp_path: Path) -> Non
 def test_the_ledger_has_watched_arrays_and_where_the_calls_were(ledger: str, tmp_path: Path) -> None:
     """As of Python: digests by step, file and line of the program."""
     with running(tmp_path, manifest=f"u.dat\nledger = {ledger}\n") as process:
-        until(lambda: sum(event["event"] == "watch" for event in events(tmp_path)) >= 12)
+        wait_for(lambda: sum(event["event"] == "watch" for event in events(tmp_path)) >= 12)
         cli("halt", tmp_path)
         assert ended(process)[0] == 79
     watched = [event for event in events(tmp_path) if event["event"] == "watch"]
@@ -133,7 +136,7 @@ def test_its_sets_go_to_another_place_also_after_a_kill(tmp_path: Path) -> None:
     """The drain is started by its helper, and outlives both."""
     (work := tmp_path / "w").mkdir()
     with running(work, manifest="u.dat\nremote = ../place\n") as process:
-        until(lambda: list(tmp_path.glob("place/set-*/rank-00000.json")))
+        wait_for(lambda: list(tmp_path.glob("place/set-*/rank-00000.json")))
         process.kill()
 
     def all_are_there() -> bool:
@@ -142,4 +145,4 @@ def test_its_sets_go_to_another_place_also_after_a_kill(tmp_path: Path) -> None:
         there = answer("fetch", tmp_path / "place", "--list")["sets"]
         return here[-1]["state"] == "complete" and there[0]["number"] == max(complete)
 
-    until(all_are_there)
+    wait_for(all_are_there)

@@ -32,9 +32,9 @@ from testbed.foreign import (
     program,
     ran,
     tracer,
-    until,
 )
 from testbed.sweep import LONG, some_of
+from testbed.waiting import wait_for
 
 from safepoint.errors import UsageError
 from safepoint.matching import symbols
@@ -356,7 +356,7 @@ def killed(directory: Path, mpi: Mpi, rank: int, after: int, *words: object) -> 
     job = subprocess.Popen(mpi.started(2, cases(mpi), *words), env=environment(**more), cwd=directory,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
     names = [record.names(directory, rank) for rank in range(2)]
-    until(lambda: all(one.about.exists() and record.count(one.calls) >= after for one in names))
+    wait_for(lambda: all(one.about.exists() and record.count(one.calls) >= after for one in names))
     os.kill(json.loads(record.names(directory, rank).about.read_text())["pid"], signal.SIGKILL)
     job.wait(PATIENCE)
 

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from testbed.foreign import PATIENCE, environment, found, needs, program, ran, until, with_library
+from testbed.foreign import PATIENCE, environment, found, needs, program, ran, with_library
 from testbed.sweep import LONG, some_of
+from testbed.waiting import wait_for
 
 from safepoint import Session
 
@@ -124,7 +125,7 @@ def test_however_the_program_ends_the_helper_ends_and_the_set_is_there(end: str,
         assert saved is not None and saved.step == 1
         assert (tmp_path / "u.dat").read_text() == "1" * 3_000_000
         session.close()
-    until(lambda: not [process for process in found(marker, exe) if process.helper])
+    wait_for(lambda: not [process for process in found(marker, exe) if process.helper])
     for process in found(marker, exe):  # the child of "fork and kill"
         os.kill(process.pid, 9)
     running.stdout.close()

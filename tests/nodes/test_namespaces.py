@@ -17,7 +17,7 @@ import launcher
 import pytest
 from testbed import noded
 from testbed.cluster import Running, Said
-from testbed.protected import wait_for
+from testbed.waiting import wait_for
 
 NODES = (1, 2, 3)
 MANIFEST = noded.MANIFEST.replace("domain = $DOMAIN\n", "")

@@ -18,7 +18,7 @@ import pytest
 from testbed.children import child, says, tell
 from testbed.handlers import ctrl_c
 from testbed.sessions import ordinary_user
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 from safepoint.disk import Disk, SyncFailed, kernel
 from safepoint.disk.files import exists, read, remove_tree, tail, write
@@ -442,12 +442,12 @@ def test_an_interrupt_does_not_leave_a_helper_at_work() -> None:
 
     def work(where: str) -> None:
         if threading.get_ident() == main:
-            until(sent.is_set)
+            wait_for(sent.is_set)
         else:
             sent.set()
-            until(lambda: sys._current_frames()[main].f_code.co_name == "wait")
+            wait_for(lambda: sys._current_frames()[main].f_code.co_name == "wait")
             ctrl_c()
-            until(interrupted)
+            wait_for(interrupted)
             ended.append(where)
 
     with pytest.raises(KeyboardInterrupt):
@@ -479,7 +479,7 @@ def test_helpers_stay_until_they_are_dismissed_and_come_again() -> None:
         disk.helpers.each(str, range(40))
     assert len({*threading.enumerate()} - before) <= AT_ONCE
     disk.helpers.dismiss()
-    until(lambda: {*threading.enumerate()} <= before)
+    wait_for(lambda: {*threading.enumerate()} <= before)
     assert disk.helpers.each(str, range(40)) == [str(n) for n in range(40)]
     disk.helpers.dismiss()
 

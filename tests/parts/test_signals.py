@@ -18,7 +18,7 @@ import pytest
 import xxhash
 from testbed.children import SOURCE, ran
 from testbed.handlers import ctrl_c, handled
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 from safepoint import Session
 from safepoint.disk import Disk
@@ -155,9 +155,9 @@ def restarts(number: int) -> bool:
     here, kernel = threading.get_ident(), Path(f"/proc/self/task/{threading.get_native_id()}")
 
     def disturb() -> None:
-        until(lambda: hex(ends) in (kernel / "syscall").read_text().split()[:2])  # it reads
+        wait_for(lambda: hex(ends) in (kernel / "syscall").read_text().split()[:2])  # it reads
         signal.pthread_kill(here, number)
-        until(lambda: not int(re.findall(r"SigPnd:\s+(\w+)", (kernel / "status").read_text())[0], 16))  # it was told
+        wait_for(lambda: not int(re.findall(r"SigPnd:\s+(\w+)", (kernel / "status").read_text())[0], 16))  # it was told
         os.write(begins, b"x")
 
     thread = threading.Thread(target=disturb)

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from testbed.jobs import mpiexec
 from testbed.paths import EXAMPLES
-from testbed.stops import until
 from testbed.sweep import one_of
+from testbed.waiting import wait_for
 
 pytestmark = pytest.mark.xdist_group("mpi-examples")
 
@@ -51,7 +51,7 @@ def test_a_farm_that_lost_its_master_or_a_worker_goes_on_with_what_was_done(tmp_
     command = mpiexec(3, EXAMPLES / "farm.py", "--directory", killed, "--tasks", 12)
     job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     taken = killed / ".safepoint.d/rank-00000/set-00000004/taken.json"
-    until(lambda: taken.exists() or job.poll() is not None)
+    wait_for(lambda: taken.exists() or job.poll() is not None)
     assert job.poll() is None
     ranks = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
     ranks = [pid for proxy in ranks for pid in Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split()]

@@ -17,7 +17,8 @@ import pytest
 from testbed import sweep
 from testbed.jobs import mpiexec
 from testbed.paths import EXAMPLES, HOUSE
-from testbed.task_graphs import DEADLINE_S, until
+from testbed.task_graphs import DEADLINE_S
+from testbed.waiting import wait_for
 
 from safepoint.tasks.current import seed_of
 from safepoint.tasks.saved import Store
@@ -78,7 +79,7 @@ class Life:
                     os.kill(pid, signal.SIGKILL)
             return not found and job.poll() is not None
 
-        until(gone)
+        wait_for(gone)
 
     def kept(self) -> int:
         """No vertex begins again whose result was handed over."""
@@ -94,7 +95,7 @@ class Life:
         job = self.start()
         begun = sum(self.noted().values()) + chance.randint(1, 12)
         try:
-            until(lambda: job.poll() is not None or sum(self.noted().values()) >= begun)
+            wait_for(lambda: job.poll() is not None or sum(self.noted().values()) >= begun)
             time.sleep(chance.random() / 50)  # so that it dies anywhere in a body
         finally:
             self.kill(job)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from testbed.paths import EXAMPLES
 from testbed.protected import command_of, kill, processes_of, ran, run, sets
-from testbed.stops import until
 from testbed.sweep import LONG
+from testbed.waiting import wait_for
 
 from safepoint.disk import kernel
 
@@ -106,7 +106,9 @@ def test_lammps_under_safepoint_run_always_goes_on_from_a_whole_restart_file(mel
         else:
             with run(melt, "--resume-command", again, "--", *first) as protected:
                 before = max(sets(melt), default=0)
-                until(lambda before=before: max(sets(melt), default=0) > before)  # it gets on, however busy the machine
+                wait_for(
+                    lambda before=before: max(sets(melt), default=0) > before
+                )  # it gets on, however busy the machine
                 time.sleep(rng.uniform(0, 0.4))
                 kill_all(command_of(protected) or protected.pid, protected.pid)
         note()
@@ -144,9 +146,9 @@ class HeldUp:
         self.environment = {**os.environ, "PATH": f"{self.late}{os.pathsep}{os.environ['PATH']}"}
 
     def until_it_waits(self) -> None:
-        until((self.beam / "beam.rout").exists)
+        wait_for((self.beam / "beam.rout").exists)
         (self.late / "held").touch()
-        until((self.late / "waits").exists)
+        wait_for((self.late / "waits").exists)
 
 
 def last_displacements(beam: Path) -> list[str]:
@@ -182,7 +184,7 @@ def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
         environment = late.environment if number == 0 else dict(os.environ)
         options = {"stdout": subprocess.DEVNULL, "env": environment}
         with run(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh", **options) as protected:
-            until(lambda: command_of(protected) or protected.poll() is not None)
+            wait_for(lambda: command_of(protected) or protected.poll() is not None)
             leader = command_of(protected)
             assert leader, protected.communicate()[1]
             if number == 0:
@@ -191,7 +193,7 @@ def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
                 time.sleep(rng.uniform(0.15, 0.5))
             kill_all(leader, protected.pid)
             lock = str(beam / ".safepoint.d/rank-00000/lock")
-            until(lambda lock=lock: not kernel.holders(lock))  # a shell that was just being started ends by itself
+            wait_for(lambda lock=lock: not kernel.holders(lock))  # a shell that was just being started ends by itself
             away += not (beam / "beam.rout").exists()
     ran(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh")
     assert last_displacements(beam) == last_displacements(undisturbed)
@@ -217,7 +219,7 @@ def test_the_examples_of_segments_do_what_the_page_says(tmp_path: Path, example:
     options = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL}
     if killed:
         with subprocess.Popen(["sh", "-c", example.replace("safepoint run", "exec safepoint run")], **options) as first:
-            until(lambda: len(sets(tmp_path)) >= 2)
+            wait_for(lambda: len(sets(tmp_path)) >= 2)
             kill_all(command_of(first) or first.pid, first.pid)
     done = subprocess.run(["sh", "-c", again if killed else example], stderr=subprocess.PIPE, text=True, **options)
     assert done.returncode == 0, done.stderr

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from testbed.paths import EXAMPLES
-from testbed.stops import until
 from testbed.sweep import one_of
+from testbed.waiting import wait_for
 
 KILLS = 3
 
@@ -136,7 +136,7 @@ def test_a_job_of_submitit_that_was_preempted_and_killed_ends_with_the_same_stat
         job = step_in(driver.stdout.readline(), driver)  # of this executor: the process that starts the tasks
         log = other / f"log/{job}_0_log.out"
         for lives, how in enumerate((signal.SIGUSR2, signal.SIGUSR2, signal.SIGKILL), start=1):
-            until(lambda lives=lives: log.exists() and log.read_text().count("begin at step") == lives)
+            wait_for(lambda lives=lives: log.exists() and log.read_text().count("begin at step") == lives)
             time.sleep(rng.uniform(0, 0.8))
             (task,) = Path(f"/proc/{job}/task/{job}/children").read_text().split()
             os.kill(int(task), how)

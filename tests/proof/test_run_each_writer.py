@@ -15,8 +15,9 @@ from typing import NamedTuple
 import pytest
 from testbed import tally
 from testbed.paths import TESTBED
-from testbed.protected import killed_again_and_again, ran, wait_for
+from testbed.protected import killed_again_and_again, ran
 from testbed.sweep import LONG, some_of
+from testbed.waiting import wait_for
 
 from safepoint.manifest import parse
 from safepoint.patterns import Entry

@@ -24,9 +24,9 @@ from testbed.protected import (
     saved,
     sets,
     shell,
-    wait_for,
 )  # fmt: skip
 from testbed.sweep import LONG, some_of
+from testbed.waiting import wait_for
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify, /proc and the process connector"),

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from testbed.jobs import mpiexec
 from testbed.paths import TESTBED
-from testbed.stops import UNIX, safepoint, until
+from testbed.stops import UNIX, safepoint
 from testbed.sweep import LONG
+from testbed.waiting import wait_for
 
 from safepoint.pace.stopping import REQUEUE
 
@@ -37,7 +38,7 @@ class Ranked:
             path.unlink(missing_ok=True)
         command = mpiexec(4, TESTBED / "stopping.py", work, pause)
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        until(lambda: all(path.exists() and path.read_text().endswith("\n") for path in self.said))
+        wait_for(lambda: all(path.exists() and path.read_text().endswith("\n") for path in self.said))
 
     def pid(self, rank: int) -> int:
         return int(self.said[rank].read_text().split()[0])

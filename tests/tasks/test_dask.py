@@ -17,7 +17,8 @@ import pytest
 from testbed import sweep, task_bodies_after
 from testbed import task_bodies_dask as bodies
 from testbed.dask_cluster import Cluster, kill, program
-from testbed.task_graphs import DEADLINE_S, python, until
+from testbed.task_graphs import DEADLINE_S, python
+from testbed.waiting import wait_for
 
 from safepoint.errors import TaskError, UsageError
 from safepoint.tasks import Graph
@@ -181,7 +182,7 @@ def test_what_a_dead_worker_had_kept_is_not_computed_again(dask: Cluster, client
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(g.run, on=client, directory=work)
         store = Store(work / ".safepoint.d/tasks")
-        until(lambda: len(store.records()) == 2 and bodies.noted(notes)["gate"])
+        wait_for(lambda: len(store.records()) == 2 and bodies.noted(notes)["gate"])
         dask.kill_workers()
         dask.workers = [dask.add(), dask.add()]
         go.touch()
@@ -204,7 +205,7 @@ def test_a_run_leaves_the_scheduler_as_it_was(client: Any, work: Path, notes: Pa
             progress=lambda _: found.append(client.run_on_scheduler(bodies.interval_s, client.id)),
         )
     assert before < found[0] < LOOK_S and client.run_on_scheduler(bodies.interval_s, client.id) == before
-    until(lambda: client.run_on_scheduler(bodies.tasks_of) == 0)
+    wait_for(lambda: client.run_on_scheduler(bodies.tasks_of) == 0)
 
 
 def three(notes: Path, version: str = "") -> Graph:
@@ -354,7 +355,7 @@ class Watched:
             assert job.poll() is None, job.communicate()[1][-3000:].decode()
             return len(self.kept()) >= wanted
 
-        until(reached)
+        wait_for(reached)
 
 
 @pytest.mark.proof

@@ -15,8 +15,9 @@ import pytest
 from testbed import task_bodies_mpi as bodies
 from testbed.paths import HOUSE, TESTBED
 from testbed.sweep import LONG, also_proof, some_of
-from testbed.task_graphs import DEADLINE_S, until
+from testbed.task_graphs import DEADLINE_S
 from testbed.traced import command, environment
+from testbed.waiting import wait_for
 
 from safepoint.tasks.saved import Store
 
@@ -78,7 +79,7 @@ class Job:
 
     def pid(self, rank: int) -> int:
         path = self.directory / f"pid-{rank}"
-        until(lambda: path.exists() and path.read_text())
+        wait_for(lambda: path.exists() and path.read_text())
         return int(path.read_text())
 
     def runs(self) -> list[str]:
@@ -94,7 +95,7 @@ class Job:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             raise
-        until(lambda: not any(map(alive, pids)))
+        wait_for(lambda: not any(map(alive, pids)))
         return text
 
     def said(self, rank: int) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def finished(directory: Path) -> set[str]:
 def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Path) -> None:
     """T1: whoever is killed, nothing that had been kept is computed again."""
     job = Job(3, "many", tmp_path)
-    until(lambda: len(finished(tmp_path)) >= 4)
+    wait_for(lambda: len(finished(tmp_path)) >= 4)
     os.kill({"a worker": job.pid(2), "the coordinator": job.pid(0), "mpiexec": job.process.pid}[victim], signal.SIGKILL)
     job.end()
     assert job.process.returncode != 0
@@ -139,7 +140,7 @@ def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Pa
 def test_a_signal_lets_running_vertices_finish(number: int, name: str, error: str, tmp_path: Path) -> None:
     """No more are begun, those at work are kept, all ranks raise; after SIGTERM with status 75."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2)
+    wait_for(lambda: len(job.runs()) == 2)
     job.process.send_signal(number)  # mpiexec sends it to all ranks, as a scheduler does
     until_said(job, f"stopping: {name} came")
     (tmp_path / "go").touch()
@@ -162,7 +163,7 @@ def until_said(job: Job, text: str) -> None:
 def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
     """Also those at work, which hear of nothing."""
     job = Job(3, "waits", tmp_path)
-    until(lambda: len(job.runs()) == 2)
+    wait_for(lambda: len(job.runs()) == 2)
     os.kill(job.pid(0), signal.SIGINT)
     until_said(job, "stopping: Ctrl-C came")
     os.kill(job.pid(0), signal.SIGINT)

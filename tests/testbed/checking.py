@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,14 +42,6 @@ def safepoint(cwd: Path, *words: object, **more: str) -> Done:
         [sys.executable, "-m", "safepoint", *map(str, words)], cwd=cwd, env=environment(**more), text=True,
         stdin=subprocess.DEVNULL, capture_output=True, errors="replace", timeout=PATIENCE_S,
     )  # fmt: skip
-
-
-def wait_for(holds: Callable[[], object], what: object) -> None:
-    """An event, however long it takes; `what` is said of one that never comes."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def report(said: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import launcher
 
 from safepoint.root import Root
 from testbed import noded
-from testbed.protected import wait_for
+from testbed.waiting import wait_for
 
 PATIENCE = 500.0  # seconds that only a hang takes
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from testbed.paths import HOUSE, TESTS
-from testbed.task_graphs import until
+from testbed.waiting import wait_for
 
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": f"{HOUSE}{os.pathsep}{TESTS}",
@@ -30,7 +30,7 @@ class Cluster:
         self._log = open(directory / "dask.log", "ab")  # noqa: SIM115 - closed at the end
         options = [*HERE, "--port", "0", "--scheduler-file", str(self._file)]
         self.scheduler = self._start("dask_scheduler", *options)
-        until(lambda: self._file.exists() and self._file.read_text().endswith("}"))
+        wait_for(lambda: self._file.exists() and self._file.read_text().endswith("}"))
         self.address = json.loads(self._file.read_text())["address"]
         self.workers = [self.add() for _ in range(workers)]
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -153,17 +153,6 @@ def linked(source: str, mpi: Mpi | None, options: tuple[str, ...], cc: str, fc: 
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
     return built_once(name, [*command, version(compiler.split()[0]), digest_of(SOURCES, path)], link) / name
-
-
-def until(true: Callable[[], object]) -> None:
-    """Wait for an event, for longer than any takes. What cannot be read yet is not there."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        with suppress(OSError, ValueError):
-            if true():
-                return
-        assert time.monotonic() < end, "it does not come"
-        time.sleep(0.01)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -17,6 +17,7 @@ import pytest
 
 from safepoint import Session
 from testbed.builds import built_once, version
+from testbed.waiting import wait_for
 
 
 def run(work: Path, *arguments: object, **options: object) -> subprocess.Popen[str]:
@@ -34,13 +35,6 @@ def ran(work: Path, *arguments: object, status: int | None = 0) -> str:
 
 def sets(work: Path) -> list[int]:
     return sorted(int(path.parent.name[4:]) for path in work.glob(".safepoint.d/rank-00000/set-*/record.json"))
-
-
-def wait_for(what: Callable[[], object], seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
 
 
 def processes_of(leader: int) -> list[int]:

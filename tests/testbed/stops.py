@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +28,3 @@ def logged(work: Path) -> list[dict[str, Any]]:
 def safepoint(work: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "safepoint", arguments[0], str(work), *arguments[1:]]
     return subprocess.run(command, capture_output=True, text=True)
-
-
-def until(holds: Callable[[], object], what: Callable[[], object] = lambda: "", seconds: float = 300.0) -> None:
-    """Wait for this; only what hangs comes to the limit, and `what` says why."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"not within {seconds} s: {what()}"
-        time.sleep(0.005)

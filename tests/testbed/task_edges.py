@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from mpi4py import MPI
 
 from safepoint.tasks.jobs import PICKLE, Output
 from safepoint.tasks.mpi import messages, serving
+from testbed.waiting import wait_for
 
 COMM = MPI.COMM_WORLD
 SIZES = (0, 1, 4095, 4096, 4097, 100_000, messages.PIECE + messages.FIRST, messages.PIECE * 2 + 12345)
@@ -35,20 +35,13 @@ class Rank:
 
     def end(self) -> None:
         """As the engine does it: all has been received, on all ranks, before a thread stops."""
-        until(self.asker.tidy)
+        wait_for(self.asker.tidy)
         COMM.Barrier()
         if not self.server.is_alive():
             self.server.start()
         self.server.leave()
         assert self.server.failure is None
         self.comm.Free()
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def case(function: Callable[[Rank], None]) -> Callable[[Rank], None]:
@@ -87,7 +80,7 @@ def what_is_not_there_is_said_at_once(rank: Rank) -> None:
     if COMM.rank == 2:
         for nbytes in SIZES[1:]:
             assert rank.asker.wait(rank.asker.ask(1, "nothing", output(nbytes)), 300) is None
-        until(rank.asker.tidy)
+        wait_for(rank.asker.tidy)
 
 
 @case
@@ -121,7 +114,7 @@ def who_gets_no_answer_goes_on_and_receives_it_later(rank: Rank) -> None:
         rank.server.start()
     if COMM.rank == 2:  # it may be waited for again; the other one is received without that
         assert rank.asker.wait(kept, 300) == b"".join(map(bytes, value(5_000_000, 1)))
-        until(rank.asker.tidy)
+        wait_for(rank.asker.tidy)
 
 
 @case
@@ -143,11 +136,11 @@ def control_carries_large_arrays_out_of_band(rank: Rank) -> None:
     sent = {"array": np.arange(10_000.0), "text": "x" * 5000, "n": 3, "frozen": bytes(3000)}
     if COMM.rank == 0:
         posted = [messages.post(rank.comm, (n, sent), n, messages.WORK) for n in (1, 2) for _ in range(2)]
-        until(lambda: all(one.done() for one in posted))
+        wait_for(lambda: all(one.done() for one in posted))
     else:
         for _ in range(2):
             found: list[Any] = []
-            until(lambda: found.append(messages.take(rank.comm, messages.WORK)) or found[-1])  # noqa: B023
+            wait_for(lambda: found.append(messages.take(rank.comm, messages.WORK)) or found[-1])  # noqa: B023
             source, (number, got) = found[-1]
             assert (source, number) == (0, COMM.rank) and (got["array"] == sent["array"]).all()
             assert {name: got[name] for name in ("text", "n", "frozen")} == {

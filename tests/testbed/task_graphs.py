@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -180,11 +180,3 @@ class AtOnce:
 def records(directory: Path) -> set[str]:
     """Vertices whose results the store has."""
     return {record.vertex for record in Store(tasks_directory(directory)).records().values()}
-
-
-def until(what: Callable[[], object]) -> None:
-    """Wait for that, with a deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not what():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.005)

@@ -18,8 +18,8 @@ import pytest
 from testbed.commands import answer, cli
 from testbed.jobs import mpiexec
 from testbed.places import flip
-from testbed.protected import wait_for
 from testbed.sweep import also_proof, some_of
+from testbed.waiting import wait_for
 
 from safepoint import SaveError, Session, UsageError
 from safepoint.root import Root

@@ -17,7 +17,7 @@ from testbed.commands import answer, cli
 from testbed.drains import at_work, following, until
 from testbed.jobs import mpiexec
 from testbed.places import files_below, run
-from testbed.protected import wait_for
+from testbed.waiting import wait_for
 
 from safepoint import Session
 from safepoint.owner import Waiting, claim

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from launcher import mpiexec
 from testbed import apart
-from testbed.checking import PATIENCE_S, Done, report, safepoint, situations, wait_for
+from testbed.checking import PATIENCE_S, Done, report, safepoint, situations
 from testbed.commands import cli
 from testbed.foreign import Mpi, each_mpi, environment, program
+from testbed.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 BEGIN = """import os, sys, time

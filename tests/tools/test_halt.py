@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from testbed.commands import cli
-from testbed.stops import UNIX, logged, until
+from testbed.stops import UNIX, logged
+from testbed.waiting import wait_for
 
 from safepoint import Session
 from safepoint.pace.halt import halt
@@ -53,7 +54,7 @@ for step in range(saved.step if saved else 0, 10**6):
 def running(work: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen([sys.executable, "-c", LOOP], cwd=work, stdout=subprocess.PIPE, text=True)
     try:
-        until(lambda: Path(Root(str(work)).record(1)).exists() and (work / "noticed").exists())
+        wait_for(lambda: Path(Root(str(work)).record(1)).exists() and (work / "noticed").exists())
         yield process
     finally:
         process.kill()
@@ -166,7 +167,7 @@ def test_run_hands_on_that_it_must_stop(
 ) -> None:
     (work / "solver.sh").write_text(f"trap 'echo told; exit 0' {trap}\nwhile :; do sleep 0.1; echo x > u.dat; done\n")
     process = run(work, *options, "sh", "solver.sh")
-    until(lambda: Path(Root(str(work)).record(1)).exists())
+    wait_for(lambda: Path(Root(str(work)).record(1)).exists())
     if asked == "halt":
         assert cli("halt", work).exit_code == 0
     else:

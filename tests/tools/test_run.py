@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 import pytest
 from testbed.commands import cli
-from testbed.protected import command_of, compiled, given_back, kill, ran, run, saved, sets, shell, wait_for
+from testbed.protected import command_of, compiled, given_back, kill, ran, run, saved, sets, shell
 from testbed.sweep import some_of
+from testbed.waiting import wait_for
 
 from safepoint import Session
 from safepoint.disk import Disk

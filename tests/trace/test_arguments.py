@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from testbed import traced
 from testbed.checked import ALL, constants, prepared, read
-from testbed.foreign import until
 from testbed.sweep import some_of
 from testbed.traced import libraries
+from testbed.waiting import wait_for
 
 from safepoint.trace import record, roles
 from safepoint.trace.record import ABSENT, ENTERED, RAISED, RETURNED
@@ -204,13 +204,13 @@ def test_on_a_signal_a_rank_says_where_it_is_while_it_is_inside_mpi(tmp_path: Pa
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         try:
             stack = tmp_path / "run.trace/rank-00000.stack"
-            until(lambda: read(tmp_path / "run.trace", 0))
+            wait_for(lambda: read(tmp_path / "run.trace", 0))
             (inside,) = read(tmp_path / "run.trace", 0)
             assert (inside.function, inside.line, inside.note["state"]) == ("Recv", 6, ENTERED)
             pid = json.loads((tmp_path / "run.trace/rank-00000.json").read_text())["pid"]
             for turn in (1, 2):
                 os.kill(pid, signal.SIGRTMIN + record.STACK_SIGNAL)
-                until(lambda turn=turn: stack.read_text().count("line 7 in <module>") == turn)
+                wait_for(lambda turn=turn: stack.read_text().count("line 7 in <module>") == turn)
                 assert stack.read_text().count("line 6 in exchange") == turn
         finally:
             os.killpg(process.pid, signal.SIGKILL)

@@ -20,8 +20,8 @@ from testbed.disks import Failing, ends
 from testbed.faultdisk import FaultDisk
 from testbed.handlers import ctrl_c, handled
 from testbed.program import listed, new_directory, plain
-from testbed.stops import until
 from testbed.sweep import turn
+from testbed.waiting import wait_for
 
 from safepoint import SaveError, Session
 from safepoint.disk import NONE, Disk, SyncFailed, codec
@@ -143,7 +143,7 @@ def test_ctrl_c_while_a_set_is_saved_ends_that_and_puts_the_files_back(tmp_path:
             if self.flushed == 1:
                 ctrl_c()
             if self.pressed:
-                until(interrupted)  # by all threads that flush
+                wait_for(interrupted)  # by all threads that flush
             super().sync_files(paths, opened)
 
     disk = Pressed()
@@ -219,10 +219,10 @@ def test_ctrl_c_is_not_lost_to_the_error_of_another_item(tmp_path: Path) -> None
         together.wait(300)
         if number == 0:
             ctrl_c()
-            until(interrupted)
+            wait_for(interrupted)
             looked.set()
             look()
-        until(looked.is_set)
+        wait_for(looked.is_set)
         raise OSError(errno.EIO, "lost") if number == 1 else SyncFailed(errno.EIO, "lost")
 
     disk = Disk()

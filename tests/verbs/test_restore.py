@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from testbed.sessions import ROOT, Said, Start, contents, write
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 from safepoint import SafepointError, Session
 from safepoint.disk import Disk, PageCache, kernel
@@ -315,7 +315,7 @@ def test_restore_does_not_wait_for_the_blocks_of_what_it_replaced(
     assert len(removed_and_open()) == threads
     assert seen_by_a_child() == 0
     may.set()
-    until(lambda: not removed_and_open())
+    wait_for(lambda: not removed_and_open())
     session.close()
 
 

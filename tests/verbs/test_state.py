@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as arrays
 from testbed.disks import Failing, NoRoom
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.sessions import Start, contents, write
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 import safepoint
 from safepoint import FormatError, MissingFilesError, SaveError, UsageError
@@ -419,7 +419,7 @@ def test_the_example_of_the_tutorial_is_killed_and_goes_on(tmp_path: Path) -> No
     numbers = Root(str(tmp_path / "killed"))
     for lives in range(1, 4):
         with subprocess.Popen([sys.executable, program, "60"], cwd=tmp_path / "killed", env=environment) as job:
-            until(lambda lives=lives: max(numbers.numbers("set"), default=0) > 10 * lives)
+            wait_for(lambda lives=lives: max(numbers.numbers("set"), default=0) > 10 * lives)
             job.kill()
         assert job.returncode == -signal.SIGKILL
     subprocess.run([sys.executable, program, "60"], cwd=tmp_path / "killed", env=environment, check=True)

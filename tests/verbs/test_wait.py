@@ -15,7 +15,7 @@ import pytest
 from testbed.disks import Failing, Gated, ends, none
 from testbed.handlers import ctrl_c, handled
 from testbed.sessions import when_awaited
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 from safepoint import LockedError, SaveError, Session
 from safepoint.record import Record
@@ -167,7 +167,7 @@ def test_a_save_that_fails_after_its_session_was_closed_is_logged(
     disk.fails = True
     disk.gate.set()
     assert flight and flight.exception()
-    until(lambda: caplog.records)  # the callback comes right after
+    wait_for(lambda: caplog.records)  # the callback comes right after
     assert "set 2 (step 1) not stored" in caplog.text
     session._work.flight = None
     session._home.release()

@@ -22,7 +22,7 @@ from testbed.commands import answer, cli
 from testbed.disks import Failing, Gated, NoRoom, ends
 from testbed.handlers import ctrl_c
 from testbed.sessions import ROOT, Said, Start, contents, press_ctrl_c, sets, when_awaited, write
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 from safepoint import LockedError, RefusedFileError, SaveError, Session
 from safepoint.disk import Disk, SyncFailed
@@ -570,7 +570,7 @@ def test_the_same_if_it_fails_while_the_next_one_is_taken(
 
     def late(*arguments: Any, **options: Any) -> Any:
         gate.set()
-        until(lambda: not session.saving)
+        wait_for(lambda: not session.saving)
         return find_now(*arguments, **options)
 
     monkeypatch.setattr(find, "find", late)
@@ -624,7 +624,7 @@ def test_a_session_that_was_dropped_has_the_lock_as_long_as_it_removes_sets(work
     hidden(session, work, 2, 3)
     disk.gate.set()
     savers = session._work
-    until(lambda: sets(work)[-1] == 4 and not savers.busy)
+    wait_for(lambda: sets(work)[-1] == 4 and not savers.busy)
     assert savers.thread
     savers.thread.submit(lambda: None).result(300)  # so that the saver has forgotten the job before
     reference = weakref.ref(session)
@@ -651,7 +651,7 @@ def test_a_fault_of_ours_while_a_set_is_removed_is_logged(
         swept(session)
     monkeypatch.undo()
     disk.gate.set()
-    until(lambda: "a fault of ours" in caplog.text)  # a future tells who waits for it before it calls who logs it
+    wait_for(lambda: "a fault of ours" in caplog.text)  # a future tells who waits for it before it calls who logs it
     session.wait()
     assert sets(work) == [2, 4]
 

@@ -14,7 +14,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
@@ -106,7 +106,7 @@ class Cluster:
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.start("slurmctld")
         self.start("slurmd")
-        until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), self.logs)
+        wait_for(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), self.logs)
 
     def start(self, name: str) -> None:
         with open(self.top / f"{name}.out", "ab") as out:
@@ -135,7 +135,7 @@ class Cluster:
         return self.job(number).get("JobState", "")
 
     def until_ended(self, number: str) -> str:
-        until(lambda: self.state(number) in ENDED, self.logs)
+        wait_for(lambda: self.state(number) in ENDED, self.logs)
         return self.state(number)
 
     def logs(self) -> str:
@@ -144,12 +144,12 @@ class Cluster:
     def kill_node(self) -> list[int]:
         """As if the node were lost: slurmd and all slurmstepd die, and leave the processes of the job alone."""
         steps: list[int] = []
-        until(lambda: steps.extend(self._steps()) or steps, self.logs)
+        wait_for(lambda: steps.extend(self._steps()) or steps, self.logs)
         for pid in [self.daemons["slurmd"].pid, *steps]:
             _kill(pid)
         self.daemons["slurmd"].wait()
         # A process group that is orphaned while a member is stopped gets SIGHUP: so nobody may be stopped before.
-        until(lambda: not any(alive(pid) for pid in steps), self.logs)
+        wait_for(lambda: not any(alive(pid) for pid in steps), self.logs)
         return steps
 
     def _steps(self) -> list[int]:

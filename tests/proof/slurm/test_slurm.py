@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, alive, events, out, pytestmark  # noqa: F401 - this skips, and groups, these tests
 from testbed.paths import EXAMPLES, HOUSE
-from testbed.stops import until
+from testbed.waiting import wait_for
 
 HERE = Path(__file__).parent
 PAGE = HOUSE / "docs" / "schedulers.md"
@@ -48,7 +48,7 @@ def test_stopped_before_the_time_limit_and_by_the_signal_requeued_and_done(
 ) -> None:
     """Slurm looks every 30 s which jobs have less than their two minutes left; the second start is done before."""
     job = cluster.submit(script(tmp_path), tmp_path, "--time=1")
-    until(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
+    wait_for(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
     assert "SIGUSR1 came" in events(tmp_path)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert int(cluster.job(job)["Restarts"]) >= 1
@@ -60,7 +60,7 @@ def test_the_time_limit_alone_without_a_signal(cluster: Cluster, tmp_path: Path,
     when little of it is left."""
     late = script(tmp_path).replace("#SBATCH --signal=B:USR1@120\n", '[ "$SLURM_RESTART_COUNT" ] || sleep 50\n')
     job = cluster.submit(late, tmp_path, "--time=1")
-    until(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
+    wait_for(lambda: '"stopped"' in events(tmp_path), lambda: out(tmp_path))
     assert "time limit (Slurm)" in events(tmp_path)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert (tmp_path / "u.npy").read_bytes() == undisturbed
@@ -69,7 +69,7 @@ def test_the_time_limit_alone_without_a_signal(cluster: Cluster, tmp_path: Path,
 def test_requeued_by_an_operator(cluster: Cluster, tmp_path: Path, undisturbed: bytes) -> None:
     """`scontrol requeue` ends the job by SIGTERM, and SIGKILL after two seconds, and starts it again."""
     job = cluster.submit(script(tmp_path), tmp_path, "--time=60")
-    until(lambda: sets(tmp_path) >= 1, lambda: out(tmp_path))
+    wait_for(lambda: sets(tmp_path) >= 1, lambda: out(tmp_path))
     cluster.ask("scontrol", "requeue", job)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert (tmp_path / "u.npy").read_bytes() == undisturbed
@@ -82,21 +82,21 @@ def test_after_a_node_failure_the_requeued_copy_is_refused_while_the_orphan_runs
     its processes still run. The lock refuses the second; when the first is gone, a further start takes over."""
     retry = script(tmp_path).replace("exit $status", "[ $status -eq 13 ] && { echo refused; exit 13; }\nexit $status")
     job = cluster.submit(retry, tmp_path, "--time=60")
-    until(lambda: sets(tmp_path) >= 1, lambda: out(tmp_path))
+    wait_for(lambda: sets(tmp_path) >= 1, lambda: out(tmp_path))
     orphan = owner(tmp_path)
     cluster.kill_node()
     try:
         cluster.ask("scontrol", "update", f"NodeName={cluster.host}", "State=DOWN", "Reason=test")
         cluster.start("slurmd")
-        until(lambda: "idle" in cluster.ask("sinfo", "-h", "-o", "%T") or "refused" in out(tmp_path), cluster.logs)
-        until(lambda: "is in use by another run" in out(tmp_path), lambda: out(tmp_path) + cluster.logs())
+        wait_for(lambda: "idle" in cluster.ask("sinfo", "-h", "-o", "%T") or "refused" in out(tmp_path), cluster.logs)
+        wait_for(lambda: "is in use by another run" in out(tmp_path), lambda: out(tmp_path) + cluster.logs())
         assert f"process {orphan}" in out(tmp_path)
         assert cluster.until_ended(job) == "FAILED"
         os.kill(orphan, 0)
     finally:
         with suppress(ProcessLookupError):
             os.kill(orphan, signal.SIGKILL)
-    until(lambda: not alive(orphan))
+    wait_for(lambda: not alive(orphan))
     cluster.ask("scontrol", "requeue", job)
     assert cluster.until_ended(job) == "COMPLETED", out(tmp_path)
     assert (tmp_path / "u.npy").read_bytes() == undisturbed

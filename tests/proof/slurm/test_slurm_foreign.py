@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, events, out, pytestmark  # noqa: F401 - this skips, and groups, these tests
 from testbed.foreign import MPICH, OPEN_MPI, SOURCES, Mpi, environment, needs, program, ran
-from testbed.stops import until
 from testbed.sweep import LONG
+from testbed.waiting import wait_for
 
 long = pytest.mark.skipif(not LONG, reason="in make crash: two minutes")
 STEPS = 12000  # 5 ms for each of two messages in the first start: two minutes; else seconds
@@ -50,13 +50,13 @@ def test_a_solver_in_c_stops_before_the_time_limit_is_requeued_and_ends_equal(
 
     late = script.replace("BEGIN", f'{begin}\n[ "$SLURM_RESTART_COUNT" ] || sleep 45')
     job = cluster.submit(late, limited, "--time=1", "--ntasks=2")
-    until(lambda: '"stopped"' in events(limited), lambda: out(limited) + cluster.logs())
+    wait_for(lambda: '"stopped"' in events(limited), lambda: out(limited) + cluster.logs())
     assert "time limit (Slurm)" in events(limited)
     assert cluster.until_ended(job) == "COMPLETED", out(limited)
     assert int(cluster.job(job)["Restarts"]) >= 1
 
     job = cluster.submit(script.replace("BEGIN", begin), again, "--time=60", "--ntasks=2")
-    until(lambda: '"stored"' in events(again), lambda: out(again))
+    wait_for(lambda: '"stored"' in events(again), lambda: out(again))
     cluster.ask("scontrol", "requeue", job)
     assert cluster.until_ended(job) == "COMPLETED", out(again)
     for name in ("heat-0.dat", "heat-1.dat"):
