@@ -26,6 +26,7 @@ class Busy:
         """Something has happened: no verdict is near."""
         self._begun, self._before = 0, dict[int, dict[int, int]]()
         self._threads = dict[int, int]()
+        self.looked = False  # for as long as it takes: before that nothing is known, and no verdict is due
 
     def look(self, pids: Iterable[int], now: int) -> None:
         """To be called often from `lead` before the verdict on."""
@@ -41,6 +42,7 @@ class Busy:
             of_one = (now - self._begun) / 1e9 * os.sysconf("SC_CLK_TCK")
             least = max(2.0, min(SHARE[0] * of_one, SHARE[1] * most))
             self._threads = {pid: sum(each >= least for each in of) for pid, of in used.items()}
+        self.looked = bool(self._begun) or not after
         self._begun, self._before = now, after
 
     def working(self, pid: int) -> int:

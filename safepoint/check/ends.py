@@ -117,7 +117,7 @@ class Ends:
             self._busy.clear()
         else:
             self._busy.look(self.pids(), now)
-        if now - self._moved < self._hang or not self.followed:
+        if now - self._moved < self._hang or not self._busy.looked or not self.followed:
             self._told = {one for one in self._told if one[0] == "deadlock"}
             return [*events, *self._some(now)]
         if self._over is None:

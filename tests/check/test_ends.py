@@ -158,7 +158,7 @@ def test_a_hang_is_told_with_stacks_and_who_waits_and_is_ended_with_all_processe
     assert program.kinds() == []
     later()
     hang = program.until("hang").hang
-    assert hang is not None and hang.deadlock and hang.ranks == (0, 1, 2) and program.kinds() == ["hang"]
+    assert hang is not None and hang.deadlock and hang.ranks == (0, 1, 2) and program.kinds()[-1] == "hang"
     assert said_of(hang.text) == [
         "  ranks 0 2  Barrier                solver.py:15 < solver.py:16",
         "  rank  1    Recv(source=2, tag=5)  solver.py:14 < solver.py:16",
