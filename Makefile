@@ -4,7 +4,7 @@
 #     make quick    a first look at a change: for a minute, the tests nearest to what differs from main
 #     make test     every promise, on small cases and on samples of large families (five minutes)
 #     make proof    real mounts, kernels, ranks and programs, and what takes seconds a test (nine minutes)
-#     make proof-all  both of these, with every case (hours); before a release
+#     make proof-all  both of these, with many more cases (hours); before a release
 #     make check    style, types, layers, and the links of the site (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);
 #                   names failures as they come, and keeps in build what it has when it is interrupted

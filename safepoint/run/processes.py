@@ -55,6 +55,7 @@ class Family:
         self._strangers = set[tuple[int, int]]()  # pid and start of those that have not
         self._first, self._members = 0, set[int]()
         self._ended = set[int]()  # of which the kernel has told; they may be zombies for a while
+        self._killed = set[int]()  # of these each thread is told as killed
         self._seen: dict[int, Process] = {}
         self._stopped: list[int] = []
         self._names: dict[int, str] = {}
@@ -84,25 +85,30 @@ class Family:
         for what, pid, thread_group, rest in self._told.read() if self._told else ():
             if what == FORK and rest[0] == rest[1]:
                 self._ended.discard(rest[0])  # the number is used again, by whomever
+                self._killed.discard(rest[0])
                 if thread_group in self._members:
                     self._members.add(rest[0])
                     self._names[rest[0]] = self._names.get(thread_group, "")
-            elif what == EXEC and thread_group in self._members | self._ended:
+            elif what == EXEC and self._was_here(thread_group):
                 self._members.add(thread_group)  # another thread has taken the place of the first one, which has ended
                 self._ended.discard(thread_group)
                 self._names[thread_group] = command_of(thread_group) or self._names.get(thread_group, "")
             elif what == EXEC and self._has(thread_group):
                 self._members.add(thread_group)  # of no parent here: a daemon has started it for the command
-            elif what == EXIT and thread_group in self._members | self._ended:  # whose first thread was told before
+            elif what == EXIT and self._was_here(thread_group):  # its first thread may have been told before
                 self._note_exit(thread_group, pid, rest[0])
         if self._told and self._told.lost:
             self._told.lost, self._unsure = False, True
             self._troubles.append((-1, "so many processes end that the kernel could not tell of all"))
 
+    def _was_here(self, process: int) -> bool:
+        return process in self._members or process in self._ended
+
     def _note_exit(self, process: int, thread: int, code: int) -> None:
         """A process has ended with its last thread, whichever that is; all threads of a killed one are killed."""
-        if code and (thread == process or code & 0x7F):
+        if code and (thread == process or code & 0x7F) and process not in self._killed:
             self._troubles.append((code, f"{self._name(process)} {ending_of(code)}"))
+            self._killed.add(process)
         if not is_alive(process):
             self._members.discard(process)
             self._ended.add(process)

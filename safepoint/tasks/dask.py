@@ -259,11 +259,15 @@ class DaskEngine:
 
     def _untold(self, n: int, sent: Sent) -> None:
         """Dask has ended with it, and no worker said so."""
+        from distributed.comm import CommClosedError
+
         job, status = self._claimed[n], sent.future.status
         if status == "finished":
             try:  # without `ended` an input of it failed, or it was stopped
                 ended = sent.future.result().ended or Ended(job.vertex, job.key, job.attempt)
-            except OSError as error:  # the scheduler ended while it was asked, and the client does not know it yet
+            except (
+                CommClosedError
+            ) as error:  # the scheduler ended while it was asked, and the client does not know it yet
                 raise self._scheduler_gone() from error
         elif status == "error":
             ended = self._given_up(n, job, sent.future.exception())

@@ -326,9 +326,9 @@ class Beside(Listener):
         drain.let_go()
         self._drain = None
         why = drain.last_words() or "the drain was killed"
-        self._why = self._fatal or why
+        self._why = why
         if self._once and not self._fatal:
-            self._hear("over", self._why)
+            self._hear("over", why)
         elif not self._begins_no_more:
             self._warn(PROCESS, f"the drain to {self.url} has ended, and another one begins: {why}")
 

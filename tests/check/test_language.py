@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from testbed.checking import NOT_FREED, REUSED
-from testbed.sweep import LONG, also_proof, many, some_of
+from testbed.sweep import LONG, many, some_of
 
 from safepoint.check import language, vocabulary
 from safepoint.check.language import faults, load, parse, read
@@ -574,7 +574,6 @@ def work(text: str) -> int:
     return len(calls)
 
 
-@also_proof
 @pytest.mark.parametrize("of", some_of([*LARGE], 3, 8))
 def test_a_large_file_takes_no_more_than_its_size(of: str) -> None:
     """By the functions that are called. Where one word is long a single search could take its square: hours."""

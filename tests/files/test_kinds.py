@@ -16,7 +16,6 @@ from testbed.sweep import (
     LONG,
     SINGLE,
     STEPS,
-    also_proof,
     cuts,
     kills,
     nothing_lost,
@@ -37,7 +36,6 @@ some_kinds = pytest.mark.parametrize("kind", some_of([*EACH_KIND], 8))
 LIVES = [(saver, initial) for saver in (("now", "late", "wait") if ALL else ("late",)) for initial in (False, True)]
 
 
-@also_proof
 @some_kinds
 def test_killed_and_power_cut_at_every_operation(tmp_path: Path, kind: str) -> None:
     """G1, G2, G2k, G3, G4: the cuts in the states that the model of the disk allows."""
@@ -150,7 +148,6 @@ def test_killed_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_pat
         shutil.rmtree(work)
 
 
-@also_proof
 @pytest.mark.parametrize("kind", some_of([*ANEW], 1, 4))
 def test_power_cut_at_every_operation_of_a_start_that_begins_its_table_anew(tmp_path: Path, kind: str) -> None:
     """G1, G2, G3: what the program did to its table is durable, and nothing that had not to be before it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from testbed import levels
-from testbed.sweep import LONG, PROOF, also_proof
+from testbed.sweep import LONG, PROOF
 
 from safepoint.nodes.marker import Marker
 from safepoint.nodes.session import Nodes
@@ -17,7 +17,6 @@ from safepoint.record import Record
 SCHEDULES = 20_000 if LONG else 1_000 if PROOF else 200
 
 
-@also_proof
 @pytest.mark.timeout(7200 if LONG else 600)
 @pytest.mark.parametrize("xor", [False, True], ids=["copies", "parity"])
 def test_no_schedule_breaks_a_promise(xor: bool) -> None:

@@ -20,7 +20,6 @@ from testbed.sweep import (
     IN_A_ROW,
     LIBRARY,
     Points,
-    also_proof,
     cuts,
     each_case,
     kills,
@@ -98,7 +97,6 @@ def test_the_first_set_is_durable_on_return_and_wait_makes_others_so(start: Star
     assert sets(work)[-1] == 4
 
 
-@also_proof
 @pytest.mark.parametrize("number", some_of([1, 2], 1))
 def test_power_cut_and_killed_at_each_operation_of_one_save(tmp_path: Path, number: int) -> None:
     """G1, G2, G2k: of the first two of a program whose `hide` waits nothing is left to the sample."""

@@ -23,7 +23,6 @@ from testbed.sweep import (
     LONG,
     STEPS,
     Points,
-    also_proof,
     cuts,
     failed,
     killed,
@@ -43,7 +42,6 @@ EVERY = 25 if LONG else 40  # of the first of two faults
 FEWER = 1 if LONG else 4  # of the second one
 
 
-@also_proof
 @pytest.mark.parametrize(("shape", "exchanges"), some_of([*((shape, True) for shape in SHAPES), ("plain", False)], 2))
 @pytest.mark.parametrize("initial", [False, True])
 def test_killed_again_while_it_starts_again_it_still_goes_on(

@@ -19,7 +19,7 @@ from testbed import tally
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.program import SHAPES_AND_KINDS, Program, Violation, listed, new_directory, restart
 from testbed.sessions import write
-from testbed.sweep import LONG, SINGLE, also_proof, kept, sample, some_of, told
+from testbed.sweep import LONG, SINGLE, kept, sample, some_of, told
 
 from safepoint import MissingFilesError, OverwrittenError, RefusedFileError, SavePoint, Session
 from safepoint.cli.group import program
@@ -533,7 +533,6 @@ def test_a_table_that_comes_from_a_copy_in_a_newer_set_survives_a_power_cut(work
     after_any_cut(disk, work.parent, holds, around="gone-00000002")
 
 
-@also_proof
 @pytest.mark.leaves_damage
 @pytest.mark.parametrize("listed", some_of(["in/mesh/*.dat optional", "in/mesh/ optional\nbundle_from = 1"], 1))
 @pytest.mark.parametrize("killed", [False, True])

@@ -17,7 +17,7 @@ import pytest
 from testbed.disks import Elsewhere
 from testbed.paths import HOUSE
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
-from testbed.sweep import also_proof, some_of
+from testbed.sweep import some_of
 
 import safepoint
 import safepoint.disk
@@ -60,7 +60,6 @@ def write_files(u):
 """
 
 
-@also_proof
 @pytest.mark.parametrize("shape", some_of(["plain", "block"], 1))
 @pytest.mark.parametrize("page", ["README.md", "docstring"])
 def test_the_loop_of_the_page_can_be_started_again_whenever_it_ended(work: Path, page: str, shape: str) -> None:

@@ -120,7 +120,6 @@ def test_a_failure_is_tried_again_and_only_what_needs_it_is_not_run(client: Any,
     assert {record.vertex for record in Store(work / ".safepoint.d/tasks").records().values()} == {"good", "below-good"}
 
 
-@sweep.also_proof
 @pytest.mark.parametrize("what", sweep.some_of(["result", "exit", "interrupt", "strange"], 1, 4))
 def test_whatever_a_body_raises_or_returns_costs_its_vertex_only(
     client: Any, work: Path, notes: Path, what: str

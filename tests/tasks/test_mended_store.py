@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from testbed import task_graphs
 from testbed.commands import cli
+from testbed.waiting import wait_for
 
 from safepoint.errors import LockedError, TaskError, UsageError
 from safepoint.tasks import Graph, functions, scratch
@@ -135,7 +136,7 @@ def test_clean_leaves_what_a_killed_run_has_made(tmp_path: Path) -> None:
     driver = task_graphs.start("import runpy; runpy.run_path('long.py', run_name='__main__')", tmp_path)
     store = Store(tasks_directory(tmp_path))
     with task_graphs.nobody_left(driver):
-        task_graphs.until(lambda: len(store.records()) == 10)
+        wait_for(lambda: len(store.records()) == 10)
     assert cli("tasks", "clean", "--yes", "-C", tmp_path).exit_code == 0
     assert len(store.records()) == 10
 

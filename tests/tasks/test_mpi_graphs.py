@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from testbed import task_bodies_mpi as bodies
 from testbed.paths import HOUSE, TESTBED
-from testbed.sweep import LONG, also_proof, some_of
+from testbed.sweep import LONG, some_of
 from testbed.task_graphs import DEADLINE_S
 from testbed.traced import command, environment
 from testbed.waiting import wait_for
@@ -132,7 +132,6 @@ def test_after_sigkill_another_number_of_ranks_goes_on(victim: str, tmp_path: Pa
     assert len(before) >= 4 and again.said(0) == again.said(1)
 
 
-@also_proof
 @pytest.mark.parametrize(
     ("number", "name", "error"),
     some_of([(signal.SIGINT, "Ctrl-C", "KeyboardInterrupt"), (signal.SIGTERM, "SIGTERM", "Stopped")], 1),

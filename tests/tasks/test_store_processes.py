@@ -15,6 +15,7 @@ import pytest
 from testbed import sweep, task_graphs
 from testbed.faultdisk import FaultDisk, images
 from testbed.task_stories import key, store_of
+from testbed.waiting import wait_for
 
 from safepoint.disk import SyncFailed, kernel
 from safepoint.errors import FormatError, LockedError, SaveError, UsageError
@@ -232,7 +233,7 @@ def test_the_thread_flushes_what_was_put_and_the_name_of_a_new_journal(tmp_path:
         record = put(writer, "v", 1)
         journal = f"sync .safepoint.d/tasks/{record.place.journal}"
         ops = store.disk.record.ops  # type: ignore[attr-defined]
-        task_graphs.until(lambda: journal in ops and "sync .safepoint.d/tasks" in ops[ops.index(journal) :])
+        wait_for(lambda: journal in ops and "sync .safepoint.d/tasks" in ops[ops.index(journal) :])
         writer.close()
 
 

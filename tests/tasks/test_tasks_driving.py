@@ -17,6 +17,7 @@ from testbed import task_graphs
 from testbed.counted_work import assert_linear
 from testbed.faultdisk import FaultDisk
 from testbed.task_graphs import AtOnce
+from testbed.waiting import wait_for
 
 from safepoint.errors import LockedError, TaskError, UsageError
 from safepoint.pace import limits, stopping
@@ -374,7 +375,7 @@ def test_two_runs_at_a_time_in_a_directory_are_refused(threads: Any, tmp_path: P
     first = threading.Thread(target=lambda: found.append(g.run(threads, directory=tmp_path)))
     first.start()
     try:
-        task_graphs.until(lambda: b.noted(tmp_path))
+        wait_for(lambda: b.noted(tmp_path))
         code = f"from safepoint.tasks import Graph; Graph('other').run(directory={str(tmp_path)!r})"
         second = task_graphs.start(code, tmp_path)
         _, err = second.communicate(timeout=task_graphs.DEADLINE_S)

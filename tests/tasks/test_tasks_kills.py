@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from testbed import sweep, task_graphs
 from testbed import task_bodies_engine as bodies
+from testbed.waiting import wait_for
 
 COUNT = 60
 WHOM = ("driver", "worker", "all")
@@ -51,7 +52,7 @@ def test_workers_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     )
     program = task_graphs.start(code, tmp_path)
     with task_graphs.nobody_left(program):
-        task_graphs.until(lambda: len(bodies.noted(tmp_path)) == 2)
+        wait_for(lambda: len(bodies.noted(tmp_path)) == 2)
         program.kill()
         program.wait()
         task_graphs.gone(program.pid)

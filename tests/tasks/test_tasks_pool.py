@@ -12,6 +12,7 @@ import pytest
 from testbed import task_bodies_engine as b
 from testbed import task_graphs
 from testbed.sweep import some_of
+from testbed.waiting import wait_for
 
 from safepoint.errors import SaveError, UsageError
 from safepoint.tasks import Graph
@@ -131,7 +132,7 @@ def test_a_worker_that_is_killed_when_all_is_done_does_not_hang_the_end(tmp_path
         pool = Pool(1)
         pool.start(Job("v", "a" * 32, b.add, None, {"a": 1}, (), 1, 0, True, {}, "", store.directory))
         ended = []
-        task_graphs.until(lambda: ended.extend(pool.ended(0.1)) or ended)
+        wait_for(lambda: ended.extend(pool.ended(0.1)) or ended)
         assert ended[0].record is not None
         os.kill(int(ended[0].worker.split()[1]), signal.SIGKILL)
         pool.close()
@@ -147,7 +148,7 @@ def test_a_worker_that_cannot_make_its_last_results_durable_says_so(tmp_path: Pa
         pool = Pool(1)
         pool.start(Job("v", "a" * 32, b.breaks_its_disk, None, {}, (), 1, 0, True, {}, "", store.directory))
         ended = []
-        task_graphs.until(lambda: ended.extend(pool.ended(0.1)) or ended)
+        wait_for(lambda: ended.extend(pool.ended(0.1)) or ended)
         assert ended[0].record is not None, ended
         with pytest.raises(SaveError, match="may not survive a power cut"):
             pool.close()
@@ -169,7 +170,7 @@ def test_ctrl_c_lets_vertices_at_work_finish_and_a_second_one_ends_at_once(again
     """The signal goes to all processes, as from a terminal."""
     program = task_graphs.start(textwrap.dedent(CTRL_C), tmp_path)
     with task_graphs.nobody_left(program):
-        task_graphs.until(lambda: b.noted(tmp_path))
+        wait_for(lambda: b.noted(tmp_path))
         os.killpg(program.pid, signal.SIGINT)
         assert program.stderr is not None
         said = program.stderr.readline()
@@ -188,7 +189,7 @@ def test_ctrl_c_lets_vertices_at_work_finish_and_a_second_one_ends_at_once(again
 def test_sigterm_ends_a_run_with_75_and_what_finishes_meanwhile_stays(tmp_path: Path) -> None:
     program = task_graphs.start(textwrap.dedent(CTRL_C), tmp_path)
     with task_graphs.nobody_left(program):
-        task_graphs.until(lambda: b.noted(tmp_path))
+        wait_for(lambda: b.noted(tmp_path))
         program.terminate()
         assert program.stderr is not None and "stopping: SIGTERM came" in program.stderr.readline()
         (tmp_path / "go").touch()
@@ -211,13 +212,13 @@ def test_the_death_of_the_process_that_starts_workers_costs_no_vertex(tmp_path: 
     """Its workers go on, those that are needed besides are started, and none is left behind."""
     program = task_graphs.start(textwrap.dedent(FORKSERVER), tmp_path)
     with task_graphs.nobody_left(program):
-        task_graphs.until(lambda: len(b.noted(tmp_path)) == 2)
+        wait_for(lambda: len(b.noted(tmp_path)) == 2)
         workers = {pid for _, pid in b.noted(tmp_path)}
         servers = {_parent(pid) for pid in workers}
         assert len(servers) == 1 and program.pid not in servers
         os.kill(servers.pop(), signal.SIGKILL)
         os.kill(min(workers), signal.SIGKILL)
-        task_graphs.until(lambda: len(b.noted(tmp_path)) == 3)
+        wait_for(lambda: len(b.noted(tmp_path)) == 3)
         (tmp_path / "go").touch()
         _, err = program.communicate(timeout=task_graphs.DEADLINE_S)
         assert program.returncode == 0, err

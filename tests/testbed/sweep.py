@@ -11,11 +11,13 @@ import errno
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -48,13 +50,18 @@ def turn() -> int:
     return int(done.stdout[:12], 16) if done.returncode == 0 else 0
 
 
+def _turn_here() -> int:
+    """Another one at each line that takes a sample: what two of them take meets in all ways in time."""
+    frame = sys._getframe(2)
+    return crc32(f"{turn()} {os.path.basename(frame.f_code.co_filename)} {frame.f_lineno}".encode())
+
+
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
 
 
 def one_of(values: Sequence[T]) -> list[T]:
     """Of cases that take long: another one with each commit in `make test`, all in `make crash`."""
-    return list(values) if LONG else [values[turn() % len(values)]]
+    return list(values) if LONG else [values[_turn_here() % len(values)]]
 
 
 def some_of(values: Sequence[T], count: int, proof: int | None = None) -> list[T]:
@@ -65,18 +72,13 @@ def some_of(values: Sequence[T], count: int, proof: int | None = None) -> list[T
     count = (proof or 2 * count) if PROOF else count
     if LONG or count >= len(values):
         return list(values)
-    begin = turn() % len(values)
+    begin = _turn_here() % len(values)
     return [values[at] for at in sorted((begin + len(values) * k // count) % len(values) for k in range(count))]
 
 
 def many(examples: int) -> int:
     """How many examples a property is tried on: all of these in `make proof`, an eighth in `make test`."""
     return examples if PROOF else max(10, examples // 8)
-
-
-def also_proof(test: F) -> F:
-    """Mark a test of `make test` that tries more in `make proof`."""
-    return pytest.mark.proof(test) if PROOF else test
 
 
 class Points(list[int]):

@@ -18,7 +18,7 @@ import pytest
 from testbed.commands import answer, cli
 from testbed.jobs import mpiexec
 from testbed.places import flip
-from testbed.sweep import also_proof, some_of
+from testbed.sweep import some_of
 from testbed.waiting import wait_for
 
 from safepoint import SaveError, Session, UsageError
@@ -631,12 +631,14 @@ def test_a_child_that_the_program_has_forked_does_not_keep_it(work: Path, tmp_pa
     with Session(work) as session:
         save(session, work, 1, wait="remote")
         if not (child := os.fork()):
-            time.sleep(60)
+            signal.pause()  # for longer than anybody waits
             os._exit(0)
         session.close()
-    wait_for(lambda: not drains(work))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    try:
+        wait_for(lambda: not drains(work))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 WAITING = """
@@ -838,7 +840,6 @@ def on_ranks(work: Path, how: str, more: str = "") -> subprocess.CompletedProces
     return subprocess.run([*mpiexec(2), "-c", RANKS, how, str(work), more], capture_output=True, text=True, timeout=500)
 
 
-@also_proof
 @pytest.mark.xdist_group("mpi-tiers")
 @pytest.mark.parametrize("how", some_of(["together", "alone", "apart"], 1, 3))
 def test_ranks_wait_for_the_furthest_that_any_asks_for(how: str, work: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from testbed.places import Kept
-from testbed.sweep import LONG, PROOF, also_proof
+from testbed.sweep import LONG, PROOF
 
 from safepoint import SafepointError
 from safepoint.record import Record, dump
@@ -240,7 +240,6 @@ def broken(schedules: int, *, stop: bool = False) -> tuple[int, str]:
     return count, first
 
 
-@also_proof
 @pytest.mark.timeout(7200 if LONG else 600)
 def test_no_schedule_breaks_a_promise() -> None:
     count, first = broken(SCHEDULES)

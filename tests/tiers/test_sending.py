@@ -24,7 +24,7 @@ from testbed.places import (
     parts_of,
     run,
 )
-from testbed.sweep import PROOF, also_proof, sample
+from testbed.sweep import PROOF, sample
 
 from safepoint import LockedError, Session
 from safepoint.disk import Disk
@@ -145,7 +145,6 @@ def judge_put(top: Path, where: str) -> None:
     assert newest(at_place(top)) == 2, where
 
 
-@also_proof
 def test_a_drain_into_a_directory_killed_or_without_power_at_each_operation(tmp_path: Path) -> None:
     """Both are on one machine here: what is told to be there has survived the power cut at the place too."""
     disk, points = swept(tmp_path, put_here, made_two)
@@ -188,7 +187,6 @@ def killed_then_cut(
         shutil.rmtree(top)
 
 
-@also_proof
 @pytest.mark.parametrize("made", [made_two, made_first])
 def test_a_drain_killed_and_gone_on_with_survives_a_power_cut_when_it_has_told(
     made: Callable[[Path], None], tmp_path: Path
@@ -242,7 +240,6 @@ def judge_brought(top: Path, where: str, *, ended: bool) -> None:
     assert read_notes(Root(work)).places[0].seen, where
 
 
-@also_proof
 def test_a_fetch_killed_or_without_power_at_each_operation(tmp_path: Path) -> None:
     disk, points = swept(tmp_path, bring_here, made_place)
     for at in sample(points, FEW):
@@ -257,7 +254,6 @@ def test_a_fetch_killed_or_without_power_at_each_operation(tmp_path: Path) -> No
     cut_at(disk, tmp_path, points, lambda top, where, ended: judge_brought(top, where, ended=ended))
 
 
-@also_proof
 def test_a_fetch_killed_and_begun_again_survives_a_power_cut_when_it_has_ended(tmp_path: Path) -> None:
     """What the first one has renamed, and not flushed, the second one only finds there."""
     killed_then_cut(tmp_path, bring_here, made_place, lambda top, where: judge_brought(top, where, ended=True))

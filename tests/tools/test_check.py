@@ -113,7 +113,7 @@ def test_the_exit_code_is_that_of_the_program_if_nothing_was_found(tmp_path: Pat
 def test_a_program_that_stands_still_is_told_rank_by_rank_and_ended(tmp_path: Path) -> None:
     done = of_program(tmp_path, HANGS, "--hang", "1", "-o", "run.trace")
     assert done.returncode == 1
-    assert "[hang] no progress for 1 s, 2 of 2 ranks are inside MPI" in done.stdout, done.stdout
+    assert re.search(r"\[hang\] no progress for \d+ s, 2 of 2 ranks are inside MPI", done.stdout), done.stdout
     assert "rank  0  Recv(source=1, tag=5)  solver.py:8" in done.stdout
     assert "rank  1  Barrier                solver.py:10" in done.stdout
     assert "died" not in done.stdout  # we have ended it
