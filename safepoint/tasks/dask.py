@@ -259,7 +259,7 @@ class DaskEngine:
 
     def _untold(self, n: int, sent: Sent) -> None:
         """Dask has ended with it, and no worker said so."""
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
 
         job, status = self._claimed[n], sent.future.status
         if status == "finished":
