@@ -11,6 +11,7 @@ HDF5 (SWMR too), netCDF, Zarr and the databases of GDBM are one file, or a direc
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -18,6 +19,7 @@ from stat import S_ISREG
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from safepoint.disk import Disk
 from safepoint.disk.files import listdir, stat_or_none
 from safepoint.errors import RefusedFileError
 from safepoint.manifest import Manifest
@@ -100,7 +102,9 @@ def beside(root: Root, paths: Collection[str]) -> Iterator[Companion]:
 def _belongs(root: Root, directory: str, name: str, listed: Collection[str]) -> Companion | None:
     for number, each in enumerate(FORMATS):
         for base in _bases(number, name, listed):
-            if _is(root, directory, base, number) or _OWN[number].match(_head(root, directory, name)):
+            if _is(root, directory, base, number) or _OWN[number].match(
+                _head(root.disk, os.path.join(root.work, directory, name))
+            ):
                 path, of = os.path.join(directory, name), os.path.join(directory, base)
                 return Companion(path, of, each.name, each.data)
     return None
@@ -121,25 +125,30 @@ def _bases(number: int, name: str, listed: Collection[str]) -> list[str]:
 def _is(root: Root, directory: str, name: str, number: int) -> bool:
     """Whether a listed file is of this format, as it is in W or in `stage/`."""
     tells = FORMATS[number].tells.format(stem=os.path.splitext(name)[0]) or name
-    return any(_BEGINS[number].match(_head(root, directory, tells, top)) for top in (root.stage, root.work))
+    tops = (os.path.join(top, directory, tells) for top in (root.stage, root.work))
+    return any(_BEGINS[number].match(_head(root.disk, full)) for full in tops)
 
 
-def _head(root: Root, directory: str, name: str, top: str = "") -> bytes:
+def _head(disk: Disk, full: str) -> bytes:
     """What a file begins with; of what is no file, or gone, nothing."""
-    full = os.path.join(top or root.work, directory, name)
-    info = stat_or_none(root.disk, full)
+    info = stat_or_none(disk, full)
     if info is None or not S_ISREG(info.st_mode):
         return b""
-    with root.disk.open(full) as file:
+    with disk.open(full) as file:
         return file.read(HEAD)
+
+
+@functools.lru_cache(maxsize=100_000)  # `hide` asks for thousands of files, again and again
+def _without_numbers(path: str) -> str:
+    return re.sub(r"\d+", "#", path)
 
 
 def format_of(root: Root, path: str) -> str:
     """The name of the format of a file, if others may lie beside it. Rule (3): as the first of such names was."""
     directory, name = os.path.split(path)
-    key, known = re.sub(r"\d+", "#", path), _known.setdefault(root, {})
+    key, known = _without_numbers(path), _known.setdefault(root, {})
     if key not in known:
-        head = _head(root, directory, name)
+        head = _head(root.disk, os.path.join(root.work, path))
         known[key] = next(
             (
                 each.name
@@ -182,12 +191,27 @@ def _refuse(root: Root, manifest: Manifest, found: Mapping[str, Match], each: Co
         raise RefusedFileError(
             f"{each}, and a line with ! excludes it: leave that line out, it is saved with {each.of}"
         )
+    if manifest.shared and entry.per_rank and not each.path.startswith(os.path.splitext(each.of)[0]):
+        raise RefusedFileError(
+            f"{each}, and perhaps of files of other ranks: give each rank a directory of its own, and list that"
+        )
     if other and other.entry.kind != entry.kind:
         line = f"{quoted(escaped(each.path))} {entry.kind if entry.kind == 'copy' else ''}".strip()
         raise RefusedFileError(
             f"{each}, and line {other.entry.line} lists it in another way than line {entry.line} that: list it as "
             f"{line} optional, or leave its line out: it is saved with {each.of}"
         )
+
+
+def refuse_left_out(disk: Disk, path: str, full: str) -> None:
+    """Rule (1), of what is excluded from a directory that is saved as a whole. Raises `RefusedFileError`."""
+    directory, name = os.path.split(full)
+    for number, each in enumerate(FORMATS):
+        match = _BESIDE[number].fullmatch(name) if each.data else None
+        base = match.groupdict().get("base") if match else None
+        if base and _BEGINS[number].match(_head(disk, os.path.join(directory, base))):
+            found = Companion(path, os.path.join(os.path.dirname(path), base), each.name, data=True)
+            raise RefusedFileError(f"{found}, and a line with ! excludes it: leave that line out")
 
 
 def owners(path: str, root: Root | None = None) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from stat import S_ISDIR
 
@@ -58,7 +59,8 @@ def _set_companions_aside(root: Root, record: Record, files: Collection[str]) ->
     theirs, aside = {file.path for file in record.files}, []
     for each in list(companions.beside(root, files)):
         if each.path not in theirs:
-            back.set_aside(root, each.path)
+            with suppress(FileNotFoundError):  # another rank, with a file of the same database, was first
+                back.set_aside(root, each.path)
             aside.append(each.path)
             if each.data:
                 logger.warning("%s, and is of another state than %s: moved to %s", each, record.label,

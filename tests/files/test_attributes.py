@@ -11,10 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from testbed.commands import answer
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 
-from safepoint import RefusedFileError, SaveError
+from safepoint import RefusedFileError, SafepointError, SaveError, companions
 from safepoint.disk import Disk
+from safepoint.manifest import parse
+from safepoint.root import Root
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 
@@ -369,6 +372,44 @@ def test_what_could_not_be_saved_with_its_file_is_refused(start: Start, work: Pa
         session.hide(0)
     assert REFUSED[manifest] in str(caught.value)
     assert set(contents(work)) == {"a.db", "a.db-wal"}
+
+
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_what_holds_data_of_a_file_of_a_listed_directory_is_not_excluded(
+    start: Start, work: Path, attribute: str
+) -> None:
+    session = start(f"run/ {attribute}\n!run/**/*-*\n")
+    (work / "run/deep").mkdir(parents=True)
+    (work / "run/deep/a.db").write_bytes(SQLITE)
+    write(work, **{"run/deep/b.dat-wal": "of no database", "run/deep/a.db-shm": "index"})
+    session.hide(0, wait=True)
+    (work / "run/deep").mkdir(parents=True, exist_ok=True)
+    (work / "run/deep/a.db").write_bytes(SQLITE)
+    write(work, **{"run/deep/a.db-wal": "transactions"})
+    text = r"run/deep/a.db-wal holds data of run/deep/a.db \(SQLite\), and a line with ! excludes it"
+    with pytest.raises(SafepointError, match=text):
+        session.hide(1, wait=True)
+
+
+def test_a_log_of_files_of_several_ranks_is_refused(work: Path) -> None:
+    for name in ("part-0.bdb", "part-1.bdb", "log.0000000001"):
+        (work / name).write_bytes(bytes(12) + b"\x62\x31\x05\0")
+    listed, root = parse("part-{rank}.bdb copy\n").owned_by(1, 2, 0), Root(str(work), 1, 2, 0)
+    found, _ = listed.find(root.work, os.lstat, 1, 2)
+    with pytest.raises(RefusedFileError, match=r"log\.0000000001 holds data of part-1\.bdb .* of other ranks"):
+        companions.add(root, listed, found, refuse=True)
+
+
+def test_why_names_what_will_be_set_aside(start: Start, work: Path) -> None:
+    session = start("a.db copy\n")
+    (work / "a.db").write_bytes(SQLITE)
+    session.hide(0, wait=True)
+    write(work, **{"a.db-wal": "of the lost iteration"})
+    session.close()
+    (fate,) = [each for each in answer("why", work)["files"] if each["path"] == "a.db-wal"]
+    assert "moved to discarded/: it lies beside a.db" in str(fate)
+    start()
+    assert not (work / "a.db-wal").exists()
 
 
 ROWS = """
