@@ -302,6 +302,18 @@ def test_what_holds_data_of_a_file_is_saved_with_it(
     assert (not data and not (work / beside).exists()) or (work / beside).read_text() == "transactions 1"
 
 
+def test_an_extracted_database_has_the_log_of_its_set(start: Start, work: Path, tmp_path: Path) -> None:
+    session = start("a.db copy\n")
+    (work / "a.db").write_bytes(SQLITE)
+    write(work, **{"a.db-wal": "transactions 0"})
+    session.hide(0, wait=True)
+    write(work, **{"a.db-wal": "transactions 1", "a.db-journal": "of a later state"})
+    session.close()
+    answer("restore", work, "--to", tmp_path / "to")
+    assert set(contents(tmp_path / "to")) == {"a.db", "a.db-wal"}
+    assert (tmp_path / "to/a.db-wal").read_text() == "transactions 0"
+
+
 def test_an_encrypted_database_is_known_by_its_journal(start: Start, work: Path) -> None:
     session = start("a.db copy\n")
     write(work, a_db="salt and noise")
