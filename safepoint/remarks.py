@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from safepoint.listener import Outcome
 from safepoint.opening import Opening
-from safepoint.patterns import NAME
+from safepoint.patterns import NAME, escaped, quoted
 from safepoint.ranks import Ranks, Serial
 from safepoint.record import Record, StoredFile, label
 from safepoint.saving import find
@@ -111,7 +111,16 @@ class Remarks:
         newer = f", newer than {last.label}, so the result has no step" if last and last.step is not None else ""
         self.say(logging.INFO, f"finished{at}: {files} files in place{newer}")
 
-    def begun_anew(self, path: str) -> None:
+    def begun_anew(self, path: str, *, grows: bool) -> None:
+        if grows:
+            if self.once(f"{path} grows"):
+                logger.warning(
+                    "%s, listed as append, grew, but was begun anew, or written anew in what it held at the last set: "
+                    "the sets before need that; those that were not restored have no copy of it, and can no longer be "
+                    "given back. If the program updates its beginning as it grows (a header, a count), no later set "
+                    "can be given back either: list it as %s append copy", path, quoted(escaped(path)),
+                )  # fmt: skip
+            return
         logger.warning(
             "%s, listed as append, was cut, begun anew or taken away since the last set: the sets before need what "
             "it held; those that were not restored have no copy of that, and can no longer be given back", path,

@@ -364,18 +364,18 @@ class Verbs:
     def _begun_anew(self, items: Sequence[Item]) -> bool:
         """Whether a file of the last sets that should only grow is gone, was cut, or is another one."""
         now = {item.path: item for item in items if item.kind == "append"}
-        anew = []
+        anew: dict[str, bool] = {}  # and whether it grows all the same
         for path, known in self._memory.tables():
             item = now.get(path)
             if item is None or item.inode != known.inode or item.size < known.size:
-                anew.append(path)
+                anew[path] = False
             elif isinstance(known, codec.Prefix):  # else it is not known what it began with
                 looking = self._root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
                 with looking, self._root.disk.open(os.path.join(self._root.work, path)) as file:
                     if not codec.begins_with(file, known):
-                        anew.append(path)
-        for path in dict.fromkeys(anew):
-            self._remarks.begun_anew(path)
+                        anew.setdefault(path, item.size > known.size)
+        for path, grows in anew.items():
+            self._remarks.begun_anew(path, grows=grows)
         return bool(anew)
 
     def _save_now(self, number: int, taken: Taken | None) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from stat import S_ISDIR
 from typing import Any
 
+from safepoint import companions
 from safepoint.disk.files import exists, listdir, read
 from safepoint.errors import DamagedError, OverwrittenError
 from safepoint.manifest import Manifest
@@ -41,9 +42,9 @@ def files_in_place(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
     return {path: info for path, info in in_place(root, manifest).items() if not S_ISDIR(info.st_mode)}
 
 
-def in_place(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
+def in_place(root: Root, manifest: Manifest, *, locks: bool = False) -> dict[str, os.stat_result]:
     """Every listed file and directory that exists in W, and all that is inside of these directories, each after what
-    holds it; of an excluded directory only itself."""
+    holds it; of an excluded directory only itself. And what belongs to them (`companions`), with `locks` all of it."""
     found: dict[str, os.stat_result] = {}
     without = manifest.without(root.rank, root.ranks)
 
@@ -53,9 +54,9 @@ def in_place(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
         for name in listdir(root.disk, os.path.join(root.work, path)) if into else ():
             visit(f"{path}/{name}", root.disk.stat(os.path.join(root.work, path, name)))
 
-    for path, match in manifest.find(
-        root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
-    )[0].items():
+    listed, _ = manifest.find(root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk))
+    companions.add(root, manifest, listed, locks=locks)
+    for path, match in listed.items():
         visit(path, match.info)
     return found
 
@@ -107,7 +108,7 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
     before = {row["path"]: row for row in baseline["files"]}
     then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"], root.disk)
     judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
-    now = in_place(then, judged)
+    now = in_place(then, judged, locks=True)
     if baseline["format"] == 1:  # it knows nothing of directories
         now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
+from safepoint import companions
 from safepoint.disk.files import exists, remove_tree, sync
 from safepoint.manifest import Manifest
 from safepoint.record import StoredFile
@@ -33,7 +34,11 @@ def drop_newer(
         for n in newer if later else ():
             missed = []
             for path in _moved_into(root, n):
-                if any(entry.means(path, root.rank, root.ranks) for entry in later):
+                if any(
+                    e.means(each, root.rank, root.ranks)
+                    for e in later
+                    for each in (path, *dict(companions.owners(path)))
+                ):
                     try:
                         _take_out(root, n, path)
                     except Damaged:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from stat import S_ISDIR
 
+from safepoint import companions
 from safepoint.disk.files import exists, listdir, remove_tree, stat_or_none, sync
 from safepoint.manifest import Manifest
 from safepoint.patterns import above
@@ -13,6 +17,8 @@ from safepoint.record import Record, StoredFile
 from safepoint.restoring.read import reporting
 from safepoint.root import Root
 from safepoint.saving import back, contents
+
+logger = logging.getLogger("safepoint")
 
 
 def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> list[str]:
@@ -34,15 +40,32 @@ def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> li
         root.disk.sync_dir(root.path)
         if not resumed:
             clear_discarded(root)
+        # Before a file has its name: killed in between, whoever opens it must not apply the journal of a later state.
+        ours = [*movable(record), *(file for file in record.files if file.kind == "append")]
+        later = _set_companions_aside(root, record, {*found, *(file.path for file in ours)})
         anew = [file.path for file in record.files if file.kind == "append" and _cut_back(root, file)]
         for file in movable(record):
             _place(root, file, found[file.path].info if file.path in found else None)
         for path in strays:
-            if exists(root.disk, os.path.join(root.work, path)):  # else it went aside with its directory
+            if exists(root.disk, os.path.join(root.work, path)):  # else it went aside with its directory, or file
                 back.set_aside(root, path)
         if exists(root.disk, root.lost):  # it spoke of what was in W before
             root.disk.remove(root.lost)
-    return anew + strays
+    return anew + later + strays
+
+
+def _set_companions_aside(root: Root, record: Record, files: Collection[str]) -> list[str]:
+    """What lies beside these files, belongs to them and is not of the set; its names."""
+    theirs, aside = {file.path for file in record.files}, []
+    for each in list(companions.beside(root, files)):
+        if each.path not in theirs:
+            with suppress(FileNotFoundError):  # another rank, with a file of the same database, was first
+                back.set_aside(root, each.path)
+            aside.append(each.path)
+            if each.data:
+                logger.warning("%s, and is of another state than %s: moved to %s", each, record.label,
+                               root.shown(root.discarded))  # fmt: skip
+    return aside
 
 
 def _cut_back(root: Root, file: StoredFile) -> bool:
@@ -66,6 +89,8 @@ def _cut_back(root: Root, file: StoredFile) -> bool:
 def bring_in(root: Root, record: Record) -> None:
     """Put those files of a staged set into W that are not there; what is there stays as it is."""
     with reporting(root, f"{record.label} not brought back"):
+        lacking = [file.path for file in movable(record) if not exists(root.disk, os.path.join(root.work, file.path))]
+        _set_companions_aside(root, record, lacking)
         for file in movable(record):
             if not exists(root.disk, os.path.join(root.work, file.path)):
                 _place(root, file)

@@ -21,9 +21,11 @@ from typing import NamedTuple
 
 from inotify_simple import INotify, flags
 
+from safepoint import companions
 from safepoint.disk import codec
 from safepoint.errors import UsageError
 from safepoint.patterns import NAME, SIDE
+from safepoint.root import Root
 from safepoint.run.proposal import Event, Proposal, What, propose
 
 CHANGES = flags.CREATE | flags.CLOSE_WRITE | flags.MODIFY | flags.DELETE
@@ -197,10 +199,23 @@ def explain(directory: str, command: Sequence[str]) -> tuple[int, Proposal]:
                     watch.remarks.append(f"of the run only the first {MOST} events were looked at")
                     child.wait()
         watch.read()
-        there = {event.path for event in watch.events if os.path.isfile(os.path.join(work, event.path))}
-        return child.returncode, propose(watch.events, there, begin, time.monotonic(), watch.remarks)
+        beside, files = _belonging(work, watch), {event.path for event in watch.events}
+        there = {path for path in files if os.path.isfile(os.path.join(work, path))}
+        events = [event for event in watch.events if event.path not in beside]
+        proposal = propose(events, there.difference(beside), begin, time.monotonic(), watch.remarks)
+        return child.returncode, proposal._replace(wrote=(*proposal.wrote, *sorted(there.intersection(beside))))
     finally:
         watch.close()
+
+
+def _belonging(work: str, watch: Watch) -> list[str]:
+    """The files that belong to another one, and are saved with that; this is remarked."""
+    root = Root(work)
+    beside = {path: owners[0] for path in {e.path for e in watch.events} if (owners := companions.owners(path, root))}
+    for of, format in sorted(set(beside.values())):
+        names = ", ".join(sorted(path for path, owner in beside.items() if owner == (of, format)))
+        watch.remarks.append(f"{of} is of {format}: what lies beside it ({names}) is saved with it, and needs no line")
+    return list(beside)
 
 
 class _Forwarding:

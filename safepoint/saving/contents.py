@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from safepoint import companions
 from safepoint.disk import Disk, SyncFailed, kernel
 from safepoint.disk.files import exists, listdir
 from safepoint.errors import RefusedFileError
@@ -74,7 +75,9 @@ def _walk(
         kind: Kind = "tree" if full == top else "dir"
         yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
         for name in listdir(disk, full):
-            if not excluded(without, inner := f"{path}/{name}"):
+            if excluded(without, inner := f"{path}/{name}"):
+                companions.refuse_left_out(disk, inner, os.path.join(full, name))
+            else:
                 yield from _walk(disk, inner, os.path.join(full, name), top, device, without)
     elif stat.S_ISLNK(info.st_mode):
         yield StoredFile(path, "link", target=link_inside(path, full, top)), full, info.st_ino

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from safepoint import companions
 from safepoint.disk.files import entries, exists, listdir
 from safepoint.errors import MissingFilesError, RefusedFileError, SaveError
 from safepoint.manifest import Manifest
@@ -49,6 +50,7 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
         found, missing = manifest.find(
             root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
         )
+        added = companions.add(root, manifest, found, refuse=True)
         required = [entry for entry in manifest.entries if not entry.optional]
         news = _news(found, required, ends=ends)
         without = manifest.without(root.rank, root.ranks)
@@ -70,6 +72,7 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
                 _check_mount(root, path)
         moving = {f"{root.work}/{path}": path for path, (e, _) in found.items() if e.kind == "move" and not e.tree}
         opened = [moving[full] for full in root.disk.open_for_writing(list(moving))] if moving else []
+        opened += [path for path, of in added.items() if of in opened and path not in opened]
         _refuse_large(root, opened, found, manifest.setting("copy_open_below"))
         for path, (entry, info) in found.items():
             kind = "copy" if path in opened else entry.kind
@@ -117,7 +120,11 @@ def changed(root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
             below = waiting.pop(0)
             for name, is_directory in entries(root.disk, os.path.join(root.work, below))[: LOOKS - looks]:
                 looks, path = looks + 1, f"{below}/{name}" if below else name
-                if name.startswith((".", "__")) or any(e.means(path, root.rank, root.ranks) for e in listed):
+                if name.startswith((".", "__")) or any(
+                    e.means(each, root.rank, root.ranks)
+                    for e in listed
+                    for each in (path, *dict(companions.owners(path, root)))
+                ):
                     continue
                 if is_directory:
                     waiting.append(path)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from safepoint import companions
 from safepoint.disk import PageCache
 from safepoint.disk.files import listdir, remove_tree, write
 from safepoint.errors import RefusedFileError, SaveError
@@ -119,7 +120,9 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
         if item.tree and stat.S_ISDIR(info.st_mode):
             root.disk.mkdir(target)
             for name in listdir(root.disk, source):
-                if not excluded(item.without, f"{root.shown(source)}/{name}"):
+                if excluded(item.without, inner := f"{root.shown(source)}/{name}"):
+                    companions.refuse_left_out(root.disk, inner, os.path.join(source, name))
+                else:
                     visit(os.path.join(source, name), os.path.join(target, name))
         elif not stat.S_ISREG(info.st_mode):
             raise not_a_file_error(root.shown(source), info.st_mode)

@@ -110,6 +110,29 @@ def write(work: Path, rows: str, mode: str = "a") -> None:
 
 
 @pytest.mark.leaves_damage
+def test_a_table_whose_head_is_written_anew_as_it_grows_is_told_at_the_first_such_set(
+    work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G7: once, with what is true of it and the line to write."""
+    caplog.set_level(logging.WARNING, "safepoint")
+    rows = [f"{count:05d} rows\n" + "row\n" * count for count in range(5)]
+    told = []
+    with Session(work) as session:
+        for step, text in enumerate(rows[:4]):
+            write(work, text, "r+" if step else "w")
+            session.hide(step, wait=True)
+            told.append([record.message for record in caplog.records if "append copy" in record.message])
+        session.close()
+    assert [len(each) for each in told] == [0, 1, 1, 1] and "t.csv, listed as append, grew, but" in told[1][0]
+    assert len([record for record in caplog.records if "t.csv" in record.message]) == 1
+    write(work, rows[4], "r+")
+    session = Session(work)
+    with pytest.raises(DamagedError, match="needs, were cut, begun anew or changed since"):
+        session.restore()
+    session.close()
+
+
+@pytest.mark.leaves_damage
 @pytest.mark.parametrize("how", ["cut", "truncated and longer than before", "replaced", "same size, other rows"])
 def test_begun_anew_by_the_program_it_is_saved_whole_as_a_new_file(
     work: Path, how: str, caplog: pytest.LogCaptureFixture

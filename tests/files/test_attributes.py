@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dbm.dumb
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from testbed.commands import answer
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 
-from safepoint import RefusedFileError, SaveError
+from safepoint import RefusedFileError, SafepointError, SaveError, companions
 from safepoint.disk import Disk
+from safepoint.manifest import parse
+from safepoint.root import Root
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 
@@ -234,3 +241,215 @@ def test_an_exclusion_for_each_rank_makes_no_set_one_of_each_rank(start: Start, 
     session.hide(0, wait=True)
     assert session._committed and not session._committed.per_rank
     assert session._committed.patterns == ("out", "/!out/part-{rank}.tmp") and session.sets()[0].files == ("out/a",)
+
+
+# Files that belong to a listed one: journals, logs and locks of databases.
+SQLITE = b"SQLite format 3\0 pages"
+BESIDE = {  # the listed file, with what it begins with; a file beside it; whether that holds data
+    "SQLite, a log": ("a.db", SQLITE, "a.db-wal", True),
+    "SQLite, a journal": ("sub/a.db", SQLITE, "sub/a.db-journal", True),
+    "SQLite, the journal of several": ("a.db", SQLITE, "a.db-mj0F3A9B1C7", True),
+    "SQLite, shared memory": ("a.db", SQLITE, "a.db-shm", False),
+    "DuckDB": ("run.db", bytes(8) + b"DUCK\xe7\3", "run.db.wal", True),
+    "DuckDB, at a checkpoint": ("run.db", bytes(8) + b"DUCK\xe7\3", "run.db.wal.checkpoint", True),
+    "Kyoto Cabinet": ("a.kch", b"KC\n\0", "a.kch.wal", True),
+    "LMDB": ("m/data.mdb", bytes(16) + b"\xde\xc0\xef\xbe\1", "m/lock.mdb", False),
+    "LMDB 1.0, one file": ("m.db", bytes(24) + b"\xde\xc0\xef\xbe\1", "m.db-lock", False),
+    "Berkeley DB": ("a.bdb", bytes(12) + b"\x62\x31\x05\0", "log.0000000001", True),
+    "Berkeley DB, a region": ("a.bdb", bytes(12) + b"\0\x05\x31\x62", "__db.001", False),
+    "ZODB": ("Data.fs", b"FS30 transactions", "Data.fs.index", False),
+    "LevelDB": ("l/CURRENT", b"MANIFEST-000002\n", "l/000003.log", True),
+    "RocksDB": ("l/CURRENT", b"MANIFEST-000002\n", "l/LOCK", False),
+}
+beside_a_file = pytest.mark.parametrize(("name", "begins", "beside", "data"), BESIDE.values(), ids=BESIDE)
+
+
+@beside_a_file
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_what_a_later_state_left_beside_a_file_that_comes_back_is_set_aside(
+    start: Start, work: Path, said: Said, name: str, begins: bytes, beside: str, data: bool, attribute: str
+) -> None:
+    session = start(f"{name} {attribute}\n")
+    (work / name).parent.mkdir(exist_ok=True)
+    (work / name).write_bytes(begins)
+    session.hide(0, wait=True)
+    (work / name).write_bytes(b"torn")
+    (work / beside).write_text("of the lost iteration")
+    session.close()
+    said.clear()
+    start()
+    assert (work / name).read_bytes() == begins and not (work / beside).exists()
+    assert (work / ROOT / "discarded" / beside).read_text() == "of the lost iteration"
+    told = [text for level, text in said if level == "WARNING" and f"{beside} holds data of {name} (" in text]
+    assert len(told) == data
+
+
+@beside_a_file
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_what_holds_data_of_a_file_is_saved_with_it(
+    start: Start, work: Path, name: str, begins: bytes, beside: str, data: bool, attribute: str
+) -> None:
+    session = start(f"{name} {attribute}\n")
+    (work / name).parent.mkdir(exist_ok=True)
+    for step in range(2):  # the second time the format is known
+        (work / name).write_bytes(begins)
+        (work / beside).write_text(f"transactions {step}")
+        session.hide(step, wait=True)
+    (work / beside).write_text("of the lost iteration")
+    session.close()
+    start()
+    assert (work / name).read_bytes() == begins
+    assert (not data and not (work / beside).exists()) or (work / beside).read_text() == "transactions 1"
+
+
+def test_an_extracted_database_has_the_log_of_its_set(start: Start, work: Path, tmp_path: Path) -> None:
+    session = start("a.db copy\n")
+    (work / "a.db").write_bytes(SQLITE)
+    write(work, **{"a.db-wal": "transactions 0"})
+    session.hide(0, wait=True)
+    write(work, **{"a.db-wal": "transactions 1", "a.db-journal": "of a later state"})
+    session.close()
+    answer("restore", work, "--to", tmp_path / "to")
+    assert set(contents(tmp_path / "to")) == {"a.db", "a.db-wal"}
+    assert (tmp_path / "to/a.db-wal").read_text() == "transactions 0"
+
+
+def test_an_encrypted_database_is_known_by_its_journal(start: Start, work: Path) -> None:
+    session = start("a.db copy\n")
+    write(work, a_db="salt and noise")
+    session.hide(0, wait=True)
+    session.close()
+    (work / "a.db-wal").write_bytes(b"\x37\x7f\x06\x82 frames")
+    (work / "a.db-journal").write_text("of the user, as the file is none of SQLite")
+    start()
+    assert set(contents(work)) == {"a.db", "a.db-journal"}
+
+
+def test_both_files_of_dbm_dumb_are_saved_though_one_is_listed(start: Start, work: Path) -> None:
+    session = start("shelf.dat copy\n")
+    for step in range(2):
+        with dbm.dumb.open(str(work / "shelf"), "c") as shelf:
+            shelf[f"{step}"] = "x" * 600
+        if step == 0:
+            session.hide(0, wait=True)
+    session.close()
+    start()
+    with dbm.dumb.open(str(work / "shelf"), "r") as shelf:
+        assert shelf.keys() == [b"0"] and shelf["0"] == b"x" * 600
+
+
+def test_beside_an_initial_file_too_nothing_of_the_lost_life_stays(start: Start, work: Path) -> None:
+    """Without any set: the initial file is as it was, and all that was written since is in its log."""
+    (work / "a.db").write_bytes(SQLITE)
+    session = start("a.db copy\nb.db optional\n")
+    write(work, **{"a.db-wal": "transactions", "a.db-shm": "index"})
+    session.close()
+    start()
+    assert set(contents(work)) == {"a.db"}
+    assert set(contents(work / ROOT / "discarded")) == {"a.db-wal", "a.db-shm"}
+
+
+def test_a_log_that_was_there_at_the_first_start_stays(start: Start, work: Path) -> None:
+    (work / "a.db").write_bytes(SQLITE)
+    write(work, **{"a.db-wal": "transactions", "a.db-shm": "index"})
+    start("a.db copy\n").close()
+    start()
+    assert {"a.db", "a.db-wal"} <= set(contents(work))
+
+
+def test_what_finish_brings_back_has_its_own_log(start: Start, work: Path) -> None:
+    session = start("a.db\nb.db\n")
+    for name in ("a.db", "b.db", "b.db-wal"):
+        (work / name).write_bytes(SQLITE)
+    session.hide(0)
+    write(work, **{"a.db-journal": "of a later state"})
+    session.finish()
+    assert set(contents(work)) == {"a.db", "b.db", "b.db-wal"}
+
+
+REFUSED = {
+    "a.db append\n": "a.db-wal holds data of a.db (SQLite), which is not a file that only grows: list it as a.db copy",
+    "*.db* copy\n!*-wal\n": "a.db-wal holds data of a.db (SQLite), and a line with ! excludes it: leave that line out",
+    "a.db copy\na.db-wal\n": "line 2 lists it in another way than line 1 that: list it as a.db-wal copy optional, or",
+    "a.db\na.db-wal append\n": "line 2 lists it in another way than line 1 that: list it as a.db-wal optional, or",
+}
+
+
+@pytest.mark.parametrize("manifest", REFUSED)
+def test_what_could_not_be_saved_with_its_file_is_refused(start: Start, work: Path, manifest: str) -> None:
+    session = start(manifest)
+    (work / "a.db").write_bytes(SQLITE)
+    write(work, **{"a.db-wal": "transactions"})
+    with pytest.raises(RefusedFileError) as caught:
+        session.hide(0)
+    assert REFUSED[manifest] in str(caught.value)
+    assert set(contents(work)) == {"a.db", "a.db-wal"}
+
+
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_what_holds_data_of_a_file_of_a_listed_directory_is_not_excluded(
+    start: Start, work: Path, attribute: str
+) -> None:
+    session = start(f"run/ {attribute}\n!run/**/*-*\n")
+    (work / "run/deep").mkdir(parents=True)
+    (work / "run/deep/a.db").write_bytes(SQLITE)
+    write(work, **{"run/deep/b.dat-wal": "of no database", "run/deep/a.db-shm": "index"})
+    session.hide(0, wait=True)
+    (work / "run/deep").mkdir(parents=True, exist_ok=True)
+    (work / "run/deep/a.db").write_bytes(SQLITE)
+    write(work, **{"run/deep/a.db-wal": "transactions"})
+    text = r"run/deep/a.db-wal holds data of run/deep/a.db \(SQLite\), and a line with ! excludes it"
+    with pytest.raises(SafepointError, match=text):
+        session.hide(1, wait=True)
+
+
+def test_a_log_of_files_of_several_ranks_is_refused(work: Path) -> None:
+    for name in ("part-0.bdb", "part-1.bdb", "log.0000000001"):
+        (work / name).write_bytes(bytes(12) + b"\x62\x31\x05\0")
+    listed, root = parse("part-{rank}.bdb copy\n").owned_by(1, 2, 0), Root(str(work), 1, 2, 0)
+    found, _ = listed.find(root.work, os.lstat, 1, 2)
+    with pytest.raises(RefusedFileError, match=r"log\.0000000001 holds data of part-1\.bdb .* of other ranks"):
+        companions.add(root, listed, found, refuse=True)
+
+
+def test_why_names_what_will_be_set_aside(start: Start, work: Path) -> None:
+    session = start("a.db copy\n")
+    (work / "a.db").write_bytes(SQLITE)
+    session.hide(0, wait=True)
+    write(work, **{"a.db-wal": "of the lost iteration"})
+    session.close()
+    (fate,) = [each for each in answer("why", work)["files"] if each["path"] == "a.db-wal"]
+    assert "moved to discarded/: it lies beside a.db" in str(fate)
+    start()
+    assert not (work / "a.db-wal").exists()
+
+
+ROWS = """
+import os, signal, sqlite3, sys
+import safepoint
+session = safepoint.Session(".")
+saved = session.restore()
+db = sqlite3.connect("a.db")
+db.execute(f"PRAGMA journal_mode={sys.argv[1]}")
+db.execute("CREATE TABLE IF NOT EXISTS t(x BLOB)")
+db.commit()
+print(db.execute("SELECT count(*) FROM t").fetchone()[0])
+for step in range(20):
+    db.execute("INSERT INTO t VALUES(?)", (bytes(3000),))
+    if step == 15:
+        db.execute("PRAGMA cache_size=5")  # pages of the transaction go to the file before its end
+        for byte in range(30):
+            db.execute("UPDATE t SET x = ?", (bytes([byte]) * 3000,))
+        os.kill(os.getpid(), signal.SIGKILL)
+    db.commit()
+    if step == 9:
+        session.hide(step, wait=True)
+"""
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE", "PERSIST", "TRUNCATE"])
+def test_a_database_that_was_killed_has_the_rows_of_its_set(work: Path, mode: str) -> None:
+    (work / ".safepoint").write_text("a.db copy\n")
+    for rows in (0, 10):
+        done = subprocess.run([sys.executable, "-c", ROWS, mode], cwd=work, capture_output=True, text=True)
+        assert (done.stdout.split(), done.returncode) == ([str(rows)], -signal.SIGKILL), done.stderr

@@ -57,11 +57,18 @@ def directories(step: int) -> dict[str, bytes]:
     return {name: f"{name} at {step}\n".encode() for name in names}
 
 
+def companions(step: int) -> dict[str, bytes]:
+    """Databases, one of which has a log that is there at every other step, and one a journal at the others."""
+    names = ("held.db", "moved.db", *(["held.db-wal"] if step % 2 else ["moved.db-journal"]))
+    return {name: f"SQLite format 3\0{name} at {step}\n".encode() * 20 for name in names}
+
+
 Shape = tuple[str, Callable[[int], dict[str, bytes]]]  # a manifest, and its files at a step
 SHAPES: dict[str, Shape] = {
     "plain": (PLAIN, plain),
     "kinds": (KINDS, kinds),
     "in place": (IN_PLACE, in_place),
+    "companions": ("held.db copy\nmoved.db\n", companions),
     "directories": ("f1.dat\nrun.zarr/\nd[0-9]*/\n", directories),
 }
 
@@ -414,6 +421,8 @@ class Program:
         several = re.compile(r"fields/|d\d+/")
         for name in [n for n in listed(self.disk.directory) if several.match(n) and n not in files]:
             os.unlink(os.path.join(self.disk.directory, name))  # only after a hide that failed
+        for name in [n for n in listed(self.disk.directory) if ".db-" in n and n not in files]:
+            self.disk.remove(os.path.join(self.disk.directory, name))  # a log that the database needs no more
         for name, data in files.items():
             path = os.path.join(self.disk.directory, name)
             for directory in reversed(list(Path(self.disk.directory, name).parents)):

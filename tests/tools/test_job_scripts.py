@@ -75,6 +75,14 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     assert cli("init", tmp_path, "--force").exit_code == 0
 
 
+def test_a_database_is_proposed_as_a_copy_and_what_lies_beside_it_not_at_all(tmp_path: Path) -> None:
+    for name in ("a.db", "a.db-wal", "a.db-shm", "b.dat"):
+        (tmp_path / name).write_bytes(b"SQLite format 3\0" if name == "a.db" else b"data")
+    assert cli("init", tmp_path).exit_code == 0
+    assert {e.text: e.kind for e in load(str(tmp_path)).entries} == {"a.db": "copy", "b.dat": "move"}
+    assert "# proposed, with what SQLite keeps beside it" in (tmp_path / ".safepoint").read_text()
+
+
 # What a second reader found.
 @damages
 @pytest.mark.parametrize("command", [("hide", "--step", 50), ("finish",)])

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -758,3 +759,36 @@ def test_a_command_that_begins_an_initial_table_anew_can_be_killed_there(tmp_pat
     for _ in range(2):
         ran(tmp_path, *options, "--", *shell(": > rows; kill -9 $$"), status=137)
     assert kept_rows(tmp_path) == "row 1\n"
+
+
+SEGMENT = """
+import os, sqlite3, sys
+db = sqlite3.connect("a.db")
+db.execute(f"PRAGMA journal_mode={sys.argv[1]}")
+db.execute("CREATE TABLE IF NOT EXISTS t(step INTEGER)")
+db.execute("PRAGMA cache_size=1")  # pages of a transaction go to the file before its end
+db.execute("INSERT INTO t VALUES(1)")
+db.commit()
+if os.environ.get("DIE") == os.environ.get("SAFEPOINT_STEP", "0"):
+    db.executemany("INSERT INTO t VALUES(?)", [(i,) for i in range(3000)])
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("mode", ["WAL", pytest.param("DELETE", marks=pytest.mark.proof)])
+def test_the_rows_of_a_killed_segment_are_not_in_the_database_that_comes_back(tmp_path: Path, mode: str) -> None:
+    """With what explain proposes; which names what lies beside the database."""
+    program = [sys.executable, "-c", SEGMENT, mode]
+    proposed = subprocess.run(["safepoint", "run", "--explain", "--", *program], cwd=tmp_path, capture_output=True)
+    assert b"a.db is of SQLite: what lies beside it (a.db-journal" in proposed.stderr, proposed.stderr
+    for left in tmp_path.glob("a.db*"):
+        left.unlink()
+    (tmp_path / ".safepoint").write_bytes(proposed.stdout)
+    assert [line.split()[0] for line in proposed.stdout.decode().splitlines()[1:]] == ["a.db"]
+    for die in ("2", ""):
+        run = ["safepoint", "run", "--until", "4", "--retries", "0", "--", *program]
+        done = subprocess.run(run, cwd=tmp_path, env={**os.environ, "DIE": die}, capture_output=True, text=True)
+        assert (done.returncode == 0) == (die == ""), done.stderr
+    with sqlite3.connect(tmp_path / "a.db") as db:
+        assert db.execute("SELECT count(*) FROM t").fetchone() == (4,)
+    db.close()

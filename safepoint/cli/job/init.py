@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 import click
 
-from safepoint import words
+from safepoint import companions, words
 from safepoint.cli import terminal
 from safepoint.disk.files import exists, listdir, write
 from safepoint.errors import UsageError
 from safepoint.manifest import parse
 from safepoint.patterns import NAME, escaped, quoted
+from safepoint.root import Root
 
 DISK = terminal.DISK
 RECENT_S = 86400.0  # seconds before the newest change: what is older than this is no output of the last run
@@ -56,6 +57,7 @@ class Found(NamedTuple):
     size: int
     time: float
     tree: bool = False
+    format: str = ""  # of a database that keeps files beside it
 
 
 @click.command()
@@ -72,7 +74,7 @@ def init(directory: str, force: bool, show: bool, as_json: bool) -> None:
     path = os.path.join(work, NAME)
     if exists(DISK, path) and not force and not show:
         raise UsageError(f"{path} is there already (--force replaces it); nothing was changed")
-    proposals = propose(list(_files(work)))
+    proposals = propose(_alone(work, list(_files(work))))
     if not proposals and not show:
         kept = "; the manifest stays" if exists(DISK, path) else ""
         raise UsageError(f"no file below {work} looks like data: run the program once, or to its first files{kept}")
@@ -118,13 +120,23 @@ def _line(name: str, files: list[Found]) -> str:
     """One proposal, with a comment that says why."""
     total, newest = sum(f.size for f in files), max(f.time for f in files)
     attribute, guess = "", ""
-    if not files[0].tree and name.endswith(LOGS) and len(files) == 1:
+    if files[0].format:
+        attribute, guess = "copy", f", with what {files[0].format} keeps beside it"
+    elif not files[0].tree and name.endswith(LOGS) and len(files) == 1:
         attribute, guess = "append", ", if it only grows"
     elif max(f.size for f in files) >= COMPRESS_FROM_BYTES:
         attribute, guess = "compress", ", as it is large"
     what = "" if len(files) == 1 else f"{len(files)} files, "
     seen = f"{what}{words.size(total)}, {words.age(newest)}"
     return f"{quoted(name):<28} {attribute:<9} # proposed{guess}: {seen}"
+
+
+def _alone(work: str, found: list[Found]) -> list[Found]:
+    """Without what belongs to another file, and is saved with that."""
+    root = Root(work, disk=DISK)
+    known = [each._replace(format="" if each.tree else companions.format_of(root, each.path)) for each in found]
+    others = {each.path for each in companions.beside(root, [each.path for each in known if each.format])}
+    return [each for each in known if each.path not in others]
 
 
 def _files(work: str) -> Iterator[Found]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from safepoint import words
+from safepoint import companions, words
 from safepoint.cli import terminal
 from safepoint.cli.look import elsewhere
 from safepoint.cli.look.overview import look
@@ -191,6 +191,16 @@ def fates(seen: Overview, each: SetState) -> list[Fate]:
         there = _find(root, mine)
         found += _of_the_set(root, what, there)
         found += _beside_it(root, what, mine, there)
+        known = {fate.path for fate in found if fate.rank == root.rank}
+        found += [
+            Fate(
+                each.path,
+                root.rank,
+                "discarded",
+                f"moved to discarded/: it lies beside {each.of}, and is not of the set",
+            )
+            for each in companions.beside(root, known)
+        ]
     return sorted(found)
 
 
