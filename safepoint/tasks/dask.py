@@ -247,28 +247,22 @@ class DaskEngine:
             if sent.future.status not in ("pending", "lost"):  # a lost value is made again, by Dask
                 self._untold(n, sent)
 
-    def _alive(self) -> None:
-        if self._client.status != "running":
-            raise self._scheduler_gone()
-
-    def _scheduler_gone(self) -> TaskError:
-        return TaskError(
-            f"Dask's scheduler {self._scheduler} is gone, and with it all that waited. {self._told} vertices had "
-            f"finished in this run; they stay in {self._directory}, as do those of earlier runs: start it again"
-        )
+    def _alive(self, error: OSError | None = None) -> None:
+        if error or self._client.status != "running":
+            raise TaskError(
+                f"Dask's scheduler {self._scheduler} is gone, and with it all that waited. {self._told} vertices had "
+                f"finished in this run; they stay in {self._directory}, as do those of earlier runs: start it again"
+            ) from error
 
     def _untold(self, n: int, sent: Sent) -> None:
         """Dask has ended with it, and no worker said so."""
-        from distributed.comm.core import CommClosedError
-
         job, status = self._claimed[n], sent.future.status
         if status == "finished":
             try:  # without `ended` an input of it failed, or it was stopped
                 ended = sent.future.result().ended or Ended(job.vertex, job.key, job.attempt)
-            except (
-                CommClosedError
-            ) as error:  # the scheduler ended while it was asked, and the client does not know it yet
-                raise self._scheduler_gone() from error
+            except OSError as error:  # the scheduler ended while it was asked, and the client does not know it yet
+                self._alive(error if type(error).__name__ == "CommClosedError" else None)
+                raise
         elif status == "error":
             ended = self._given_up(n, job, sent.future.exception())
         else:
