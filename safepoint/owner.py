@@ -152,7 +152,7 @@ def refuse_held(root: Root, what: str, touched: Iterable[tuple[str, os.stat_resu
     for path, info, length in touched if held else ():
         for handle in held.get((info.st_dev, info.st_ino), ()):
             if harm := handles.harm(handle, length):
-                certain = handle.writes and handles.is_related(handle.pid)
+                certain = handle.writes and handles.is_related(handle.pid, _speaker and _speaker.pid)
                 text = f"{path} is held by {handle.who}, and is {_fate(length)}: {harm}"
                 (wrong if certain else doubtful).append(text)
     if doubtful and not wrong:

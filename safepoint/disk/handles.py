@@ -94,9 +94,10 @@ def harm(handle: Handle, length: int | None) -> str:
     return ""
 
 
-def is_related(pid: int) -> bool:
-    """Whether this process, or one that it comes from or that comes from it, has this number."""
-    return _me() in _line(pid) or pid in _line(_me())
+def is_related(pid: int, to: int | None = None) -> bool:
+    """Whether a process is this one, or one that this one comes from or has started; or so with another one."""
+    to = _me() if to is None else to
+    return to in _line(pid) or pid in _line(to)
 
 
 def _me() -> int:
