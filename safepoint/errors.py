@@ -63,7 +63,7 @@ class MissingFilesError(SafepointError):
 
 
 class RefusedFileError(SafepointError):
-    """A listed file cannot be saved as it is: open for writing, a pipe, a link. Nothing was moved."""
+    """A listed file cannot be saved, or given back, as it is: open for writing, a pipe, a link. Nothing was moved."""
 
     code = 15
 

@@ -8,14 +8,14 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from safepoint.disk import kernel
+from safepoint.disk import handles, kernel
 from safepoint.disk.disk import NO_LOCKS
 from safepoint.disk.files import exists, write
 from safepoint.disk.signals import interrupted, look
-from safepoint.errors import LockedError
+from safepoint.errors import LockedError, RefusedFileError
 from safepoint.root import Root
 from safepoint.sealed import read_note
 
@@ -25,6 +25,7 @@ logger = logging.getLogger("safepoint")
 PATIENCE, SAID_AFTER, NAP = 10.0, 1.0, 0.05  # seconds, see Waiting
 # A helper that is in an fsync ends with that, not with its program. A shell waits as long for one who saves by itself.
 FLUSHES = 300.0
+MOST = 5  # files or descriptors that one message names
 
 
 class Owner(NamedTuple):
@@ -109,6 +110,7 @@ def claim(root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
             on_error.callback(release)
             info = root.disk.stat(root.lock)
             root.locked = info.st_dev, info.st_ino
+            root.descriptor = kernel.descriptor_of(root.locked)
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
@@ -138,6 +140,39 @@ def _unsay(root: Root, owner: dict[str, Any]) -> None:
             root.disk.remove(root.owner)
 
 
+def refuse_held(root: Root, what: str, touched: Iterable[tuple[str, os.stat_result, int | None]]) -> None:
+    """Raise `RefusedFileError` if this process, or one that it comes from or that comes from it, has one of these files
+    in a way that cannot go on when they are replaced, or cut to a length. Of what only reads, and of other processes,
+    there is a warning. Nothing was changed."""
+    held: dict[kernel.Which, list[handles.Handle]] = {}
+    device = root.locked[0] if root.locked else root.disk.stat(root.work).st_dev  # W is on one file system
+    for handle in handles.into(root.work, device, root.side):
+        held.setdefault(handle.which, []).append(handle)
+    wrong, doubtful = list[str](), list[str]()
+    for path, info, length in touched if held else ():
+        for handle in held.get((info.st_dev, info.st_ino), ()):
+            if harm := handles.harm(handle, length):
+                certain = handle.writes and handles.is_related(handle.pid, _speaker and _speaker.pid)
+                text = f"{path} is held by {handle.who}, and is {_fate(length)}: {harm}"
+                (wrong if certain else doubtful).append(text)
+    if doubtful and not wrong:
+        logger.warning("%s", _some(doubtful))
+    if wrong:
+        raise RefusedFileError(
+            f"{what}: {_some(wrong)}. Open it after restore, or close it before; a file that only ever grows may be "
+            f"open all the time if it is listed as append and opened with O_APPEND (in Python mode 'a'). No file was "
+            f"changed"
+        )
+
+
+def _some(texts: list[str]) -> str:
+    return "; ".join(texts[:MOST]) + f"; and {len(texts) - MOST} more" * (len(texts) > MOST)
+
+
+def _fate(length: int | None) -> str:
+    return "to be replaced or moved away" if length is None else f"to be cut to {length} bytes"
+
+
 def read_owner(root: Root) -> dict[str, Any] | None:
     """Who said last that the root is theirs, as in `Owner`. It may have been killed since: only the lock tells."""
     return read_note(root.disk, root.owner, Owner)
@@ -165,7 +200,7 @@ def _holder(root: Root, who: dict[str, Any] | None) -> str:
         mine = (who["host"], who["pid"]) == (kernel.host(), _myself().pid)
         command = "this very process, by an earlier init: go on with that session, or call safepoint.close() first"
         return describe_owner({**who, "command": command} if mine else who)
-    left = ", ".join(kernel.holders(root.lock)) or "what cannot be seen from here"
+    left = ", ".join(handles.holders(root.lock)) or "what cannot be seen from here"
     if who is None:
         return f"{describe_owner(who)}; its lock is held by {left}"
     return f"{describe_owner(who)}, which is gone, but what it had started is not: {left}"

@@ -18,6 +18,7 @@ from safepoint.disk.files import exists
 from safepoint.errors import DamagedError, RestoreError, UsageError
 from safepoint.listener import Outcome, SavePoint
 from safepoint.opening import Opening, new_life, whole
+from safepoint.owner import refuse_held
 from safepoint.ranks import LARGEST, Ranks, Serial
 from safepoint.record import Life, Record, life_of, mark_key
 from safepoint.restoring import baseline, choose, grown, newer, settle, stage, survey, swap
@@ -77,7 +78,7 @@ class Restart:
         found, foreign = peers.together(self._survey)
         found, history = peers.together(lambda: self._settle(found, foreign))
         found = self._only_asked(found)
-        choice = choose.choose([self._party(found, history)], peers, partial(self._trial, progress))
+        choice = choose.choose([self._party(found, history)], peers, partial(self._tried, progress))
         passed = [": ".join(why) for why in choice.passed.values()]
         if choice.lost or (self._asked and choice.number is None):
             listed = "\n  ".join(passed)
@@ -93,6 +94,7 @@ class Restart:
                 numbers = [sorted(c.number for c in left if c.committed == committed) for committed in (True, False)]
                 self._sets.learn(*numbers)
             return outcome._replace(left=[c.number for c in left if c.committed])
+        peers.together(lambda: self._refuse_held(None))
         aside = peers.together(lambda: self._give_up(check=self._mark is None))
         peers.together(self._renew_baseline)
         if self._mark is None:
@@ -154,6 +156,27 @@ class Restart:
     def _trial(self, progress: Progress | None, parts: choose.Parts) -> dict[int, str]:
         """As `choose` wants it. Local."""
         return choose.staged(self._memory, progress, parts)
+
+    def _tried(self, progress: Progress | None, parts: choose.Parts) -> dict[int, str]:
+        """A trial, after which nobody has a file open that is about to go: before W changes on any rank. Local."""
+        damage = self._trial(progress, parts)
+        if not damage:
+            self._refuse_held(next((part.record for _, part in parts), None))
+        return damage
+
+    def _refuse_held(self, record: Record | None) -> None:
+        """`record`: of this rank's part of the set; None: it gets its initial files."""
+        home, root, finished = self._home, self._home.root, self._finished
+        if not home.active:
+            return
+        with root.reporting(RestoreError, *TOLD):
+            if record:
+                refuse_held(root, f"{record.label} not restored", swap.touched(root, home.manifest, record))
+            elif exists(root.disk, root.baseline) and (
+                (self._mark is None and not home.first_start)
+                or any(survey.sets_after(root, finished, state) for state in ("set", "failed"))
+            ):
+                refuse_held(root, "the initial files not put back", baseline.touched(root, home.manifest))
 
     def _party(self, found: list[survey.Candidate], history: bool) -> choose.Party:
         """What this rank brings to the choice. `stage/` that was there says that a restore was killed: it stays."""

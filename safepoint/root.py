@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from stat import S_ISDIR, S_ISLNK
 from typing import Literal, cast
 
-from safepoint.disk import Disk
+from safepoint.disk import Disk, kernel
 from safepoint.disk.files import cause, exists, listdir
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.patterns import SIDE
@@ -53,6 +53,7 @@ class Root:
     def __init__(self, work: str, rank: int = 0, ranks: int = 1, saver: int | None = 0, disk: Disk = REAL) -> None:
         self.work, self.rank, self.ranks, self.saver, self.disk = work, rank, ranks, saver, disk
         self.locked: tuple[int, int] | None = None  # device and inode of the lock that this run holds
+        self.descriptor: int | None = None  # by which it does; None: that cannot be known here
         self.side = os.path.join(self.work, SIDE)
         self.format = os.path.join(self.side, "FORMAT")
         self.finished = os.path.join(self.side, "finished.json")
@@ -146,10 +147,16 @@ class Root:
         name = name.replace(os.sep, "/")
         return re.sub(rf"^{re.escape(SIDE)}/rank-\d+/(set-\d+/(?:files|packed|append)|stage)/", "", name)
 
+    def has_lock(self) -> bool:
+        """Whether this run holds its lock still, by the descriptor that it took it with."""
+        return self.locked is None or self.descriptor is None or kernel.has_open(self.descriptor, self.locked)
+
     def is_ours(self) -> bool:
         """Whether the lock that this run holds is the one that another run would meet; or that cannot be seen now."""
         if self.locked is None:
             return True
+        if not self.has_lock():
+            return False
         try:
             info = self.disk.stat(self.lock)
         except OSError as error:
@@ -157,8 +164,15 @@ class Root:
         return self.locked == (info.st_dev, info.st_ino)
 
     def refuse_other(self, kind: type[SaveError] | type[RestoreError], what: str, holds: str) -> None:
-        """Raise if the side directory is no longer the one that this run has locked: what has its name now may belong
-        to another run, which nothing would keep apart from this one."""
+        """Raise if the side directory is no longer the one that this run has locked, or no longer locked: what has its
+        name now may belong to another run, which nothing would keep apart from this one."""
+        if not self.has_lock():
+            raise kind(
+                f"{what}: {self.lock} is no longer locked by this run, as the program has closed its descriptor "
+                f"{self.descriptor} (daemons close all that they find open), so another run may have begun here; "
+                f"{holds}. Call init() after such closing; or close() this session and call init() again",
+                errno.EBADF,
+            )
         if not self.is_ours():
             raise kind(
                 f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from safepoint.disk import kernel
+from safepoint.disk import handles, kernel
 from safepoint.disk.kernel import PageCache
 from safepoint.disk.signals import look
 from safepoint.disk.threads import Helpers
@@ -262,11 +262,20 @@ class Disk:
             lock.acquire()
         except filelock.Timeout:
             return None
-        return lock.release
+        info = os.stat(path)
+        descriptor = kernel.descriptor_of(which := (info.st_dev, info.st_ino))
+
+        def release() -> None:
+            if descriptor is None or kernel.has_open(descriptor, which):
+                lock.release()
+            else:  # closed by the program: the number may be that of a file of its own by now, which must stay open
+                lock._context.lock_file_fd = None
+
+        return release
 
     def open_for_writing(self, paths: Sequence[str]) -> list[str]:
         """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
-        return kernel.open_for_writing(paths)
+        return handles.open_for_writing(paths)
 
     def page_cache(self, path: str) -> PageCache:
         """Which page cache holds `path`."""

@@ -21,7 +21,6 @@ if sys.platform != "win32":
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
-SIGURG = 23  # the same number on every Linux, and ignored unless handled
 SIGKILL = 9
 PF_EXITING = 4  # linux/sched.h
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
@@ -270,76 +269,21 @@ def share_lock(path: str) -> int | None:
 
     (filelock closes its own one in every child.)
     """
-    which = os.stat(path)
-    for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else ():
-        with contextlib.suppress(OSError):  # that of this look itself
-            info = os.fstat(int(name))
-            if (info.st_dev, info.st_ino) == (which.st_dev, which.st_ino):
-                return os.dup(int(name))
-    return None
+    info = os.stat(path)
+    descriptor = descriptor_of((info.st_dev, info.st_ino))
+    return None if descriptor is None else os.dup(descriptor)
 
 
-def open_for_writing(paths: Sequence[str]) -> list[str]:
-    """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
-    if sys.platform != "linux":
-        return []
-    answers = list(map(_leased, paths))
-    # No leases here (NFS, FUSE, files of others): what can be seen of our own processes, in one look for all.
-    unknown = {answer: None for answer in answers if isinstance(answer, tuple)}
-    written = {which for which, _ in _holders(unknown)} if unknown else set()
-    return [path for path, answer in zip(paths, answers, strict=True) if answer is True or answer in written]
+def descriptor_of(which: Which) -> int | None:
+    """By which number this process has this file open; None if it has not, or that cannot be asked."""
+    names = os.listdir("/proc/self/fd") if sys.platform == "linux" and os.path.isdir("/proc/self/fd") else ()
+    return next((int(name) for name in names if has_open(int(name), which)), None)
 
 
-def _leased(path: str) -> bool | Which:
-    """Whether somebody can write to this file; which one it is, if the kernel does not say."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def has_open(descriptor: int, which: Which) -> bool:
+    """Whether this is the number of an open file of this process, and that file is this one."""
     try:
-        # If another process opens the file in this very moment the kernel sends us a signal: SIGIO, which kills.
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, SIGURG)
-        # A read lease is granted only on a file that nobody can write to; closing gives it back.
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        return False
-    except OSError as error:
         info = os.fstat(descriptor)
-        return error.errno == errno.EAGAIN or (info.st_dev, info.st_ino)
-    finally:
-        os.close(descriptor)
-
-
-def holders(path: str) -> list[str]:
-    """Who holds the file open for writing, as far as this user may see: processes and their descriptors."""
-    try:
-        info = os.stat(path)
-    except OSError:  # it is gone
-        return []
-    return [who for _, who in _holders({(info.st_dev, info.st_ino): None})] if sys.platform == "linux" else []
-
-
-def _holders(files: Collection[Which]) -> Iterator[tuple[Which, str]]:
-    """Which processes can write to these files, and how, from /proc; only those of this user can be seen."""
-    with contextlib.suppress(OSError):
-        for pid in sorted((name for name in os.listdir("/proc") if name.isdecimal()), key=int):
-            with contextlib.suppress(OSError):  # another's, or gone in the meantime
-                yield from _held_by(pid, files)
-
-
-def _held_by(pid: str, files: Collection[Which]) -> Iterator[tuple[Which, str]]:
-    whose = "this process"
-    if int(pid) != os.getpid():
-        with open(f"/proc/{pid}/comm", errors="replace") as file:
-            whose = f"process {pid} ({file.read().strip()})"
-    for descriptor in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(OSError):  # closed in the meantime
-            info = os.stat(f"/proc/{pid}/fd/{descriptor}")
-            if (info.st_dev, info.st_ino) in files:
-                with open(f"/proc/{pid}/fdinfo/{descriptor}") as file:
-                    flags = dict(line.split(":", 1) for line in file if ":" in line)["flags"]
-                if int(flags, 8) & os.O_ACCMODE != os.O_RDONLY:
-                    yield (info.st_dev, info.st_ino), f"descriptor {descriptor} of {whose}"
-    with open(f"/proc/{pid}/maps", errors="surrogateescape") as file:
-        for line in file:
-            _, permissions, _, device, inode, *_ = line.split(maxsplit=5)
-            if permissions[1] == "w" and permissions[3] == "s" and inode != "0":
-                major, minor = (int(part, 16) for part in device.split(":"))
-                if (os.makedev(major, minor), int(inode)) in files:
-                    yield (os.makedev(major, minor), int(inode)), f"a writable mapping of {whose}"
+    except OSError:
+        return False
+    return (info.st_dev, info.st_ino) == which

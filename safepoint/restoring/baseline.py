@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from stat import S_ISDIR
 from typing import Any
@@ -14,7 +15,7 @@ from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.record import parse_baseline
 from safepoint.restoring.read import Damaged, or_damaged
-from safepoint.restoring.swap import clear_discarded
+from safepoint.restoring.swap import Touched, clear_discarded, cut
 from safepoint.root import Root
 from safepoint.saving import back, contents
 from safepoint.sealed import seal, write_durably
@@ -79,13 +80,15 @@ def check_baseline(root: Root, manifest: Manifest) -> list[str]:
     made again. Raises `OverwrittenError` if another has changed, since nothing could bring it back.
     """
     torn, grown = judge_baseline(root, manifest)
-    for name, size in grown.items():
-        root.disk.truncate(os.path.join(root.work, name), size)
-    if torn and not exists(root.disk, root.stage):  # else `give_up` has done so
+    there = {name: root.disk.stat(os.path.join(root.work, name)) for name in grown}
+    linked = any(info.st_nlink > 1 for info in there.values())
+    if (torn or linked) and not exists(root.disk, root.stage):  # else `give_up` has done so
         clear_discarded(root)
         # As there: killed, or cut, while it sets aside, the next restore must not clear what this one has.
         root.disk.mkdir(root.stage)
         root.disk.sync_dir(root.path)
+    for name, size in grown.items():
+        cut(root, name, size, there[name])
     for name in torn:
         back.set_aside(root, name)
     without = manifest.without(root.rank, root.ranks)
@@ -106,11 +109,7 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
     """
     baseline = read_baseline(root)
     before = {row["path"]: row for row in baseline["files"]}
-    then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"], root.disk)
-    judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
-    now = in_place(then, judged, locks=True)
-    if baseline["format"] == 1:  # it knows nothing of directories
-        now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
+    then, judged, now = _as_of(baseline, root, manifest)
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
     grown, without = {}, judged.without(then.rank, then.ranks)
     for name, row in before.items():
@@ -130,6 +129,35 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
             )
     torn = [name for name in now if name not in before]
     return [name for name in torn if os.path.dirname(name) not in torn], grown
+
+
+def _as_of(
+    baseline: dict[str, Any], root: Root, manifest: Manifest
+) -> tuple[Root, Manifest, dict[str, os.stat_result]]:
+    """Rank and entries as they were when this was noted, and what these mean in W now."""
+    then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"], root.disk)
+    judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
+    now = in_place(then, judged, locks=True)
+    if baseline["format"] == 1:  # it knows nothing of directories
+        now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
+    return then, judged, now
+
+
+def touched(root: Root, manifest: Manifest) -> Iterator[Touched]:
+    """What a start from the initial files is going to set aside or cut: all that is not as it was at the first one."""
+    try:
+        baseline = read_baseline(root)
+    except DamagedError:  # `check_baseline` tells it
+        return
+    before = {row["path"]: row for row in baseline["files"]}
+    _, judged, now = _as_of(baseline, root, manifest)
+    for path, info in now.items():
+        row, entry = before.get(path), judged.decides(path)
+        if row is None or not (
+            row.get("directory") or (info.st_size, info.st_mtime_ns) == (row["size"], row["mtime_ns"])
+        ):
+            cut_to = row and entry and entry.kind == "append" and info.st_ino == row["inode"] and info.st_nlink == 1
+            yield path, info, row["size"] if row and cut_to else None
 
 
 def renew_baseline(root: Root, manifest: Manifest) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from safepoint.disk import PageCache
+from safepoint.disk import PageCache, handles
 from safepoint.disk.files import exists, remove_tree, stat_or_none
-from safepoint.errors import DamagedError, RestoreError, SaveError
+from safepoint.errors import DamagedError, RefusedFileError, RestoreError, SaveError
 from safepoint.record import Item, Taken
 from safepoint.restoring.baseline import read_baseline
 from safepoint.restoring.read import DAMAGE, Damaged, read_out, reporting
@@ -89,9 +89,23 @@ def _provably_whole(root: Root, number: int, place: PageCache, *, first: bool) -
     taken, by_checksums = prove(root, number, place)
     if not by_checksums:
         root.guard(item.path for item in taken.files)
+        _refuse_open(root, taken)
         # Only here: what checksums show to be whole, after a power cut, must not be made anew from what W has by then.
         _move_rest(root, taken, first=first)
     return taken
+
+
+def _refuse_open(root: Root, taken: Taken) -> None:
+    """What is still in W, and would be in the set, under whoever has opened it since."""
+    moving = {os.path.join(root.work, item.path): item.path for item in taken.files if item.kind == "move"}
+    left = {full: path for full, path in moving.items() if not exists(root.disk, root.stored(taken.number, path))}
+    files = [full for full in left if not os.path.isdir(full)]
+    for full in root.disk.open_for_writing(files) if files else ():
+        who = ", ".join(handles.holders(full)) or "somebody who cannot be seen"
+        raise RefusedFileError(
+            f"{left[full]} is open for writing ({who}), and is of {taken.label}, which is to be completed: open it "
+            f"after restore, or close it before; no file was changed"
+        )
 
 
 def prove(root: Root, number: int, place: PageCache, *, read: bool = True) -> tuple[Taken, bool]:

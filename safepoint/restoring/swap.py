@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import partial
 from stat import S_ISDIR
@@ -12,13 +12,46 @@ from stat import S_ISDIR
 from safepoint import companions
 from safepoint.disk.files import exists, listdir, remove_tree, stat_or_none, sync
 from safepoint.manifest import Manifest
-from safepoint.patterns import above
+from safepoint.patterns import Match, above
 from safepoint.record import Record, StoredFile
 from safepoint.restoring.read import reporting
 from safepoint.root import Root
 from safepoint.saving import back, contents
 
+Touched = tuple[str, os.stat_result, int | None]  # its path; to which length it is cut, None: it leaves its name
 logger = logging.getLogger("safepoint")
+
+
+def touched(root: Root, manifest: Manifest, record: Record) -> Iterator[Touched]:
+    """What `swap` is going to take from its name in W, with all that is inside, and what it cuts."""
+    its = {file.path: file for file in record.files}
+    there = {path: match.info for path, match in _listed(root, manifest, record).items()}
+    besides = [*movable(record), *(file for file in record.files if file.kind == "append")]  # listed no more
+    for path in dict.fromkeys([*there, *(file.path for file in besides)]):
+        info, file = there.get(path) or stat_or_none(root.disk, os.path.join(root.work, path)), its.get(path)
+        if info and file and file.kind == "append" and not exists(root.disk, os.path.join(root.stage, path)):
+            if info.st_size > file.size:
+                yield path, info, file.size if info.st_nlink == 1 else None
+        elif info:
+            yield from _with_all_inside(root, path, info)
+    for each in companions.beside(root, {*there, *(file.path for file in besides)}):
+        if each.path not in its and (info := stat_or_none(root.disk, os.path.join(root.work, each.path))):
+            yield from _with_all_inside(root, each.path, info)
+
+
+def _with_all_inside(root: Root, path: str, info: os.stat_result) -> Iterator[Touched]:
+    yield path, info, None
+    for name in listdir(root.disk, os.path.join(root.work, path)) if S_ISDIR(info.st_mode) else ():
+        inner = f"{path}/{name}"
+        yield from _with_all_inside(root, inner, root.disk.stat(os.path.join(root.work, inner)))
+
+
+def _listed(root: Root, manifest: Manifest, record: Record) -> dict[str, Match]:
+    """What is in W that belongs to the set, or would have."""
+    # What the user has listed since is no left-over of the lost iteration; and what this rank had then may now be
+    # another's, if the saver has changed.
+    then = manifest.owned_by(root.rank, root.ranks, record.saver).as_of(record.patterns)
+    return then.find(root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk))[0]
 
 
 def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> list[str]:
@@ -30,10 +63,7 @@ def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> li
     """
     with reporting(root, f"{record.label} not restored completely"):
         theirs = {file.path for file in record.files}
-        # What the user has listed since is no left-over of the lost iteration; and what this rank had then may now be
-        # another's, if the saver has changed.
-        then = manifest.owned_by(root.rank, root.ranks, record.saver).as_of(record.patterns)
-        found, _ = then.find(root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk))
+        found = _listed(root, manifest, record)
         strays = [path for path in found if path not in theirs]
         # The life that committed this set may have died before it did this; from now on W is all there is beside it.
         root.disk.sync_dir(root.set(record.number))
@@ -73,8 +103,8 @@ def _cut_back(root: Root, file: StoredFile) -> bool:
     whether another one was set aside for that."""
     target = os.path.join(root.work, file.path)
     if not exists(root.disk, os.path.join(root.stage, file.path)):
-        if root.disk.stat(target).st_size > file.size:
-            root.disk.truncate(target, file.size)
+        if (info := root.disk.stat(target)).st_size > file.size:
+            cut(root, file.path, file.size, info)
         return False
     # The bytes, and then the name, as the copy it came from may be in a newer set, which goes: else a power cut could
     # leave neither.
@@ -84,6 +114,25 @@ def _cut_back(root: Root, file: StoredFile) -> bool:
     _place(root, file)
     sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     return another
+
+
+def cut(root: Root, path: str, length: int, info: os.stat_result) -> None:
+    """Let a file of W have only its first bytes. One that has other names, by hard links, is left to these as it is,
+    since they may be outside of W: what W gets is a copy, through `stage/`, which is there."""
+    target, staged = os.path.join(root.work, path), os.path.join(root.stage, path)
+    if info.st_nlink < 2:
+        root.disk.truncate(target, length)
+        return
+    contents.make_parents(root.disk, staged, root.stage)
+    if exists(root.disk, staged):  # of a process that died here
+        root.disk.remove(staged)
+    with root.disk.open(target) as source, root.disk.create(staged) as copy:
+        root.disk.duplicate(source, copy, length)
+    root.disk.set_mode_and_time(staged, info.st_mode, info.st_mtime_ns)
+    # The bytes before the name: else a power cut leaves an empty file in W, which no set has a copy of.
+    root.disk.sync_files([staged])
+    if not root.disk.exchange(staged, target):
+        root.disk.rename(staged, target)
 
 
 def bring_in(root: Root, record: Record) -> None:

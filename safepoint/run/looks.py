@@ -15,7 +15,7 @@ import re
 import subprocess
 import time
 
-from safepoint.disk import kernel
+from safepoint.disk import handles
 from safepoint.errors import SafepointError
 from safepoint.run.chances import Chances
 from safepoint.run.closes import Closes
@@ -93,7 +93,7 @@ class Looks:
     def _name_holder(self) -> None:
         """Who had a file open, once for each: all processes are read for that, so the command does not wait for it."""
         path, self._opened = self._opened, ""
-        if path and path not in self._holders and (who := kernel.holders(path)):
+        if path and path not in self._holders and (who := handles.holders(path)):
             self._holders[path] = ", ".join(sorted({_anybody(each.partition(" of ")[2]) for each in who}))
         if path in self._holders:
             name = os.path.relpath(path, self._sets.work)

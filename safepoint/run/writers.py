@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from safepoint.disk import Disk, kernel
+from safepoint.disk import Disk, handles
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.root import Root
@@ -30,4 +30,5 @@ def open_files(root: Root, manifest: Manifest) -> list[str]:
 
 def holders(disk: Disk, paths: Sequence[str]) -> str:
     """Who has these files open, in words."""
-    return ", ".join(sorted({who for path in paths for who in kernel.holders(path)}) or ["somebody who cannot be seen"])
+    found = {who for path in paths for who in handles.holders(path)}
+    return ", ".join(sorted(found) or ["somebody who cannot be seen"])

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint import companions
-from safepoint.disk import Disk, SyncFailed, kernel
+from safepoint.disk import Disk, SyncFailed, handles, kernel
 from safepoint.disk.files import exists, listdir
 from safepoint.errors import RefusedFileError
 from safepoint.patterns import above, excluded
@@ -116,7 +116,7 @@ def refuse_open(root: Root, taken: Taken, contents: Sequence[Content]) -> None:
 
 
 def still_open(disk: Disk, path: str, full: str, why: str = "") -> str:
-    who = ", ".join(kernel.holders(full))
+    who = ", ".join(handles.holders(full))
     return f"{path} is still open for writing{f' ({who})' if who else ''}{why}: close it before hide, or mark it copy"
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from safepoint.disk import Disk, kernel
+from safepoint.disk import Disk, handles, kernel
 from safepoint.disk.disk import NO_LOCKS
 from safepoint.disk.files import exists, read
 from safepoint.errors import FormatError, LockedError
@@ -116,7 +116,7 @@ def alone(root: Root, doing: str) -> Iterator[None]:
         logger.warning("no kernel locks in %s: another drain at the same time would not be noticed", root.work)
         release = contextlib.ExitStack().close
     if release is None:
-        who = ", ".join(kernel.holders(root.remote_lock))
+        who = ", ".join(handles.holders(root.remote_lock))
         raise LockedError(
             f"another drain or fetch is at work in {root.work}{f' ({who})' if who else ''}; {doing} did nothing"
         )

@@ -529,3 +529,77 @@ def test_a_copy_whose_fsync_failed_is_none(work: Path) -> None:
     restored(work).close()
     ANEW["truncated"](work / "t.csv")
     restored(work).close()
+
+
+# Hard links: other names of a file, which may be outside of the working directory.
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> Path:
+    """A working directory with something around it."""
+    (tmp_path / "inner").mkdir()
+    return tmp_path / "inner"
+
+
+def resumed(work: Path, manifest: str = "") -> Session:
+    if manifest:
+        (work / ".safepoint").write_text(manifest)
+    session = Session(work)
+    session.restore()
+    return session
+
+
+@pytest.mark.parametrize("where", ["outside", "listed", "not listed"])
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_table_with_other_names_is_cut_only_under_its_own(inner: Path, where: str, copies: bool) -> None:
+    """What is outside is nobody's to cut: the name in W gets a copy, durably, and the other ones keep all rows."""
+    work, below = inner, "copy_append_below = 0\n" * (not copies)
+    other = {"outside": work.parent / "outside.csv", "listed": work / "o.csv", "not listed": work / "x.csv"}[where]
+    manifest = "u.dat\nt.csv append\n" + "o.csv append\n" * (where == "listed") + below
+    with contextlib.closing(resumed(work, manifest)) as session:
+        (work / "t.csv").write_text("a\n")
+        os.link(work / "t.csv", other)
+        (work / "u.dat").write_text("0\n")
+        session.hide(0, wait=True)
+    with other.open("a") as table:
+        table.write("lost\n")
+    for _ in range(2):
+        resumed(work).close()
+        assert (work / "t.csv").read_text() == "a\n"
+        assert other.read_text() == ("a\n" if where == "listed" else "a\nlost\n")
+    assert (work / "t.csv").stat().st_nlink == 1
+    assert not (work / ".safepoint.d/rank-00000/stage").exists()
+
+
+def test_the_first_rows_of_a_table_with_other_names_are_cut_only_under_its_own(inner: Path) -> None:
+    """Killed before its first set, the run begins again from what was there, which is a hard link."""
+    work, outside = inner, inner.parent / "outside.csv"
+    (work / "t.csv").write_text("a\n")
+    os.link(work / "t.csv", outside)
+    resumed(work, "u.dat\nt.csv append\n").close()
+    with (work / "t.csv").open("a") as table:
+        table.write("lost\n")
+    resumed(work).close()
+    assert ((work / "t.csv").read_text(), outside.read_text()) == ("a\n", "a\nlost\n")
+
+
+@pytest.mark.leaves_damage
+@pytest.mark.parametrize("entry", ["s.dat", "s.dat copy"])
+def test_a_file_with_other_names_is_given_back_without_them(inner: Path, entry: str) -> None:
+    """A rename takes the file itself, so who writes to it by another name damages the set: its checksum says so. Of a
+    copy the other names are nothing to the set."""
+    work, outside = inner, inner.parent / "outside.dat"
+    for step in (0, 1):
+        session = resumed(work, f"u.dat\n{entry}\n")
+        (work / "u.dat").write_text(f"{step}\n")
+        (work / "s.dat").unlink(missing_ok=True)
+        (work / "s.dat").write_text(f"{step}\n")
+        if step:
+            os.link(work / "s.dat", outside)
+        session.hide(step, wait=True)
+        session.close()
+    outside.write_text("9\n")
+    session = resumed(work)
+    assert (work / "s.dat").read_text() == ("1\n" if entry.endswith("copy") else "0\n")
+    assert outside.read_text() == "9\n"
+    session.close()

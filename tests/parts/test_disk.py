@@ -20,7 +20,7 @@ from testbed.handlers import ctrl_c
 from testbed.sessions import ordinary_user
 from testbed.waiting import wait_for
 
-from safepoint.disk import Disk, SyncFailed, kernel
+from safepoint.disk import Disk, SyncFailed, handles, kernel
 from safepoint.disk.files import exists, read, remove_tree, tail, write
 from safepoint.disk.signals import interrupted
 from safepoint.disk.threads import AT_ONCE
@@ -77,7 +77,7 @@ def test_a_file_that_this_process_can_write_to_is_open_until_it_is_closed(path: 
 def test_who_holds_a_file_is_named_if_it_can_write(path: str, flags: int, named: bool) -> None:
     descriptor = os.open(path, flags)
     try:
-        assert kernel.holders(path) == [f"descriptor {descriptor} of this process"] * named
+        assert handles.holders(path) == [f"descriptor {descriptor} of this process"] * named
     finally:
         os.close(descriptor)
 

@@ -495,3 +495,42 @@ def test_a_run_that_has_ended_leaves_no_name(directory: Path) -> None:
         session.restore()
         session.close()
     assert not owner(directory).exists()
+
+
+CLOSES = """
+import os, safepoint
+from pathlib import Path
+safepoint.init()
+safepoint.restore()
+Path("u.dat").write_text("0")
+safepoint.hide(0, wait=True)
+os.closerange(3, 256)
+numbers = [os.open("own.txt", os.O_CREAT | os.O_WRONLY) for _ in range(20 * {reuse})]
+Path("u.dat").write_text("1")
+for call in (lambda: safepoint.hide(1), safepoint.wait, lambda: safepoint.finish(1), safepoint.restore):
+    try:
+        call()
+    except safepoint.SafepointError as error:
+        print(type(error).__name__, error)
+print(os.path.exists("u.dat"))
+safepoint.close()
+for number in numbers:
+    os.write(number, b"own")
+safepoint.init()
+print(safepoint.restore().step)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells by which descriptor a lock is held")
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_program_that_closes_all_descriptors_is_told_that_its_lock_is_gone(tmp_path: Path, reuse: bool) -> None:
+    """G8: as daemons do. A second run may have begun, so nothing is saved; a file of the program that has the number
+    of the lock by now stays open, and the next init takes a new lock."""
+    (tmp_path / ".safepoint").write_text("u.dat\n")
+    done = run(tmp_path, CLOSES.format(reuse=reuse))
+    *said, there, step = done.stdout.splitlines()
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert (there, step) == ("True", "0")
+    kinds = ["SaveError set 2 (step 1) not taken", "SaveError nothing is durable", "SaveError not finished"]
+    for begin, text in zip([*kinds, "RestoreError cannot restore"], said, strict=True):
+        assert text.startswith(f"{begin}: {tmp_path}/{ROOT}/lock is no longer locked by this run, as"), text

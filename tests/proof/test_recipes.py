@@ -18,7 +18,7 @@ from testbed.protected import command_of, kill, processes_of, ran, run, sets
 from testbed.sweep import LONG
 from testbed.waiting import wait_for
 
-from safepoint.disk import kernel
+from safepoint.disk import handles
 
 KILLS, BENDS = (20, 20) if LONG else (5, 3)  # of LAMMPS, which may say nothing before its first ones; of CalculiX
 LAST = 300 * KILLS  # steps of LAMMPS: enough for so many kills
@@ -193,7 +193,7 @@ def test_calculix_under_safepoint_run_always_has_one_and_ends_as_if_undisturbed(
                 time.sleep(rng.uniform(0.15, 0.5))
             kill_all(leader, protected.pid)
             lock = str(beam / ".safepoint.d/rank-00000/lock")
-            wait_for(lambda lock=lock: not kernel.holders(lock))  # a shell that was just being started ends by itself
+            wait_for(lambda lock=lock: not handles.holders(lock))  # a shell that was just being started ends by itself
             away += not (beam / "beam.rout").exists()
     ran(beam, "--resume-command", "sh again.sh", "--", "sh", "first.sh")
     assert last_displacements(beam) == last_displacements(undisturbed)

@@ -99,6 +99,7 @@ def _traced(trace: Path, program: list[str]) -> Calls:
     subprocess.run(command, check=True)
     calls = Calls(Counter(), Counter())
     found: Counter[str] | None = None
+    of_proc: set[str] = set()  # descriptors of directories of /proc, where it is looked up what is open
     with trace.open(errors="replace") as lines:
         for line in lines:
             if '"/begin of hide"' in line:
@@ -106,11 +107,16 @@ def _traced(trace: Path, program: list[str]) -> Calls:
             elif '"/end of save"' in line:
                 found = None
             elif found is not None and '"/end of hide"' not in line:
-                if '"/proc/' in line or '"/sys/' in line:  # the C library asks what the kernel is like
+                opened = re.match(r'\d+ +openat\(AT_FDCWD, "(.*)", .* = (\d+)$', line)
+                if opened:
+                    (of_proc.add if opened[1].startswith("/proc") else of_proc.discard)(opened[2])
+                if '"/proc' in line or '"/sys/' in line:  # the kernel, which no metadata server is asked for
                     continue
                 if "/gone-" in line:
                     found = calls.removed
                 call = re.match(r"\d+\s+(\w+)\((.*)", line)
+                if call and call[1] == "getdents64" and call[2].split(",")[0] in of_proc:
+                    continue
                 if call and call[1] in CALLS and not _of_descriptor(*call.groups()):
                     found[call[1]] += 1
     os.remove(trace)

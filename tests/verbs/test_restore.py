@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import re
+import signal
 import stat
+import subprocess
+import sys
 import threading
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from testbed.sessions import ROOT, Said, Start, contents, write
+from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 from testbed.waiting import wait_for
 
-from safepoint import SafepointError, Session
+from safepoint import RefusedFileError, SafepointError, Session
 from safepoint.disk import Disk, PageCache, kernel
 from safepoint.disk.files import freed_later
 from safepoint.restoring import stage
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is open")
 
 
 # Files come back as they were.
@@ -388,3 +394,125 @@ def test_a_directory_that_has_the_name_of_a_file_of_the_set_is_set_aside_with_al
     start()
     assert contents(work) == {"u.dat": "0" * 200, "v.dat": "0"}
     assert contents(work / ROOT / "discarded") == {"u.dat/": "", "u.dat/notes.txt": "mine"}
+
+
+# What is open before `restore`.
+
+
+def opened(stack: ExitStack, path: Path, how: str) -> None:
+    """Let somebody have this file, or what lies in this directory."""
+    if how.endswith("mapping"):
+        access = mmap.ACCESS_READ if how.startswith("read") else mmap.ACCESS_WRITE
+        with path.open("rb" if how.startswith("read") else "r+b") as file:
+            stack.enter_context(mmap.mmap(file.fileno(), 0, access=access))
+    elif how in {"child", "orphan"}:
+        line = f"exec 7<>'{path}'; sleep 1000 > /dev/null 2>&1 & echo $!" + "; wait" * (how == "child")
+        shell = stack.enter_context(subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE))
+        assert shell.stdout
+        stack.callback(os.kill, int(shell.stdout.readline()), signal.SIGKILL)
+        if how == "orphan":
+            shell.wait()
+    elif how == "working directory":
+        shell = stack.enter_context(subprocess.Popen(["sleep", "1000"], cwd=path))
+        stack.callback(shell.kill)
+        wait_for(lambda: os.readlink(f"/proc/{shell.pid}/cwd") == str(path))
+    else:
+        flags = {"read": os.O_RDONLY, "O_APPEND": os.O_WRONLY | os.O_APPEND}.get(how, os.O_RDWR)
+        stack.callback(os.close, descriptor := os.open(path, flags))
+        os.lseek(descriptor, 0, os.SEEK_END if how == "at its end" else os.SEEK_SET)
+
+
+WRONG, DOUBTFUL, SAFE = "error", "warning", ""
+REPLACED = {
+    "at its end": WRONG, "O_APPEND": WRONG, "at its beginning": WRONG, "mapping": WRONG, "child": WRONG,
+    "read": DOUBTFUL, "read mapping": DOUBTFUL, "orphan": DOUBTFUL,
+}  # fmt: skip
+CUT = {
+    "at its end": WRONG, "mapping": WRONG, "O_APPEND": SAFE, "at its beginning": SAFE, "read": SAFE, "child": SAFE,
+    "read mapping": DOUBTFUL,
+}  # fmt: skip
+
+
+@needs_linux
+@pytest.mark.parametrize(
+    ("entry", "how", "expected"),
+    [("run.log copy", *each) for each in REPLACED.items()]
+    + [("run.log append", *each) for each in CUT.items()]
+    + [("run.log", "O_APPEND", WRONG), ("run.log append copy", "O_APPEND", WRONG)]
+    + [("out/", "O_APPEND", WRONG), ("out/ copy", "read", DOUBTFUL), ("out/ copy", "working directory", WRONG)],
+)
+def test_what_is_open_before_restore_and_cannot_go_on_is_named_before_a_byte_changes(
+    start: Start, work: Path, said: Said, entry: str, how: str, expected: str
+) -> None:
+    """G7: else the rows of the resumed run go to a file that is no longer there, or follow a gap of NUL bytes. What
+    only reads, and what is of somebody else, is a warning; O_APPEND on a file that is only cut is safe."""
+    file = work / ("out/run.log" if entry.startswith("out") else "run.log")
+    file.parent.mkdir(exist_ok=True)
+    session = start(f"u.dat\n{entry}\n")
+    for step in (0, 1):
+        (work / "u.dat").write_text(f"{step}")
+        file.parent.mkdir(exist_ok=True)
+        with file.open("a") as log:
+            log.write(f"row {step}\n" * 2000)
+        if step == 0:
+            session.hide(step, wait=True)
+    kept = {path: path.read_bytes() for path in (file, work / "u.dat")}
+    kill(session)
+    session = start(restore=False)
+    said.clear()
+    name = file.relative_to(work).as_posix()
+    with ExitStack() as stack:
+        opened(stack, file.parent if how == "working directory" else file, how)
+        told = rf"{'out' if how == 'working directory' else name} is held by (descriptor|a |the working).* of (this )?"
+        if expected == WRONG:
+            with pytest.raises(RefusedFileError, match=rf"^set 1 \(step 0\) not restored: {told}process"):
+                session.restore()
+            assert {path: path.read_bytes() for path in kept} == kept
+            assert not (work / ROOT / "stage").exists()
+        else:
+            session.restore()
+            warned = [text for level, text in said if level == "WARNING"]
+            assert [bool(re.match(told, text)) for text in warned] == [True] * (expected == DOUBTFUL), warned
+    session.restore()
+    assert (work / "u.dat").read_text() == "0" and file.read_bytes() == b"row 0\n" * 2000
+    assert session.hide(1)
+
+
+@needs_linux
+def test_a_torn_first_file_that_is_open_is_not_set_aside_from_under_the_program(start: Start, work: Path) -> None:
+    """There is no set yet: the file of the killed life would go to `discarded/`, with the rows of this one."""
+    kill(start("run.log\n"))
+    write(work, run_log="torn")
+    session = start(restore=False)
+    with (work / "run.log").open("a"), pytest.raises(RefusedFileError, match=r"run\.log is held by descriptor"):
+        session.restore()
+    assert contents(work) == {"run.log": "torn"}
+    assert session.restore() is None and contents(work) == {}
+
+
+@needs_linux
+def test_what_was_listed_when_a_first_run_began_may_be_open(start: Start, work: Path, said: Said) -> None:
+    """As by logging.basicConfig(filename=…) at import: nothing is to be given back."""
+    with (work / "run.log").open("a"):
+        session = start("u.dat\nrun.log copy\n")
+        assert not [text for level, text in said if level == "WARNING"]
+        write(work, u_dat="0")
+        session.hide(0, wait=True)
+
+
+@needs_linux
+def test_a_file_of_a_set_that_is_to_be_completed_must_not_be_open(start: Start, work: Path) -> None:
+    """The process died between two renames: the other file moves into the set now, under whoever has opened it."""
+    session = start("a.dat\nb.dat\n")
+    write(work, a_dat="0", b_dat="0")
+    session.hide(0, wait=True)
+    write(work, a_dat="1", b_dat="1")
+    session._work.thread = DeadSaver()  # type: ignore[assignment]
+    session.hide(1)
+    (work / ROOT / "set-00000002/files/b.dat").rename(work / "b.dat")
+    kill(session)
+    session = start(restore=False)
+    with (work / "b.dat").open("a"), pytest.raises(RefusedFileError, match=r"b\.dat is open for writing \(descriptor"):
+        session.restore()
+    point = session.restore()
+    assert point and point.step == 1 and contents(work) == {"a.dat": "1", "b.dat": "1"}

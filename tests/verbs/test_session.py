@@ -31,7 +31,7 @@ from testbed.sessions import (
 
 import safepoint
 from safepoint import LockedError, ManifestError, SaveError, SavePoint, Session, UsageError, default
-from safepoint.disk import kernel
+from safepoint.disk import handles
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 
@@ -374,7 +374,7 @@ def test_without_leases_a_file_that_this_process_writes_is_still_noticed(
 ) -> None:
     """The fallback of NFS and FUSE: our own descriptors; one for reading does not count."""
     write(work, u_dat="u", v_dat="v")
-    monkeypatch.setattr(kernel, "_leased", lambda path: (os.stat(path).st_dev, os.stat(path).st_ino))
+    monkeypatch.setattr(handles, "_leased", lambda path: (os.stat(path).st_dev, os.stat(path).st_ino))
     session = start("u.dat\nv.dat\n")
     with (work / "u.dat").open("a"), (work / "v.dat").open():
         session.hide(0)

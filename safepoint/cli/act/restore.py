@@ -21,6 +21,7 @@ from safepoint.cli.look.state import Overview, SetState
 from safepoint.disk.files import exists, listdir, remove_tree, write
 from safepoint.errors import DamagedError, NothingSavedError, RestoreError, SafepointError, UsageError
 from safepoint.manifest import Manifest
+from safepoint.owner import refuse_held
 from safepoint.ranks import Serial
 from safepoint.record import Record, StoredFile, mark_key, number_of
 from safepoint.restoring.baseline import check_baseline, refuse_outside
@@ -31,7 +32,7 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.settle import give_up, settle
 from safepoint.restoring.stage import BY_HAND, Progress, clear_stage, extract
 from safepoint.restoring.survey import survey
-from safepoint.restoring.swap import swap
+from safepoint.restoring.swap import swap, touched
 from safepoint.root import Root
 from safepoint.saving.memory import Memory, Options
 from safepoint.session import __version__
@@ -103,7 +104,7 @@ def _in_place(directory: str, seen: Overview, number: int | None, yes: bool, as_
         for rank in seen.ranks:
             if not resumed[rank.rank]:  # else what is there says that a restore was killed, and must be repeated
                 on_error.callback(clear_stage, rank.root)
-        choice = choose(seen.parties(asked), Serial(), partial(_staged, memory))
+        choice = choose(seen.parties(asked), Serial(), partial(_staged, memory, seen.manifest))
         passed = _passed(seen, asked, choice)
         if choice.number is None:
             raise _nothing_whole(seen, asked, choice, passed)
@@ -163,10 +164,14 @@ def _bar(doing: str, parts: Parts) -> AbstractContextManager[Callable[[int], Non
     return terminal.progress(f"{doing} {records[0].label}", sum(file.size for r in records for file in r.files))
 
 
-def _staged(memory: Memory, parts: Parts) -> dict[int, str]:
+def _staged(memory: Memory, listed: Manifest | None, parts: Parts) -> dict[int, str]:
     """The trial of a restore in place: that of the program's own."""
     with _bar("reading", parts) as advance:
-        return staged(memory, _steps(advance), parts)
+        damage = staged(memory, _steps(advance), parts)
+    for root, part in () if damage else parts:
+        if part.record:
+            refuse_held(root, f"{part.record.label} not restored", touched(root, _owned(listed, root), part.record))
+    return damage
 
 
 def _steps(advance: Callable[[int], None]) -> Progress:
