@@ -38,8 +38,16 @@ class Unreachable(Exception):
     """A place did not do what it was asked for, or is not there; the text says which, and why."""
 
 
+class Denied(Unreachable):
+    """It was refused: who asks may not have it."""
+
+
 class Vanished(Exception):
     """There is nothing of this name, or not so many bytes: somebody has removed it, or it never was whole."""
+
+
+class Gone(Vanished):
+    """There is nothing of this name, says the place itself."""
 
 
 class Place:
@@ -52,7 +60,10 @@ class Place:
 
     def names(self) -> dict[str, int]:
         """All that is there, two levels deep, with its size; also what is being put, or was when somebody died: its
-        name ends with NEW."""
+        name ends with NEW. A name that ends with `/`: something is below it, and its listing does not show what.
+
+        A listing that was not had, of all or of one directory, is `Unreachable`, and never an empty one: who takes a
+        place for empty begins from zero, or puts over what is there."""
         raise NotImplementedError
 
     def put(self, name: str, data: bytes | bytearray) -> None:
@@ -61,7 +72,7 @@ class Place:
         raise NotImplementedError
 
     def get(self, name: str, size: int) -> bytes:
-        """So many bytes. Raises `Vanished` if there are not exactly as many."""
+        """So many bytes. Raises `Vanished` if there are not exactly as many, `Gone` if there is no such name."""
         raise NotImplementedError
 
     def remove(self, names: Iterable[str]) -> None:
@@ -72,12 +83,22 @@ class Place:
         """On return all that was seen below these names is as durable as what this process has put there itself."""
 
     def _failed(self, doing: str, error: BaseException) -> Unreachable:
-        return Unreachable(f"{self.url.text}: cannot {doing}: {_told(error)}")
+        kind = Denied if isinstance(error, PermissionError) else Unreachable
+        return kind(f"{self.url.text}: cannot {doing}: {_told(error)}")
+
+
+def _code(error: BaseException) -> str:
+    """What S3 calls the error from which this one was made."""
+    response = getattr(error.__cause__, "response", None)
+    told = response.get("Error") if isinstance(response, dict) else None
+    return str(told.get("Code") or "") if isinstance(told, dict) else ""
 
 
 def _told(error: BaseException) -> str:
     """The cause in one line, without what is secret in the environment."""
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+    file = getattr(error, "filename", None)
+    text = ": ".join(filter(None, [_code(error), file if isinstance(file, str) else "", text]))
     for name, value in os.environ.items():
         if SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")
@@ -108,13 +129,8 @@ class Directory(Place):
     def names(self) -> dict[str, int]:
         found: dict[str, int] = {}
         try:
-            for name, is_directory in entries(self._disk, self._top) if exists(self._disk, self._top) else ():
-                inner = (
-                    [f"{name}/{each}" for each in listdir(self._disk, f"{self._top}/{name}")]
-                    if is_directory
-                    else [name]
-                )
-                for each in inner:
+            for name, is_directory in entries(self._disk, self._top):
+                for each in self._inner(name) if is_directory else [name]:
                     with contextlib.suppress(FileNotFoundError):  # a drain at work removes what is old
                         info = self._disk.stat(f"{self._top}/{each}")
                         if S_ISREG(info.st_mode):
@@ -122,6 +138,12 @@ class Directory(Place):
         except OSError as error:
             raise self._failed("list it", error) from error
         return found
+
+    def _inner(self, name: str) -> list[str]:
+        try:
+            return [f"{name}/{each}" for each in listdir(self._disk, f"{self._top}/{name}")]
+        except FileNotFoundError:  # a drain at work
+            return []
 
     def put(self, name: str, data: bytes | bytearray) -> None:
         path, disk = f"{self._top}/{name}", self._disk
@@ -158,7 +180,7 @@ class Directory(Place):
             is_ours(self._disk, os.path.dirname(f"{self._top}/{name}"))
             data = read(self._disk, f"{self._top}/{name}", size)
         except FileNotFoundError as error:
-            raise Vanished(f"{name} is gone") from error
+            raise Gone(f"{name} is gone") from error
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise Vanished(f"{name} has more than {size} bytes") from error
@@ -187,9 +209,11 @@ class Store(Place):
 
     lanes = 4
 
-    def __init__(self, url: Url, connect: Callable[[Url], tuple[Any, str]] | None = None) -> None:
+    def __init__(
+        self, url: Url, connect: Callable[[Url], tuple[Any, str]] | None = None, *, make: bool = True
+    ) -> None:  # fmt: skip
         super().__init__(url)
-        self._connect, self._fs = connect or _connected, None
+        self._connect, self._fs, self._make = connect or _connected, None, make
         self._top = ""
         self._writes_at_once = url.scheme not in ("ssh", "sftp")  # no reader meets half of a file
 
@@ -200,11 +224,11 @@ class Store(Place):
                 if self._fs is None:
                     self._fs, self._top = self._connect(self.url)
                 return call(self._fs, self._top)
-            except (FileNotFoundError, Vanished):
-                raise
-            except (UsageError, KeyboardInterrupt):
+            except (Unreachable, Vanished, UsageError):
                 raise
             except Exception as error:
+                if self._is_absence(error):
+                    raise
                 if turn == TRIES - 1 or isinstance(error, PermissionError):
                     raise self._failed(doing, error) from None  # what lies beneath may repeat what is secret
                 logger.debug("%s: %s: again", doing, _told(error))
@@ -212,17 +236,49 @@ class Store(Place):
                 time.sleep(FIRST_PAUSE * 2**turn)
         raise AssertionError
 
+    def _is_absence(self, error: Exception) -> bool:
+        """Whether it says that there is nothing of a name at the place. So does no file that is missing on this
+        machine, as one with credentials, and no bucket that is not there."""
+        if not isinstance(error, FileNotFoundError) or self._fs is None:
+            return False
+        file = error.filename
+        at_place = not isinstance(file, str) or bool(_below(self._top, file)) or file.strip("/") == self._top.strip("/")
+        return at_place and _code(error) in ("", "NoSuchKey", "404")
+
     def names(self) -> dict[str, int]:
-        def call(fs: Any, top: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, info in self._listed("").items():
+            if info.get("type", "file") == "file":
+                found[name] = int(info["size"] or 0)
+            elif info["type"] == "directory":
+                inner = self._listed(name)
+                if not inner and self._writes_at_once:  # such a store has no directory without anything in it
+                    found[f"{name}/"] = 0
+                for each, info in inner.items():
+                    if info.get("type", "file") == "file":
+                        found[each] = int(info["size"] or 0)
+        return found
+
+    def _listed(self, name: str) -> dict[str, Any]:
+        """By its name below the top what lies in one directory. Not by `find`: that takes a listing which fails for an
+        empty one."""
+
+        def call(fs: Any, top: str) -> dict[str, Any]:
             fs.invalidate_cache()
             try:
-                found = fs.find(top, maxdepth=2, detail=True, withdirs=False)
-            except FileNotFoundError:
+                listed = fs.ls(f"{top}/{name}" if name else top, detail=True)
+            except FileNotFoundError as error:
+                if not self._is_absence(error):
+                    raise
+                # A store is asked for names that begin alike: what it answers to that is never that there is nothing.
+                # And a directory of another machine may be one that is not mounted.
+                if error.__cause__ is not None if self._writes_at_once else not (name or self._make):
+                    raise self._failed(f"list {name or 'it'}", error) from None
                 return {}
-            names = {_below(top, path): info for path, info in found.items() if info.get("type", "file") == "file"}
-            return {name: int(info["size"] or 0) for name, info in names.items() if name}
+            found = {_below(top, str(info["name"]).rstrip("/")): info for info in listed}
+            return {each: info for each, info in found.items() if each and each != name}
 
-        return self._tried("list it", call)
+        return self._tried(f"list {name or 'it'}", call)
 
     def put(self, name: str, data: bytes | bytearray) -> None:
         def call(fs: Any, top: str) -> None:
@@ -258,7 +314,7 @@ class Store(Place):
         try:
             return self._tried(f"get {name}", call)
         except FileNotFoundError as error:
-            raise Vanished(f"{name} is gone") from error
+            raise Gone(f"{name} is gone") from error
 
     def remove(self, names: Iterable[str]) -> None:
         listed = list(names)
@@ -266,13 +322,14 @@ class Store(Place):
         def call(fs: Any, top: str) -> None:
             for start in range(0, len(listed), 1000):
                 paths = [f"{top}/{name}" for name in listed[start : start + 1000]]
+                for each in [paths] if self._writes_at_once else paths:
+                    try:
+                        fs.rm(each) if self._writes_at_once else fs.rm_file(each)
+                    except FileNotFoundError as error:
+                        if not self._is_absence(error):
+                            raise
                 if self._writes_at_once:
-                    with contextlib.suppress(FileNotFoundError):
-                        fs.rm(paths)
                     continue
-                for path in paths:
-                    with contextlib.suppress(FileNotFoundError):
-                        fs.rm_file(path)
                 for above in {os.path.dirname(path) for path in paths} - {top}:
                     with contextlib.suppress(Exception):  # there is something else in it
                         fs.rmdir(above)
@@ -310,7 +367,7 @@ def place_at(text: str, disk: Disk, work: str, *, make: bool = False) -> Place:
     refuse_secrets(text)
     url = parse(text)
     if url.scheme:
-        return Store(url)
+        return Store(url, make=make)
     if os.path.realpath(os.path.join(work, url.path)) == os.path.realpath(work):
         raise UsageError(f"{text} is the directory of the run itself; nothing was changed")
     return Directory(url._replace(path=os.path.join(work, url.path)), disk, make=make)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
+import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +19,8 @@ from typing import Any
 
 import pytest
 from testbed import servers
-from testbed.places import drained, fetched, given_back, newest, run
+from testbed.commands import cli
+from testbed.places import FAULTS, Broken, drained, fetched, given_back, newest, run, saved
 from testbed.sweep import LONG
 
 from safepoint import NothingSavedError, SaveError, Session, UsageError
@@ -206,6 +210,122 @@ def test_a_store_that_is_down_is_named_without_what_is_secret(tmp_path: Path, mo
     assert "the-secret" not in str(caught.value) and caught.value.__cause__ is None
     with pytest.raises(SaveError, match="all sets are as they were"):
         within_errors(store.names, "s3://bucket/flaky", "put to")
+
+
+CALLS = {  # of a store, and the names for which they are made
+    "list all": ("ls", "run$"), "list a set": ("ls", "set-[^/]*$"), "get FORMAT": ("cat_file", "FORMAT$"),
+    "get a claim": ("cat_file", "claim-[^/]*$"), "get an index": ("cat_file", "json$"),
+    "get a piece": ("cat_file", "rank-[0-9]*[.][0-9]"), "put FORMAT": ("pipe_file", "FORMAT$"),
+    "put a claim": ("pipe_file", "claim-[^/]*$"), "put an index": ("pipe_file", "json$"),
+    "put a piece": ("pipe_file", "rank-[0-9]*[.][0-9]"), "remove": ("rm", "set-"),
+}  # fmt: skip
+VERBS = {
+    "fetch": ["fetch", "URL", "NEW"], "fetch --list": ["fetch", "URL", "--list"], "drain": ["drain", "RUN"],
+    "drain --anew": ["drain", "RUN", "--anew"], "drain elsewhere": ["drain", "OTHER", "--to", "URL"],
+    "take over": ["drain", "OTHER", "--to", "URL", "--take-over"], "verify": ["verify", "RUN", "--level", "remote"],
+    "why": ["why", "RUN", "--level", "remote"], "status": ["status", "RUN"],
+}  # fmt: skip
+# Exit codes that are right though a call failed in this way: what is there is as good as damaged, or another's.
+MAY_BE = {"list a set": {18}, "get FORMAT": {12}, "get an index": {18}, "get a piece": {18}, "get a claim": set[int]()}
+ITS_OWN = {"drain elsewhere": {13}}  # as ever: there are sets of another directory
+
+
+@pytest.mark.parametrize(
+    "call", [each if each.startswith("list") else pytest.param(each, marks=pytest.mark.proof) for each in CALLS]
+)
+def test_no_verb_takes_a_store_that_fails_for_an_empty_one(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each verb, while one call fails in each way. Who hears "there is no set" begins from zero, and who hears that
+    all is gone takes over."""
+    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("safepoint.tiers.note.home", lambda root: "1")  # a copy is the same directory here
+    fs, url, outcomes = in_memory("/bucket"), "s3://bucket/run", dict[tuple[str, str], str]()
+    monkeypatch.setattr(places, "_connected", lambda url: (fs, f"/{url.path}"))
+    for name in ("run", "other"):
+        saved(tmp_path / name, manifest=f"u.dat\nremote = {url}\ndrain = off\n", steps=1)
+    assert cli("drain", tmp_path / "run").exit_code == 0
+    saved(tmp_path / "run", manifest=(tmp_path / "run/.safepoint").read_text(), steps=1)
+    for each in ("run", "other"):
+        shutil.copytree(tmp_path / each, tmp_path / f"before/{each}", symlinks=True)
+    store = {name: fs.cat_file(name) for name in fs.find("/bucket")}
+    for fault, (verb, words) in itertools.product(FAULTS, VERBS.items()):
+        put_back(fs, store, tmp_path)
+        broken = Broken(fs, *CALLS[call], FAULTS[fault])
+        monkeypatch.setattr(places, "_connected", lambda url, broken=broken: (broken, f"/{url.path}"))
+        named = {"URL": url, "NEW": tmp_path / "new", "RUN": tmp_path / "run", "OTHER": tmp_path / "other"}
+        done = cli(*(named.get(word, word) for word in words))
+        outcomes[fault, verb] = f"{done.exit_code}{'' if broken.met else ' (call not made)'}"
+        where = f"{call}, {fault}, {verb}: {done.exit_code}: {done.output}"
+        assert "there is no set" not in done.output and "nothing any more" not in done.output, where
+        assert done.exit_code in {0, 16, *MAY_BE.get(call, ()), *ITS_OWN.get(verb, ())}, where
+        if done.exit_code == 16:
+            assert url in done.output and broken.met, where
+        if broken.met and call == "list all":
+            assert done.exit_code == 16 or fault in ("half", "wrong"), where
+    print_table(call, outcomes)
+
+
+S3_ERROR = "<Error><Code>{}</Code><Message>{}</Message></Error>"
+ANSWERS = {  # of S3, whatever it is asked: status, body, and what a message must say
+    "403": (403, S3_ERROR.format("AccessDenied", "Access Denied"), "AccessDenied"), "403 mute": (403, "", "Forbidden"),
+    "key": (403, S3_ERROR.format("InvalidAccessKeyId", "No such key id."), "InvalidAccessKeyId"),
+    "expired": (400, S3_ERROR.format("ExpiredToken", "It has expired."), "ExpiredToken"),
+    "500": (500, S3_ERROR.format("InternalError", "An error of ours."), "InternalError"), "503": (503, "", "503"),
+    "bucket": (404, S3_ERROR.format("NoSuchBucket", "No such bucket"), "NoSuchBucket"), "404": (404, "", "404"),
+    "empty": (200, "", "FORMAT"), "page": (200, "<html><p>Sign in<br></html>", "500"),
+    "cut": (200, '<?xml version="1.0"?><ListBucketResult><Na', "500"),
+}  # fmt: skip
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_what_s3_answers_is_never_taken_for_an_empty_place(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way through s3fs, which translates some of it and swallows some."""
+    pytest.importorskip("s3fs")
+    status, body, cause = ANSWERS[kind]
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_HEAD = do_PUT = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(places, "TRIES", 1)  # s3fs tries again itself
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_DEFAULT_REGION": "us-east-1"}
+        for name, value in {**environment, **servers.KEYS}.items():
+            monkeypatch.setenv(name, value)
+        for words in (["fetch", "s3://bucket/run", tmp_path / "new"], ["fetch", "s3://bucket/run", "--list"]):
+            done = cli(*words)
+            assert done.exit_code == 16 and "s3://bucket/run" in done.output and cause in done.output, done.output
+        server.shutdown()
+
+
+def put_back(fs: Any, store: dict[str, bytes], top: Path) -> None:
+    """All as it was before the first verb."""
+    fs.rm("/bucket", recursive=True)
+    for name, data in store.items():
+        fs.pipe_file(name, data)
+    for each in ("run", "other", "new"):
+        shutil.rmtree(top / each, ignore_errors=True)
+        if each != "new":
+            shutil.copytree(top / f"before/{each}", top / each, symlinks=True)
+
+
+def print_table(call: str, outcomes: dict[tuple[str, str], str]) -> None:
+    """Of one call, the exit code of each verb by how the call fails."""
+    print(f"| {call} | {' | '.join(VERBS)} |\n|{'---|' * (len(VERBS) + 1)}")
+    for fault in FAULTS:
+        print(f"| {fault} | {' | '.join(outcomes[fault, verb] for verb in VERBS)} |")
 
 
 @pytest.mark.proof
