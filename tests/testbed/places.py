@@ -134,7 +134,7 @@ class Broken:
 
     def __getattr__(self, name: str) -> Any:
         if name in ("find", "walk"):  # made of the other calls, as in file systems that are no memory
-            return partial(getattr(type(self._fs), name), self)
+            return partial(getattr(type(self._fs).__base__, name), self)
         real = getattr(self._fs, name)
         if name != self._call:
             return real
