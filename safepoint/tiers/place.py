@@ -23,7 +23,7 @@ from safepoint.disk.signals import look
 from safepoint.errors import UsageError
 from safepoint.patterns import SIDE
 from safepoint.root import is_ours
-from safepoint.tiers.url import Url, parse, refuse_secrets
+from safepoint.tiers.url import Url, lacking, parse, refuse_secrets
 
 logger = logging.getLogger("safepoint")
 Result = TypeVar("Result")
@@ -348,7 +348,7 @@ def _connected(url: Url) -> tuple[Any, str]:
         fsspec = importlib.import_module("fsspec")
         importlib.import_module(url.package)
     except ImportError as error:
-        raise UsageError(f"{url.scheme}:// needs the package {url.package}: pip install {url.package}") from error
+        raise UsageError(f"{lacking(url, url.package)} ({error})") from error
     options: dict[str, Any] = {"skip_instance_cache": True}
     if url.package == "sshfs":
         # Its own default asks for no host key at all.
