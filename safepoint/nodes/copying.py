@@ -24,7 +24,7 @@ from safepoint.tiers.names import Claim, Name, identity, name_of, named
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Place, Unreachable, Vanished
 from safepoint.tiers.remote import Index, Listing, Remote, needed
-from safepoint.tiers.sending import Rate, Sender, put_parts
+from safepoint.tiers.sending import Rate, Sender, put_alone, put_parts
 
 SOON, LATE = 0.02, 0.5  # seconds between two looks for a set that is being committed
 AT_PLACE, AT_LAST = 1.0, 20.0  # and for the parts of other nodes: at first, and later
@@ -146,7 +146,8 @@ class AtRemote:
             if not parts:
                 return
             record = next(iter(parts.values()))[1]
-            name, *_ = put_parts(remote, listing, claim, parts, self._rate, tick, self._manifest())
+            put = put_alone if sender else put_parts
+            name, *_ = put(remote, listing, claim, parts, self._rate, tick, self._manifest())
             if sender is None:
                 if remote.look().claims[-1:] != (claim,):
                     raise Unreachable(f"{self._url} was claimed anew meanwhile")

@@ -14,10 +14,13 @@
     to be safe. Sets of a later claim are newer than all others. So a run that was taken for dead, and goes on, is
     neither mixed in nor preferred.
 (4) What is old goes with the index first, so that no part without its bytes counts.
+(5) What uploads left that ended early goes when a set became whole, and if one cannot be put: a place that was full
+    would stay full.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -261,6 +264,26 @@ class Remote:
             finally:
                 for future in ahead:
                     future.cancel()
+
+    def clear_dead(self, listing: Listing, name: Name) -> bool:
+        """Remove what uploads left that ended early, but those of this set; whether there was anything. Nobody else may
+        be putting here. Of a set that was ever whole nothing goes: if its index cannot be read, that is no proof."""
+        dead = [
+            each for each, inner in listing.sets.items() if each != name and inner and self._never_was(listing, each)
+        ]
+        left = [*listing.unfinished]
+        for each in dead:
+            left += [f"{each.text}/{one}" for one in sorted(listing.sets[each], key=lambda it: not INDEX.fullmatch(it))]
+        self.place.remove(left)
+        return bool(left)
+
+    def _never_was(self, listing: Listing, name: Name) -> bool:
+        """By the names of the parts alone."""
+        if not (ranks := listing.ranks(name)):
+            return True
+        with contextlib.suppress(Damaged, Vanished):
+            return not {*needed(self.index(listing, name, ranks[0]).record)} <= {*ranks}
+        return False
 
     def prune(self, listing: Listing, keep: Iterable[Name]) -> list[Name]:
         """Rule (4): remove all sets but these, and what a dead upload of an older one left. Those that were removed."""

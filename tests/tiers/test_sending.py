@@ -111,6 +111,44 @@ def test_a_first_upload_killed_at_each_operation_is_still_ours(tmp_path: Path) -
         assert newest(left) == 1 and len([n for n in left.objects if n.startswith("claim")]) == 1
 
 
+class Full(Kept):
+    """With room for so many bytes."""
+
+    room = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        if sum(map(len, {**self.objects, name: data}.values())) > self.room:
+            raise Unreachable("memory: No space left on device")
+        super().put(name, data)
+
+
+def test_a_place_that_was_full_once_is_not_full_for_ever(tmp_path: Path) -> None:
+    """What uploads left that ended early makes room for the next set; what is whole there stays until that is there,
+    also if its index cannot be read just now."""
+    run(tmp_path / "a", 1)
+    place = Full()
+    place.room = 1 << 30
+    drained(tmp_path / "a", place)
+    before = dict(place.objects)
+    whole = sum(map(len, before.values()))
+    place.room = whole * 5 // 3  # the set there, and not all of another one
+    for step in (2, 3):  # each is another one
+        run(tmp_path / "a", 1, first=step)
+        with pytest.raises(Unreachable, match="No space left"):
+            drained(tmp_path / "a", place)
+    assert len({name.split("/")[0] for name in place.objects if name.startswith("set-")}) == 2 and newest(place) == 1
+    place.room = whole * 9 // 4  # enough for two sets, and not for what is left of others as well
+    run(tmp_path / "a", 1, first=4)
+    drained(tmp_path / "a", place)
+    assert newest(place) == 4 and given_back(place, tmp_path / "b") == 4
+    place.objects = dict(before)
+    (index,) = (name for name in before if name.endswith(".json"))
+    place.objects[index] = bytes(len(before[index]))
+    listing = Remote(place).look()
+    Remote(place).clear_dead(listing, max(listing.sets)._replace(number=9))
+    assert {*place.objects} == {*before}
+
+
 def swept(tmp_path: Path, act: Callable[[Path, FaultDisk], Any], made: Callable[[Path], None]) -> tuple[Any, list[int]]:
     """An act on a fault disk that has its end, and the operations that change something."""
     made(tmp_path / "all")
