@@ -184,7 +184,7 @@ class AtRemote:
         one is whole there. That one, if it has become so while `still`; None if there is nothing new.
 
         `roots`: several may be of one rank, as a node may hold its copies. Raises as `put`, but `Superseded` if no set
-        has become whole."""
+        has become whole, with what is there."""
         wanted, there = Wanted("", still), {*note.read_notes(self._start).at(self._url).sets}
         found = _newest_of(roots, max(there, default=""))
         if not found:
@@ -192,11 +192,15 @@ class AtRemote:
         with self._sending(wanted) as sender:
             claim, listing = (sender.claim(), self._now().look()) if sender else self._claimed(wanted)
             remote = self._now()
-            left, next_at = list(found.values()), 0.0
+            left, put, next_at = list(found.values()), list[str](), 0.0
             for pause in _longer():
-                if left and time.monotonic() >= next_at:  # the others may be putting the same set still
-                    put_parts(remote, listing, claim, left.pop(0), self._rate, moves, self._manifest())
-                    next_at = time.monotonic() + AT_LAST
+                # The others may be putting the same set still; but not if it was there before, as of a drain that was
+                # not waited for: else no older one, which all nodes have, would ever go.
+                while left and time.monotonic() >= next_at:
+                    parts = left.pop(0)
+                    went = put_parts(remote, listing, claim, parts, self._rate, moves, self._manifest())[2]
+                    put.append(next(iter(parts.values()))[1].label)
+                    next_at = time.monotonic() + AT_LAST if went else next_at
                 listing = remote.look()
                 for other in found.values():
                     record = next(iter(other.values()))[1]
@@ -208,7 +212,11 @@ class AtRemote:
                                 continue
                             sender.complete(name, claim, after)
                         return record
-                wanted.rest(pause)
+                try:
+                    wanted.rest(pause)
+                except Superseded:
+                    rest = [next(iter(parts.values()))[1].label for parts in left]
+                    raise Superseded(_so_far(put, rest)) from None
         raise AssertionError
 
     def _claimed(self, wanted: Wanted) -> tuple[Claim, Listing]:
@@ -258,6 +266,16 @@ class AtRemote:
         found = name_of(name)
         assert found
         yield from self._now().pieces(found, part, lambda _: None)
+
+
+def _so_far(put: list[str], rest: list[str]) -> str:
+    """What became of the sets of one node, of which none is whole at the place."""
+    missing = f", and of {', '.join(rest)} not yet" if rest else ""
+    again = ", and then here again" if rest else ""
+    return (
+        f"no set is whole there that is newer than what was: the part of this node is there of {', '.join(put)}"
+        f"{missing}; run this on the other nodes too{again}"
+    )
 
 
 def _longer() -> Iterator[float]:

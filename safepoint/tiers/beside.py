@@ -31,7 +31,7 @@ from safepoint.root import Root
 from safepoint.tiers.names import identity
 from safepoint.tiers.note import read_notes
 from safepoint.tiers.troubles import OVER, PLACE, PROCESS, Troubles
-from safepoint.tiers.url import RANK, of_rank, place_of, refuse_lacking
+from safepoint.tiers.url import RANK, of_rank, place_of
 
 logger = logging.getLogger("safepoint")
 LOOK_EVERY = 0.5  # seconds in which a run at work does not ask its pipe: even that makes `hide` longer
@@ -147,9 +147,6 @@ class Beside(Listener):
         self.on = not off and (agree or alone)
         if self.mine and not (self.on or off):
             logger.warning("with coordinate=False the ranks have no common set: none is put to %s", self.url)
-        if self.on and home.active:
-            # Now, and not by the drain: then the run goes on for days, and nothing ever goes there.
-            refuse_lacking(self.url)
         self.level = 0  # how far the last `hide` was to go, on all ranks
         self.missed = ""  # why the result is not there
         self._root, self._once = root, once

@@ -44,16 +44,7 @@ def parse(text: str) -> Url:
         raise Untold(f"has what looks like a key or a password in it: {CREDENTIALS}")
     scheme, separator, rest = text.partition("://")
     if not separator:
-        if re.match(r"[A-Za-z0-9]{2,}:/", text) and "@" not in text:
-            raise Untold("takes two slashes after the colon, as in s3://bucket/run-7")
-        # Also `user:password@host`, whatever is in the password: as a directory it would be shown, and written down.
-        if not text.startswith(("/", "./", "../")) or text.startswith("//"):
-            if re.search(r":.*@", text):
-                raise Untold(f"has what looks like a user and a password in it: {CREDENTIALS}")
-            if re.match(r"[^/]+@[^/]+:", text):
-                raise Untold("takes ssh://USER@HOST/DIRECTORY for what is on another machine")
-        if re.match(r"~|\$\w|\$\{", text):
-            raise Untold("begins with a ~ or a variable, which nobody expands here: write the whole path")
+        _refuse_no_directory(text)
         return Url("", text, text)
     scheme = scheme.lower()
     if not re.fullmatch(r"[a-z][a-z0-9+-]{,19}", scheme):
@@ -73,7 +64,7 @@ def parse(text: str) -> Url:
         raise Untold("this is no address that can be read") from error
     user = rest.partition("/")[0].rpartition("@")[0]
     # `%3a` is a colon; and a second @ is of a password with a slash in it, which ends the host for whoever reads on.
-    hidden = "%3a" in user.lower() or "@" in user or re.search(r":[^/@]*/.*@", rest)
+    hidden = "%3a" in user.lower() or "@" in user or re.match(r"[^/]*:(?!\d+/)[^/@]*/.*@", rest)
     if secret or hidden or (user and scheme not in ("ssh", "sftp")):
         raise Untold(f"has a secret in it: {CREDENTIALS}")
     if split.query or split.fragment:
@@ -89,6 +80,20 @@ def parse(text: str) -> Url:
     if ".." in split.path.split("/"):
         raise Untold("leads over ..; give the directory itself")
     return Url(scheme, rest.rstrip("/"), text.rstrip("/"))
+
+
+def _refuse_no_directory(text: str) -> None:
+    """What has no `://`, and is not meant as a directory. Raises `Untold`."""
+    if re.match(r"[A-Za-z0-9]{2,}:/", text) and "@" not in text:
+        raise Untold("takes two slashes after the colon, as in s3://bucket/run-7")
+    # Also `user:password@host`, whatever is in the password: as a directory it would be shown, and written down.
+    if not text.startswith(("/", "./", "../")) or text.startswith("//"):
+        if re.search(r":.*@", text):
+            raise Untold(f"has what looks like a user and a password in it: {CREDENTIALS}")
+        if re.match(r"[^/]+@[^/]+:", text):
+            raise Untold("takes ssh://USER@HOST/DIRECTORY for what is on another machine")
+    if re.match(r"~|\$\w|\$\{", text):
+        raise Untold("begins with a ~ or a variable, which nobody expands here: write the whole path")
 
 
 def refuse_lacking(text: str) -> None:

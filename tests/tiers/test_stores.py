@@ -28,9 +28,10 @@ from safepoint import NothingSavedError, SaveError, Session, UsageError
 from safepoint.cli.look.elsewhere import within_errors
 from safepoint.disk import Disk
 from safepoint.root import Root
-from safepoint.tiers import place as places
-from safepoint.tiers.place import Place, Store, Unreachable, Vanished, place_at
+from safepoint.tiers import store as stores
+from safepoint.tiers.place import Place, Unreachable, Vanished, place_at
 from safepoint.tiers.remote import Remote
+from safepoint.tiers.store import Store
 from safepoint.tiers.url import Untold, parse
 
 pytestmark = pytest.mark.xdist_group("servers")
@@ -133,9 +134,10 @@ def in_memory(top: str = "/flaky") -> Any:
 COUNTED = """
 import itertools, os, signal, sys
 import safepoint.tiers.part as part, safepoint.tiers.place as place, safepoint.tiers.remote as remote
+import safepoint.tiers.store as store
 part.PIECE = remote.PIECE = 1 << 14
 puts, last = itertools.count(), int(sys.argv[2])
-for kind in (place.Directory, place.Store):
+for kind in (place.Directory, store.Store):
     def put(self, name, data, put=kind.put):
         with open(sys.argv[1], "a") as log:
             log.write(f"{len(data)}\\n")
@@ -191,7 +193,7 @@ def made(work: Path) -> Path:
 
 
 def test_a_store_that_fails_each_call_once_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.0)
     flaky = Flaky(in_memory())
     store = Store(parse("s3://bucket/flaky"), lambda url: (flaky, "/flaky"))
     run(tmp_path / "a")
@@ -201,7 +203,7 @@ def test_a_store_that_fails_each_call_once_is_asked_again(tmp_path: Path, monkey
 
 def test_a_store_that_is_down_is_named_without_what_is_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error repeats no credentials, though what lies beneath does; and changes nothing here."""
-    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.0)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", servers.KEYS["AWS_SECRET_ACCESS_KEY"])
     flaky = Flaky(in_memory(), for_ever=True)
     store = Store(parse("s3://bucket/flaky"), lambda url: (flaky, "/flaky"))
@@ -239,21 +241,21 @@ def test_no_verb_takes_a_store_that_fails_for_an_empty_one(
 ) -> None:
     """Each verb, while one call fails in each way. Who hears "there is no set" begins from zero, and who hears that
     all is gone takes over."""
-    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.0)
     monkeypatch.setattr("safepoint.tiers.note.home", lambda root: "1")  # a copy is the same directory here
     fs, url, outcomes = in_memory("/bucket"), "s3://bucket/run", dict[tuple[str, str], str]()
-    monkeypatch.setattr(places, "_connected", lambda url: (fs, f"/{url.path}"))
+    monkeypatch.setattr(stores, "_connected", lambda url: (fs, f"/{url.path}"))
     for name in ("run", "other"):
         saved(tmp_path / name, manifest=f"u.dat\nremote = {url}\ndrain = off\n", steps=1)
     assert cli("drain", tmp_path / "run").exit_code == 0
     saved(tmp_path / "run", manifest=(tmp_path / "run/.safepoint").read_text(), steps=1)
     for each in ("run", "other"):
         shutil.copytree(tmp_path / each, tmp_path / f"before/{each}", symlinks=True)
-    store = {name: fs.cat_file(name) for name in fs.find("/bucket")}
+    there = {name: fs.cat_file(name) for name in fs.find("/bucket")}
     for fault, (verb, words) in itertools.product(FAULTS, VERBS.items()):
-        put_back(fs, store, tmp_path)
+        put_back(fs, there, tmp_path)
         broken = Broken(fs, *CALLS[call], FAULTS[fault])
-        monkeypatch.setattr(places, "_connected", lambda url, broken=broken: (broken, f"/{url.path}"))
+        monkeypatch.setattr(stores, "_connected", lambda url, broken=broken: (broken, f"/{url.path}"))
         named = {"URL": url, "NEW": tmp_path / "new", "RUN": tmp_path / "run", "OTHER": tmp_path / "other"}
         done = cli(*(named.get(word, word) for word in words))
         outcomes[fault, verb] = f"{done.exit_code}{'' if broken.met else ' (call not made)'}"
@@ -299,7 +301,7 @@ def test_what_s3_answers_is_never_taken_for_an_empty_place(
 
         def log_message(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(places, "TRIES", 1)  # s3fs tries again itself
+    monkeypatch.setattr(stores, "TRIES", 1)  # s3fs tries again itself
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         environment = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -334,7 +336,7 @@ def test_an_unknown_host_is_refused(at_ssh: tuple[str, dict[str, str]], tmp_path
                                     monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """Whoever answers for a host whose key is not known may be anybody."""
     start, environment = at_ssh
-    monkeypatch.setattr(places, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(stores, "FIRST_PAUSE", 0.0)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     known = Path(environment["HOME"], ".ssh/known_hosts")
