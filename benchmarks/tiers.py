@@ -44,8 +44,8 @@ from testbed import servers
 from throughput import fill, fsync, here, ran
 
 import safepoint
-from safepoint.tiers.place import Store
 from safepoint.tiers.settings import rate as rate_of
+from safepoint.tiers.store import Store
 
 MANY = 64  # files
 RATE = "200M"

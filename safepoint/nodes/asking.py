@@ -102,7 +102,9 @@ def ask_sets(peer: Peer) -> list[str]:
     `Unreachable`."""
     with _asking(peer, do="look") as channel:
         found = _told(channel, peer).get("sets")
-        return [name for name in found if type(name) is str] if type(found) is list else []
+        if type(found) is not list or not all(type(name) is str for name in found):
+            raise Unreachable(f"node {peer.text}: it does not say which sets are there")
+        return found
 
 
 class Coming(NamedTuple):

@@ -24,7 +24,7 @@ from safepoint.tiers.names import Claim, Name, identity, name_of, named
 from safepoint.tiers.part import LARGEST_RECORD, Changed, Part, parsed
 from safepoint.tiers.place import Place, Unreachable, Vanished
 from safepoint.tiers.remote import Index, Listing, Remote, needed
-from safepoint.tiers.sending import Rate, Sender, put_parts
+from safepoint.tiers.sending import Rate, Sender, put_alone, put_parts
 
 SOON, LATE = 0.02, 0.5  # seconds between two looks for a set that is being committed
 AT_PLACE, AT_LAST = 1.0, 20.0  # and for the parts of other nodes: at first, and later
@@ -146,7 +146,8 @@ class AtRemote:
             if not parts:
                 return
             record = next(iter(parts.values()))[1]
-            name, *_ = put_parts(remote, listing, claim, parts, self._rate, tick, self._manifest())
+            put = put_alone if sender else put_parts
+            name, *_ = put(remote, listing, claim, parts, self._rate, tick, self._manifest())
             if sender is None:
                 if remote.look().claims[-1:] != (claim,):
                     raise Unreachable(f"{self._url} was claimed anew meanwhile")
@@ -183,7 +184,7 @@ class AtRemote:
         one is whole there. That one, if it has become so while `still`; None if there is nothing new.
 
         `roots`: several may be of one rank, as a node may hold its copies. Raises as `put`, but `Superseded` if no set
-        has become whole."""
+        has become whole, with what is there."""
         wanted, there = Wanted("", still), {*note.read_notes(self._start).at(self._url).sets}
         found = _newest_of(roots, max(there, default=""))
         if not found:
@@ -191,11 +192,15 @@ class AtRemote:
         with self._sending(wanted) as sender:
             claim, listing = (sender.claim(), self._now().look()) if sender else self._claimed(wanted)
             remote = self._now()
-            left, next_at = list(found.values()), 0.0
+            left, put, next_at = list(found.values()), list[str](), 0.0
             for pause in _longer():
-                if left and time.monotonic() >= next_at:  # the others may be putting the same set still
-                    put_parts(remote, listing, claim, left.pop(0), self._rate, moves, self._manifest())
-                    next_at = time.monotonic() + AT_LAST
+                # The others may be putting the same set still; but not if it was there before, as of a drain that was
+                # not waited for: else no older one, which all nodes have, would ever go.
+                while left and time.monotonic() >= next_at:
+                    parts = left.pop(0)
+                    went = put_parts(remote, listing, claim, parts, self._rate, moves, self._manifest())[2]
+                    put.append(next(iter(parts.values()))[1].label)
+                    next_at = time.monotonic() + AT_LAST if went else next_at
                 listing = remote.look()
                 for other in found.values():
                     record = next(iter(other.values()))[1]
@@ -207,7 +212,11 @@ class AtRemote:
                                 continue
                             sender.complete(name, claim, after)
                         return record
-                wanted.rest(pause)
+                try:
+                    wanted.rest(pause)
+                except Superseded:
+                    rest = [next(iter(parts.values()))[1].label for parts in left]
+                    raise Superseded(_so_far(put, rest)) from None
         raise AssertionError
 
     def _claimed(self, wanted: Wanted) -> tuple[Claim, Listing]:
@@ -257,6 +266,16 @@ class AtRemote:
         found = name_of(name)
         assert found
         yield from self._now().pieces(found, part, lambda _: None)
+
+
+def _so_far(put: list[str], rest: list[str]) -> str:
+    """What became of the sets of one node, of which none is whole at the place."""
+    missing = f", and of {', '.join(rest)} not yet" if rest else ""
+    again = ", and then here again" if rest else ""
+    return (
+        f"no set is whole there that is newer than what was: the part of this node is there of {', '.join(put)}"
+        f"{missing}; run this on the other nodes too{again}"
+    )
 
 
 def _longer() -> Iterator[float]:

@@ -22,6 +22,7 @@ from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import read_record
 from safepoint.session import Verbs
 from safepoint.settings import Setting
+from safepoint.tiers.url import refuse_lacking
 
 STEP, POLL = 0.5, 0.02  # seconds between two agreements of ranks that wait; between two looks
 END = object()
@@ -54,7 +55,8 @@ class Placed(Verbs):
         super().__init__(directory, ranks, disk, options, settings, in_place=in_place)
 
     def _with_a_drain(self, in_place: bool) -> list[Beside]:
-        """The listener, if the manifest names another place for the sets; else nothing of it is loaded."""
+        """The listener, if the manifest names another place for the sets; else nothing of it is loaded. Raises
+        `UsageError`, also if that needs a package that is missing: the drain would only warn, and nothing ever go."""
         home, agree = self._home, self._peers is self._ranks
         if home.manifest.setting("local") is not None:
             refuse_on_nodes(agree=agree, in_place=in_place)
@@ -64,6 +66,7 @@ class Placed(Verbs):
             assert isinstance(home, Home)
             self._nodes = Nodes(home, self._sets, lambda: self._life, lambda: self._agreed, lambda: self._number)
             self._beside, home.levels = self._nodes, self._nodes.levels
+            refuse_lacking(self._nodes.url)
             return [self._nodes]
         if self._ranks.rank == home.lead or self._choices.saver is None:
             refuse_left_on_nodes(self._root)
@@ -73,6 +76,8 @@ class Placed(Verbs):
 
         self._beside = Beside(home, agree=agree, once=in_place)
         home.levels = (LOCAL, REMOTE) if self._beside.on else (LOCAL,)
+        if self._beside.on:
+            refuse_lacking(self._beside.url)
         return [self._beside]
 
     def _meet(self) -> None:

@@ -8,38 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
-import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from stat import S_ISREG
-from typing import Any, TypeVar
 
 from safepoint.disk import Disk
 from safepoint.disk.files import entries, exists, listdir, read, write
-from safepoint.disk.signals import look
 from safepoint.errors import UsageError
 from safepoint.patterns import SIDE
 from safepoint.root import is_ours
 from safepoint.tiers.url import Url, parse, refuse_secrets
 
-logger = logging.getLogger("safepoint")
-Result = TypeVar("Result")
-TRIES, FIRST_PAUSE = 5, 0.5  # of a call that fails; seconds, doubled each time
 SECRET = re.compile("SECRET|TOKEN|PASS|CREDENTIAL|KEY|CONNECTION", re.I)
 USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")  # and password
 NEW = ".new"  # at the end of what is being put
-KEEPALIVE = 15  # seconds
 
 
 class Unreachable(Exception):
     """A place did not do what it was asked for, or is not there; the text says which, and why."""
 
 
+class Denied(Unreachable):
+    """It was refused: who asks may not have it."""
+
+
 class Vanished(Exception):
     """There is nothing of this name, or not so many bytes: somebody has removed it, or it never was whole."""
+
+
+class Gone(Vanished):
+    """There is nothing of this name, says the place itself."""
 
 
 class Place:
@@ -52,7 +51,10 @@ class Place:
 
     def names(self) -> dict[str, int]:
         """All that is there, two levels deep, with its size; also what is being put, or was when somebody died: its
-        name ends with NEW."""
+        name ends with NEW. A name that ends with `/`: something is below it, and its listing does not show what.
+
+        A listing that was not had, of all or of one directory, is `Unreachable`, and never an empty one: who takes a
+        place for empty begins from zero, or puts over what is there."""
         raise NotImplementedError
 
     def put(self, name: str, data: bytes | bytearray) -> None:
@@ -61,7 +63,7 @@ class Place:
         raise NotImplementedError
 
     def get(self, name: str, size: int) -> bytes:
-        """So many bytes. Raises `Vanished` if there are not exactly as many."""
+        """So many bytes. Raises `Vanished` if there are not exactly as many, `Gone` if there is no such name."""
         raise NotImplementedError
 
     def remove(self, names: Iterable[str]) -> None:
@@ -72,12 +74,22 @@ class Place:
         """On return all that was seen below these names is as durable as what this process has put there itself."""
 
     def _failed(self, doing: str, error: BaseException) -> Unreachable:
-        return Unreachable(f"{self.url.text}: cannot {doing}: {_told(error)}")
+        kind = Denied if isinstance(error, PermissionError) else Unreachable
+        return kind(f"{self.url.text}: cannot {doing}: {told(error)}")
 
 
-def _told(error: BaseException) -> str:
+def code(error: BaseException) -> str:
+    """What S3 calls the error from which this one was made."""
+    response = getattr(error.__cause__, "response", None)
+    said = response.get("Error") if isinstance(response, dict) else None
+    return str(said.get("Code") or "") if isinstance(said, dict) else ""
+
+
+def told(error: BaseException) -> str:
     """The cause in one line, without what is secret in the environment."""
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+    file = getattr(error, "filename", None)
+    text = ": ".join(filter(None, [code(error), file if isinstance(file, str) else "", text]))
     for name, value in os.environ.items():
         if SECRET.search(name) and len(value) >= 8:
             text = text.replace(value, "***")
@@ -108,13 +120,8 @@ class Directory(Place):
     def names(self) -> dict[str, int]:
         found: dict[str, int] = {}
         try:
-            for name, is_directory in entries(self._disk, self._top) if exists(self._disk, self._top) else ():
-                inner = (
-                    [f"{name}/{each}" for each in listdir(self._disk, f"{self._top}/{name}")]
-                    if is_directory
-                    else [name]
-                )
-                for each in inner:
+            for name, is_directory in entries(self._disk, self._top):
+                for each in self._inner(name) if is_directory else [name]:
                     with contextlib.suppress(FileNotFoundError):  # a drain at work removes what is old
                         info = self._disk.stat(f"{self._top}/{each}")
                         if S_ISREG(info.st_mode):
@@ -122,6 +129,12 @@ class Directory(Place):
         except OSError as error:
             raise self._failed("list it", error) from error
         return found
+
+    def _inner(self, name: str) -> list[str]:
+        try:
+            return [f"{name}/{each}" for each in listdir(self._disk, f"{self._top}/{name}")]
+        except FileNotFoundError:  # a drain at work
+            return []
 
     def put(self, name: str, data: bytes | bytearray) -> None:
         path, disk = f"{self._top}/{name}", self._disk
@@ -158,7 +171,7 @@ class Directory(Place):
             is_ours(self._disk, os.path.dirname(f"{self._top}/{name}"))
             data = read(self._disk, f"{self._top}/{name}", size)
         except FileNotFoundError as error:
-            raise Vanished(f"{name} is gone") from error
+            raise Gone(f"{name} is gone") from error
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise Vanished(f"{name} has more than {size} bytes") from error
@@ -182,126 +195,6 @@ class Directory(Place):
             raise self._failed("remove what is old", error) from error
 
 
-class Store(Place):
-    """A store that fsspec knows. Each call is tried some times; after a lost connection with a new one."""
-
-    lanes = 4
-
-    def __init__(self, url: Url, connect: Callable[[Url], tuple[Any, str]] | None = None) -> None:
-        super().__init__(url)
-        self._connect, self._fs = connect or _connected, None
-        self._top = ""
-        self._writes_at_once = url.scheme not in ("ssh", "sftp")  # no reader meets half of a file
-
-    def _tried(self, doing: str, call: Callable[[Any, str], Result]) -> Result:
-        for turn in range(TRIES):
-            look()
-            try:
-                if self._fs is None:
-                    self._fs, self._top = self._connect(self.url)
-                return call(self._fs, self._top)
-            except (FileNotFoundError, Vanished):
-                raise
-            except (UsageError, KeyboardInterrupt):
-                raise
-            except Exception as error:
-                if turn == TRIES - 1 or isinstance(error, PermissionError):
-                    raise self._failed(doing, error) from None  # what lies beneath may repeat what is secret
-                logger.debug("%s: %s: again", doing, _told(error))
-                self._fs = None
-                time.sleep(FIRST_PAUSE * 2**turn)
-        raise AssertionError
-
-    def names(self) -> dict[str, int]:
-        def call(fs: Any, top: str) -> dict[str, int]:
-            fs.invalidate_cache()
-            try:
-                found = fs.find(top, maxdepth=2, detail=True, withdirs=False)
-            except FileNotFoundError:
-                return {}
-            names = {_below(top, path): info for path, info in found.items() if info.get("type", "file") == "file"}
-            return {name: int(info["size"] or 0) for name, info in names.items() if name}
-
-        return self._tried("list it", call)
-
-    def put(self, name: str, data: bytes | bytearray) -> None:
-        def call(fs: Any, top: str) -> None:
-            path = f"{top}/{name}"
-            if self._writes_at_once:
-                fs.pipe_file(path, bytes(data))  # some take any other kind for a list of numbers
-                return
-            fs.makedirs(os.path.dirname(path), exist_ok=True)
-            new = f"{path}.{os.getpid()}{NEW}"
-            with fs.open(new, "wb") as file:
-                file.write(data)
-                with contextlib.suppress(Exception):  # an extension, which not every server has
-                    file.fsync()
-            fs.mv(new, path)
-
-        try:
-            self._tried(f"put {name}", call)
-        except FileNotFoundError as error:  # there is no such bucket
-            raise self._failed(f"put {name}", error) from None
-
-    def get(self, name: str, size: int) -> bytes:
-        def call(fs: Any, top: str) -> bytes:
-            path = f"{top}/{name}"
-            if self._writes_at_once:
-                data: bytes = fs.cat_file(path, start=0, end=size + 1) if size else fs.cat_file(path)
-            else:
-                with fs.open(path, "rb") as file:
-                    data = file.read(size + 1)
-            if len(data) != size:
-                raise Vanished(f"{name} has {'more' if len(data) > size else 'less'} than {size} bytes")
-            return bytes(data)
-
-        try:
-            return self._tried(f"get {name}", call)
-        except FileNotFoundError as error:
-            raise Vanished(f"{name} is gone") from error
-
-    def remove(self, names: Iterable[str]) -> None:
-        listed = list(names)
-
-        def call(fs: Any, top: str) -> None:
-            for start in range(0, len(listed), 1000):
-                paths = [f"{top}/{name}" for name in listed[start : start + 1000]]
-                if self._writes_at_once:
-                    with contextlib.suppress(FileNotFoundError):
-                        fs.rm(paths)
-                    continue
-                for path in paths:
-                    with contextlib.suppress(FileNotFoundError):
-                        fs.rm_file(path)
-                for above in {os.path.dirname(path) for path in paths} - {top}:
-                    with contextlib.suppress(Exception):  # there is something else in it
-                        fs.rmdir(above)
-
-        if listed:
-            self._tried("remove what is old", call)
-
-
-def _below(top: str, path: str) -> str:
-    rest = path.lstrip("/").removeprefix(top.strip("/") + "/")
-    return "" if rest == path.lstrip("/") else rest
-
-
-def _connected(url: Url) -> tuple[Any, str]:
-    try:
-        fsspec = importlib.import_module("fsspec")
-        importlib.import_module(url.package)
-    except ImportError as error:
-        raise UsageError(f"{url.scheme}:// needs the package {url.package}: pip install {url.package}") from error
-    options: dict[str, Any] = {"skip_instance_cache": True}
-    if url.package == "sshfs":
-        # Its own default asks for no host key at all.
-        options |= {"known_hosts": (), "keepalive_interval": KEEPALIVE, "login_timeout": 2 * KEEPALIVE}
-    else:
-        options["use_listings_cache"] = False
-    fs, path = fsspec.core.url_to_fs(f"{url.scheme if url.scheme != 'sftp' else 'ssh'}://{url.path}", **options)
-    return fs, str(path).rstrip("/")
-
-
 def place_at(text: str, disk: Disk, work: str, *, make: bool = False) -> Place:
     """The place of this name; a relative directory is below `work`. `make`: if there is no such directory.
 
@@ -310,7 +203,9 @@ def place_at(text: str, disk: Disk, work: str, *, make: bool = False) -> Place:
     refuse_secrets(text)
     url = parse(text)
     if url.scheme:
-        return Store(url)
+        from safepoint.tiers.store import Store  # here: only who has such a place needs it
+
+        return Store(url, make=make)
     if os.path.realpath(os.path.join(work, url.path)) == os.path.realpath(work):
         raise UsageError(f"{text} is the directory of the run itself; nothing was changed")
     return Directory(url._replace(path=os.path.join(work, url.path)), disk, make=make)

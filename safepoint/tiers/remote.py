@@ -14,10 +14,13 @@
     to be safe. Sets of a later claim are newer than all others. So a run that was taken for dead, and goes on, is
     neither mixed in nor preferred.
 (4) What is old goes with the index first, so that no part without its bytes counts.
+(5) What uploads left that ended early goes when a set became whole, and if one cannot be put: a place that was full
+    would stay full.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
@@ -30,7 +33,7 @@ from safepoint.restoring.read import Damaged
 from safepoint.sealed import Unsealed, checked, seal, unseal
 from safepoint.tiers.names import INDEX, OF_RANK, UNKNOWN, Claim, Name, claim_of, name_of, named, piece_name
 from safepoint.tiers.part import PIECE, Part, length, parsed
-from safepoint.tiers.place import NEW, Place, Vanished
+from safepoint.tiers.place import NEW, Denied, Gone, Place, Unreachable, Vanished
 
 FORMAT, LINE = "FORMAT", b"safepoint remote 1\n"
 LARGEST_INDEX, LARGEST_CLAIM, LONGEST_MANIFEST = 64 << 20, 64 << 10, 1 << 20  # bytes
@@ -85,13 +88,22 @@ class Remote:
     def look(self) -> Listing:
         """What is there now. Raises `FormatError` if it was written by a newer library, or is another's."""
         names = self.place.names()
+        if FORMAT not in names and self._has_format():
+            names = self.place.names()  # somebody may have put it between the two
+            if FORMAT not in names:
+                raise Unreachable(
+                    f"{self.place.url.text}: cannot list it: {FORMAT} is there, and what was listed does not show it"
+                )
         if FORMAT in names and not self._ours and not self._is_ours(names[FORMAT]):
             where = self.place.url.text
             raise FormatError(f"{where} is in another format than this safepoint knows; nothing was changed")
         claims, sets, others, unfinished = [], dict[Name, dict[str, int]](), set(), []
         for text, size in names.items():
             top, slash, inner = text.partition("/")
-            if inner.endswith(NEW) and name_of(top):
+            if slash and not inner:  # there is something of it, and nobody can say what: so it is no whole one
+                if name := name_of(top):
+                    sets.setdefault(name, {})
+            elif inner.endswith(NEW) and name_of(top):
                 unfinished.append(text)
             elif slash and (name := name_of(top)) and OF_RANK.match(inner):
                 sets.setdefault(name, {})[inner] = size
@@ -101,6 +113,16 @@ class Remote:
                 others.add(top)
         ordered = {name: sets[name] for name in sorted(sets, reverse=True)}
         return Listing(tuple(sorted(claims)), ordered, tuple(sorted(others)), tuple(unfinished))
+
+    def _has_format(self) -> bool:
+        """Asked for by its name: that all is empty is believed only if the place says that this is not there."""
+        try:
+            self.place.get(FORMAT, len(LINE))
+        except (Gone, Denied):  # who may list need not learn what there is not
+            return False
+        except Vanished:
+            pass
+        return True
 
     def _is_ours(self, size: int) -> bool:
         try:
@@ -243,6 +265,26 @@ class Remote:
                 for future in ahead:
                     future.cancel()
 
+    def clear_dead(self, listing: Listing, name: Name) -> bool:
+        """Remove what uploads left that ended early, but those of this set; whether there was anything. Nobody else may
+        be putting here. Of a set that was ever whole nothing goes: if its index cannot be read, that is no proof."""
+        dead = [
+            each for each, inner in listing.sets.items() if each != name and inner and self._never_was(listing, each)
+        ]
+        left = [*listing.unfinished]
+        for each in dead:
+            left += [f"{each.text}/{one}" for one in sorted(listing.sets[each], key=lambda it: not INDEX.fullmatch(it))]
+        self.place.remove(left)
+        return bool(left)
+
+    def _never_was(self, listing: Listing, name: Name) -> bool:
+        """By the names of the parts alone."""
+        if not (ranks := listing.ranks(name)):
+            return True
+        with contextlib.suppress(Damaged, Vanished):
+            return not {*needed(self.index(listing, name, ranks[0]).record)} <= {*ranks}
+        return False
+
     def prune(self, listing: Listing, keep: Iterable[Name]) -> list[Name]:
         """Rule (4): remove all sets but these, and what a dead upload of an older one left. Those that were removed."""
         wanted = set(keep)
@@ -252,7 +294,7 @@ class Remote:
             for text in listing.unfinished
             if newest and (name := name_of(text.partition("/")[0])) and name <= newest
         )
-        old = [name for name in listing.sets if name not in wanted]
+        old = [name for name, inner in listing.sets.items() if inner and name not in wanted]
         for name in reversed(old):  # the oldest first, and of each the index
             inner = sorted(listing.sets[name], key=lambda each: not INDEX.fullmatch(each))
             heads = [each for each in inner if INDEX.fullmatch(each)]

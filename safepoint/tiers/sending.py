@@ -217,7 +217,7 @@ class Sender:
         # Before a byte goes: a file system may not be mounted any more, and then this would fill the one beneath.
         listing = self._still_mine(claim)
         self._remember(listing)
-        name, size, went = put_parts(self._remote, listing, claim, parts, rate, tick, manifest, anew=anew)
+        name, size, went = put_alone(self._remote, listing, claim, parts, rate, tick, manifest, anew=anew)
         after, why = self.lacks(name, claim)
         if why:
             raise Unreachable(f"{self._url} does not have {first.label} whole, though all of it was put: {why}")
@@ -268,6 +268,20 @@ class Sender:
 
     def _who(self) -> dict[str, object]:
         return {"host": kernel.host(), "directory": self._root.work, "time": time.time()}
+
+
+def put_alone(
+    remote: Remote, listing: Listing, claim: Claim, parts: Parts, rate: Rate, tick: Callable[[int], None],
+    manifest: str = "", *, anew: bool = False,
+) -> tuple[Name, int, int]:  # fmt: skip
+    """As `put_parts`, of who has the claim. If that fails, rule (5) of `remote`, and once more."""
+    try:
+        return put_parts(remote, listing, claim, parts, rate, tick, manifest, anew=anew)
+    except Unreachable:
+        now = remote.look()
+        if now.claims[-1:] != (claim,) or not remote.clear_dead(now, named(claim, next(iter(parts.values()))[1])):
+            raise
+    return put_parts(remote, remote.look(), claim, parts, rate, tick, manifest, anew=anew)
 
 
 def put_parts(

@@ -18,6 +18,7 @@ from testbed.paths import EXAMPLES, HOUSE
 from testbed.sweep import one_of
 
 import safepoint
+from safepoint.c import cache as where_it_is_kept
 from safepoint.errors import UsageError
 
 pytestmark = needs("cc")
@@ -34,6 +35,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def compiled(*command: object, cwd: Path) -> None:
     done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, f"{command}: {done.stderr}"
+
+
+def test_without_a_home_no_directory_of_that_name_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a user without HOME and without a line in passwd, as in containers, nothing expands `~`."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    for told in (None, "here"):  # a relative one is none either, says its own standard
+        monkeypatch.delenv("XDG_CACHE_HOME") if told is None else monkeypatch.setenv("XDG_CACHE_HOME", told)
+        with pytest.raises(UsageError, match="set HOME, or XDG_CACHE_HOME"):
+            where_it_is_kept()
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from safepoint.root import Root
 from safepoint.tiers import note
 from safepoint.tiers.fetching import Fetch, Found, chosen, make_ready, roots_for, sets_at
 from safepoint.tiers.part import Part
-from safepoint.tiers.place import Directory, Place, Vanished, place_at
+from safepoint.tiers.place import Directory, Gone, Place, Vanished, place_at
 from safepoint.tiers.remote import Remote, needed
 from safepoint.tiers.sending import Rate, Sender, Sent
 from safepoint.tiers.url import Url
@@ -47,7 +49,7 @@ class Kept(Place):
     def get(self, name: str, size: int) -> bytes:
         self.before(f"get {name}")
         if len(self.objects.get(name, b"")) != size or name not in self.objects:
-            raise Vanished(name)
+            raise (Vanished if name in self.objects else Gone)(name)
         return self.objects[name]
 
     def remove(self, names: Iterable[str]) -> None:
@@ -71,6 +73,86 @@ class Dying(Kept):
         super().before(call)
         if len(self.calls) > self.at:
             raise Dead(call)
+
+
+class Refused(Exception):
+    """What botocore raises for an answer of S3 that is an error."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.response = {"Error": {"Code": code}}
+
+
+def of_s3(error: OSError, code: str) -> Callable[[Any], Any]:
+    """As s3fs raises it."""
+
+    def fail(result: Callable[[], Any]) -> Any:
+        raise error from Refused(code)
+
+    return fail
+
+
+def raising(error: Exception) -> Callable[[Any], Any]:
+    def fail(result: Callable[[], Any]) -> Any:
+        raise error
+
+    return fail
+
+
+def of_bytes(change: Callable[[bytes], bytes]) -> Callable[[Any], Any]:
+    """Of what is read or put, not of a listing: one that is cut short is no XML any more."""
+
+    def fail(result: Callable[..., Any]) -> Any:
+        data = result(change)
+        return change(data) if isinstance(data, bytes) else data
+
+    return fail
+
+
+# What a call of a store may come to that does not do what it was asked for.
+FAULTS: dict[str, Callable[[Callable[[], Any]], Any]] = {
+    "403": of_s3(PermissionError("Access Denied"), "AccessDenied"),
+    "expired": of_s3(PermissionError("The provided token has expired."), "ExpiredToken"),
+    "key": of_s3(PermissionError("No such key id."), "InvalidAccessKeyId"),
+    "500": of_s3(OSError(121, "We encountered an internal error."), "InternalError"),
+    "404": of_s3(FileNotFoundError("not found"), "404"),
+    "bucket": of_s3(FileNotFoundError("The specified bucket does not exist"), "NoSuchBucket"),
+    "exception": raising(ValueError("not well-formed (invalid token)")),
+    "timeout": raising(TimeoutError("no answer in 60 seconds")),
+    "local file": raising(FileNotFoundError(2, "No such file or directory", "/opt/credentials")),
+    "nothing": lambda result: type(result(lambda data: None) or [])(),
+    "half": of_bytes(lambda data: data[: len(data) // 2]),
+    "wrong": of_bytes(lambda data: bytes([data[0] ^ 1, *data[1:]])),
+}  # fmt: skip
+
+
+class Broken:
+    """A file system of fsspec one of whose calls fails, each time: `call` and the end of the name that it is for."""
+
+    def __init__(self, fs: Any, call: str, of: str, fault: Callable[[Callable[[], Any]], Any]) -> None:
+        self._fs, self._call, self._of, self._fault, self.met = fs, call, of, fault, 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("find", "walk"):  # made of the other calls, as in file systems that are no memory
+            return partial(getattr(type(self._fs).__base__, name), self)
+        real = getattr(self._fs, name)
+        if name != self._call:
+            return real
+
+        def call(path: Any, *arguments: Any, **named: Any) -> Any:
+            if not re.search(self._of, path if isinstance(path, str) else path[0]):
+                return real(path, *arguments, **named)
+
+            def result(change: Callable[[bytes], bytes | None]) -> Any:
+                """`change`: what becomes of data that are put; None: nothing is done."""
+                if name == "pipe_file":
+                    return None if (data := change(arguments[0])) is None else real(path, data)
+                return real(path, *arguments, **named)
+
+            self.met += 1
+            return self._fault(result)
+
+        return call
 
 
 def parts_of(work: Path | str, disk: Disk | None = None) -> dict[int, tuple[Root, Record]]:

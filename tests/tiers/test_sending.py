@@ -12,6 +12,7 @@ import pytest
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.places import (
     MANIFEST,
+    NO_RATE,
     Dead,
     Dying,
     Kept,
@@ -23,17 +24,20 @@ from testbed.places import (
     newest,
     parts_of,
     run,
+    saved,
 )
 from testbed.sweep import PROOF, sample
 
 from safepoint import LockedError, Session
 from safepoint.disk import Disk
+from safepoint.nodes.copying import AtRemote, Superseded
+from safepoint.record import Record, dump, parse_record
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
 from safepoint.tiers import note
 from safepoint.tiers import part as parts
-from safepoint.tiers.fetching import chosen, sets_at
+from safepoint.tiers.fetching import chosen, make_ready, sets_at
 from safepoint.tiers.note import at_places, read_notes
 from safepoint.tiers.place import Place, Unreachable
 from safepoint.tiers.remote import Remote
@@ -109,6 +113,80 @@ def test_a_first_upload_killed_at_each_operation_is_still_ours(tmp_path: Path) -
         left.objects = dying.objects
         drained(tmp_path / "a", left)
         assert newest(left) == 1 and len([n for n in left.objects if n.startswith("claim")]) == 1
+
+
+class Full(Kept):
+    """With room for so many bytes."""
+
+    room = 0
+
+    def put(self, name: str, data: bytes) -> None:
+        if sum(map(len, {**self.objects, name: data}.values())) > self.room:
+            raise Unreachable("memory: No space left on device")
+        super().put(name, data)
+
+
+def test_a_place_that_was_full_once_is_not_full_for_ever(tmp_path: Path) -> None:
+    """What uploads left that ended early makes room for the next set; what is whole there stays until that is there,
+    also if its index cannot be read just now."""
+    run(tmp_path / "a", 1)
+    place = Full()
+    place.room = 1 << 30
+    drained(tmp_path / "a", place)
+    before = dict(place.objects)
+    whole = sum(map(len, before.values()))
+    place.room = whole * 5 // 3  # the set there, and not all of another one
+    for step in (2, 3):  # each is another one
+        run(tmp_path / "a", 1, first=step)
+        with pytest.raises(Unreachable, match="No space left"):
+            drained(tmp_path / "a", place)
+    assert len({name.split("/")[0] for name in place.objects if name.startswith("set-")}) == 2 and newest(place) == 1
+    place.room = whole * 9 // 4  # enough for two sets, and not for what is left of others as well
+    run(tmp_path / "a", 1, first=4)
+    drained(tmp_path / "a", place)
+    assert newest(place) == 4 and given_back(place, tmp_path / "b") == 4
+    place.objects = dict(before)
+    (index,) = (name for name in before if name.endswith(".json"))
+    place.objects[index] = bytes(len(before[index]))
+    listing = Remote(place).look()
+    Remote(place).clear_dead(listing, max(listing.sets)._replace(number=9))
+    assert {*place.objects} == {*before}
+
+
+def of_two_ranks(work: Path) -> None:
+    """Three sets, of which rank 0 has the newest two, and rank 1 those before: nodes that died out of step."""
+    saved(work, manifest="u.dat\nkeep = 3\n", steps=3)
+    one = Root(str(work))
+    shutil.copytree(one.path, one.of(1).path)
+    for rank, gone in ((0, 1), (1, 3)):
+        root = one.of(rank)
+        shutil.rmtree(root.set(gone))
+        for path in Path(root.path).glob("set-*/record.json"):
+            record = parse_record(path.read_bytes())
+            path.chmod(0o600)
+            patterns = ("u.dat", "z-{rank}.dat")
+            path.write_bytes(dump(record._replace(rank=rank, ranks=2, saver=0, patterns=patterns)))
+
+
+def test_nodes_out_of_step_that_drain_in_turn_put_the_set_that_both_have(tmp_path: Path) -> None:
+    """None waits for the other: each says what is there of it and what is not, and the next one goes on from there."""
+    of_two_ranks(tmp_path / "a")
+    make_ready(str(tmp_path), Disk())
+    start, place = Root(str(tmp_path), 0, 2, 0), Kept()
+
+    def drain(rank: int) -> Record | None:
+        at = AtRemote(start, "memory", lambda: place, NO_RATE, lambda: "", lead=True, keep=1, locked=True)
+        return at.put_last([Root(str(tmp_path / "a"), rank, 2, 0)], lambda: False, lambda more: None)
+
+    with pytest.raises(
+        Superseded, match=r"is there of set 3 \(step 3\), and of set 2 \(step 2\) not yet; .* here again"
+    ):
+        drain(0)
+    with pytest.raises(Superseded, match=r"there of set 2 \(step 2\), and of set 1 \(step 1\) not yet"):
+        drain(1)
+    found = drain(0)
+    assert found and found.number == 2 and newest(place) == 2
+    assert drain(1) is None
 
 
 def swept(tmp_path: Path, act: Callable[[Path, FaultDisk], Any], made: Callable[[Path], None]) -> tuple[Any, list[int]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+import os
 import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from testbed.commands import cli, process
@@ -14,6 +18,7 @@ from testbed.drains import at_work, following, there, until
 from testbed.places import MANIFEST, Kept, drained, fetched, flip, run, saved
 
 from safepoint import Session
+from safepoint.disk import Disk
 from safepoint.root import Root
 from safepoint.sealed import seal, unseal
 from safepoint.tiers.place import Unreachable
@@ -178,13 +183,33 @@ def test_a_claim_after_which_none_can_come_is_named(a: Path, place: Path) -> Non
     assert done.exit_code == 12 and "none can come after it" in done.output, done.output
 
 
+@pytest.mark.parametrize("words", [["fetch", "PLACE", "NEW"], ["fetch", "PLACE", "--list"], ["drain", "RUN"]])
+def test_a_directory_that_cannot_all_be_listed_is_not_empty(
+    words: list[str], a: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EACCES, EIO or ESTALE of one directory in it, or of all of it: it is named."""
+    assert cli("drain", a).exit_code == 0
+    (inner,) = place.glob("set-*")
+    named, scan = {"PLACE": place, "NEW": tmp_path / "new", "RUN": a}, Disk.scan
+    for path, number in itertools.product((place, inner), (errno.EACCES, errno.EIO, errno.ESTALE)):
+
+        def failing(disk: Disk, at: str, path: Path = path, number: int = number) -> Any:
+            if os.path.realpath(at) == str(path):
+                raise OSError(number, os.strerror(number), at)
+            return scan(disk, at)
+
+        monkeypatch.setattr(Disk, "scan", failing)
+        done = cli(*(named.get(word, word) for word in words))
+        assert done.exit_code == 16 and f"{path}: {os.strerror(number)}" in done.output, (path, number, done.output)
+
+
 def test_a_place_that_does_not_show_what_was_put_is_refused(tmp_path: Path) -> None:
     class Late(Kept):
         def names(self) -> dict[str, int]:
             return {}
 
     run(tmp_path / "a")
-    with pytest.raises(Unreachable, match="does not show at once"):
+    with pytest.raises(Unreachable, match="does not show"):
         drained(tmp_path / "a", Late())
 
 

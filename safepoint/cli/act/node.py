@@ -81,9 +81,8 @@ def drain_node(start: Root, told: str, url: str, keep: int, rate: Rate, until: f
             with terminal.progress("putting what this node has", total) as advance:
                 record = place.put_last(found, lambda: time.monotonic() < until, advance)
         except Superseded as error:
-            raise SaveError(
-                "what this node has is at the place, but no set is whole there: run this on the other nodes too"
-            ) from error
+            why = str(error) or "the time was over before the first node had claimed it, or a set was put"
+            raise SaveError(f"{url}: {why}") from error
     if record is None:
         terminal.say(f"{url} has the newest set of this node already")
         return

@@ -252,7 +252,11 @@ class Tender:
             place.put_last(
                 mine, lambda: not self._late and time.monotonic() < until, self._while_no_next_life
             )  # fmt: skip
-        except (Superseded, *FATAL):
+        except FATAL:
+            return True
+        except Superseded as error:  # without a word the next life is at work, or the place was never claimed
+            if str(error):
+                self._log(str(error))
             return True
         except LOST as error:
             self._log(trouble(error))
