@@ -295,6 +295,7 @@ def make(
         if lies(one, layout):
             return flush(one)  # who has made it may have died before
         _refuse_full(one, layout)
+        wanted.waits(" and ".join(f"node {p.text}" for node, p in enumerate(group.peers) if node != group.at))
         with contextlib.ExitStack() as stack:
             sources = []
             for node, peer in enumerate(group.peers):
@@ -315,6 +316,7 @@ def make(
 def _segments(peer: Peer, wanted: Wanted, moves: Callable[[int], None]) -> tuple[Segment, ...]:
     """As soon as the ranks there have committed the set."""
     pause = SOON
+    wanted.waits(f"node {peer.text}, to commit the set")
     while (found := ask_segments(peer, wanted.identity)) is None:
         moves(0)
         wanted.rest(pause)

@@ -345,6 +345,22 @@ def test_a_peer_that_says_nothing_is_not_waited_for(there: Root, monkeypatch: py
             raise AssertionError("they keep others away")
 
 
+def test_a_node_that_hangs_is_named_and_given_up_after_so_long(
+    work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has greeted, and was stopped within a small copy."""
+    monkeypatch.setattr(transfer, "NAP", 0.01)
+    monkeypatch.setattr(transfer, "WORD", 0.02)
+    go_on = threading.Event()
+    monkeypatch.setattr(giving.Server, "_answer", lambda *_: go_on.wait(HANGS))
+    with serving(root := Root(str(work))) as peer, part_of(root) as part:
+        hangs = peer._replace(patience=0.2)
+        with pytest.raises(Unreachable, match=f"node {peer.text}: it has sent nothing for 0 s"):
+            ask_to_hold(hangs, part, part.blocks())
+        go_on.set()
+    assert f"waiting for node {peer.text}: it has sent nothing for" in caplog.records[0].getMessage()
+
+
 def _drip(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while True:
