@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from safepoint.nodes.transfer import GREETS, PATIENCE, Channel, Ended, Peer, Refused, digest, whole
+from safepoint.nodes.transfer import GREETS, Channel, Ended, Peer, Refused, digest, whole
 from safepoint.tiers.part import LARGEST_RECORD, Part
 from safepoint.tiers.place import Unreachable, Vanished
 
@@ -32,7 +32,8 @@ def _asking(peer: Peer, **request: Any) -> Iterator[Channel]:
     try:
         channel = _greeted(peer)
         with channel:
-            channel.patient(PATIENCE if request["do"] in LONG else ASKS)
+            channel.patient(peer.patience if request["do"] in LONG else min(peer.patience, ASKS))
+            channel.whom = f"node {peer.text}"
             channel.say(**request)
             yield channel
     except Ended as error:
@@ -169,17 +170,23 @@ def ask_segments(peer: Peer, identity: str) -> list[Any] | None:
 def ask_layout(peer: Peer, name: str) -> bytes:
     """What a parity there is made of, as it lies there. Raises `Unreachable`, `Vanished`."""
     with _asking(peer, do="layout", name=name) as channel:
-        _told(channel, peer)
-        return b"".join(channel.take(LARGEST_RECORD))
+        sum_ = _told(channel, peer).get("sum")
+        content = b"".join(channel.take(LARGEST_RECORD))
+        if sum_ != digest(content):
+            raise Unreachable(f"node {peer.text}: its layout is not what it vouches for")
+        return content
 
 
 @contextlib.contextmanager
-def ask_stripe(peer: Peer, identity: str, sum_: str, begin: int, end: int) -> Iterator[Iterator[bytes]]:
-    """These bytes of the line that node has of this set, whose segments have the digest `sum_`, as they were committed.
-    They end early if something went wrong there. Raises `Unreachable`, `Vanished`; also when the blocks are read."""
+def ask_stripe(
+    peer: Peer, identity: str, sum_: str, begin: int, end: int
+) -> Iterator[tuple[Iterator[bytes], object]]:  # fmt: skip
+    """These bytes of the line that node has of this set, whose segments have the digest `sum_`, and what it says that
+    they were like when it proved them (`line.vouched`). They end early if something went wrong there. Raises
+    `Unreachable`, `Vanished`; also when the blocks are read."""
     with _asking(peer, do="stripe", set=identity, sum=sum_, begin=begin, end=end) as channel:
-        _told(channel, peer)
-        yield _coming(peer, channel, end - begin)
+        proven = _told(channel, peer).get("proven")
+        yield _coming(peer, channel, end - begin), proven
 
 
 def _coming(peer: Peer, channel: Channel, most: int) -> Iterator[bytes]:

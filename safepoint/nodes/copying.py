@@ -38,10 +38,11 @@ class Superseded(Exception):
 
 
 class Wanted(NamedTuple):
-    """A set, by its identity, and whether it is wanted still."""
+    """A set, by its identity, and whether it is wanted still. `waits`: is told who is waited for."""
 
     identity: str
     still: Callable[[], bool]
+    waits: Callable[[str], object] = lambda whom: None
 
     @property
     def number(self) -> int:
@@ -69,6 +70,7 @@ def committed(roots: Mapping[int, Root], wanted: Wanted) -> Iterator[tuple[Root,
             yield left.pop(rank), record
         pause = SOON if ready else min(2 * pause, LATE)
         if left:
+            wanted.waits(f"rank {min(left)} on this node, to commit the set")
             wanted.check()
             time.sleep(pause)
 
@@ -102,6 +104,7 @@ def copy(roots: Mapping[int, Root], partner: Peer, wanted: Wanted, moves: Callab
                     moves(len(block))
                     yield block
 
+            wanted.waits(f"node {partner.text}")
             ask_to_hold(partner, part, blocks())
 
 
@@ -113,7 +116,7 @@ class AtRemote:
         lead: bool, keep: int, locked: bool = False,
     ) -> None:  # fmt: skip
         """`start`: where the notes of the claim lie. `connect`: raises `Unreachable`. `locked`: within `note.alone`."""
-        self._start, self._url, self._connect, self._rate = start, url, connect, rate
+        self._start, self.url, self._connect, self._rate = start, url, connect, rate
         self._manifest, self._lead, self._keep, self._locked = manifest, lead, keep, locked
         self._remote: Remote | None = None
         self._listing: tuple[float, Listing] | None = None  # when it was seen, and what
@@ -147,12 +150,14 @@ class AtRemote:
                 return
             record = next(iter(parts.values()))[1]
             put = put_alone if sender else put_parts
+            wanted.waits(self.url)
             name, *_ = put(remote, listing, claim, parts, self._rate, tick, self._manifest())
             if sender is None:
                 if remote.look().claims[-1:] != (claim,):
-                    raise Unreachable(f"{self._url} was claimed anew meanwhile")
+                    raise Unreachable(f"{self.url} was claimed anew meanwhile")
                 return
             for pause in _longer():
+                wanted.waits(f"the parts of other nodes at {self.url}")
                 if {*needed(record)} <= {*remote.look().ranks(name)} and not (seen := sender.lacks(name, claim))[1]:
                     break
                 moves(0)
@@ -177,7 +182,7 @@ class AtRemote:
                     if time.monotonic() > until:
                         raise Unreachable(str(error)) from error
                     wanted.rest(AT_PLACE)
-            yield Sender(self._start, self._now(), self._url, take_over=False, keep=self._keep)
+            yield Sender(self._start, self._now(), self.url, take_over=False, keep=self._keep)
 
     def put_last(self, roots: Sequence[Root], still: Callable[[], bool], moves: Callable[[int], None]) -> Record | None:
         """After the program has ended nobody agrees on a set: each node puts what it has, the newest set first, until
@@ -185,7 +190,7 @@ class AtRemote:
 
         `roots`: several may be of one rank, as a node may hold its copies. Raises as `put`, but `Superseded` if no set
         has become whole, with what is there."""
-        wanted, there = Wanted("", still), {*note.read_notes(self._start).at(self._url).sets}
+        wanted, there = Wanted("", still), {*note.read_notes(self._start).at(self.url).sets}
         found = _newest_of(roots, max(there, default=""))
         if not found:
             return None
@@ -222,7 +227,8 @@ class AtRemote:
     def _claimed(self, wanted: Wanted) -> tuple[Claim, Listing]:
         """What the first node has claimed, as soon as that is seen here. Before that there may be no place yet."""
         for pause in _longer():
-            if mine := note.read_notes(self._start).at(self._url).mine:
+            wanted.waits(f"the first node of the run, which claims {self.url}")
+            if mine := note.read_notes(self._start).at(self.url).mine:
                 listing = self._now().look()
                 if listing.claims[-1:] == (mine,):
                     return mine, listing
@@ -232,7 +238,7 @@ class AtRemote:
     # What a restart asks for: `giving.Shelf`.
 
     def sets(self) -> list[str]:
-        known = note.read_notes(self._start).at(self._url)
+        known = note.read_notes(self._start).at(self.url)
         if not (ours := {each.id for each in (known.mine, known.seen) if each}):
             return []  # nothing was ever put there
         listing, found = self._look(anew=True), list[str]()
@@ -259,7 +265,7 @@ class AtRemote:
     def index(self, name: str, rank: int) -> Index:
         remote, found, listing = self._now(), name_of(name), self._look()
         if found is None or found not in listing.sets or rank not in listing.ranks(found):
-            raise Vanished(f"the part of rank {rank} is not at {self._url}")
+            raise Vanished(f"the part of rank {rank} is not at {self.url}")
         return remote.index(listing, found, rank)
 
     def pieces(self, name: str, part: Index) -> Iterator[bytes]:

@@ -14,10 +14,10 @@ from safepoint.disk import kernel
 from safepoint.disk.files import NO_DESCRIPTOR, cause, read
 from safepoint.errors import SafepointError
 from safepoint.nodes.held import flush, has, hold, keys_of
-from safepoint.nodes.line import GRAIN, Line, Lines, Proven
+from safepoint.nodes.line import GRAIN, Line, Lines, Proven, part
 from safepoint.nodes.nearby import held_ranks
-from safepoint.nodes.parity import between, layout_path, newest, parity_path, prove
-from safepoint.nodes.transfer import Channel, Peer, Refused, digest, whole
+from safepoint.nodes.parity import layout_path, newest, stored
+from safepoint.nodes.transfer import GREETS, PATIENCE, Altered, Channel, Peer, Refused, Strangers, digest, whole
 from safepoint.restoring.read import Damaged
 from safepoint.root import Root
 from safepoint.sealed import LAST
@@ -29,7 +29,8 @@ from safepoint.tiers.remote import Index
 MOST = 16 << 20  # bytes of a range
 logger = logging.getLogger("safepoint")
 Block = bytes | bytearray | memoryview
-AT_ONCE, STRANGERS = 64, 256  # requests that are answered at a time, others wait; and connections that have not greeted
+AT_ONCE = 64  # requests that are answered at a time, others wait
+STRANGERS, OF_ONE = 256, 64  # connections that have not greeted; and those of one address
 
 
 class Shelf(Protocol):
@@ -50,16 +51,13 @@ class Server:
 
     def __init__(
         self, root: Root, secret: bytes, host: str, port: int = 0, shelf: Shelf | None = None,
-        lines: Lines | None = None,
+        lines: Lines | None = None, patience: float = PATIENCE,
     ) -> None:  # fmt: skip
-        """`root`: any of W. `shelf`: the remote place. `lines`: of this node, for the parity of others. Raises
-        `OSError`."""
-        self._lines = lines
-        self._proven = Proven()
-        self._checked: dict[tuple[str, int, int, int], str] = {}  # of each parity, why it is not whole, if it is not
-        self._checking = threading.Lock()
-        self._root, self._secret, self._shelf, self.host = root, secret, shelf, host
-        self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(STRANGERS)
+        """`root`: any of W. `shelf`: the remote place. `lines`: of this node, for the parity of others. `patience`: as
+        of a `Peer`. Raises `OSError`."""
+        self._lines, self._proven = lines, Proven()
+        self._root, self._shelf, self.host = root, shelf, host
+        self._free, self._strangers = threading.BoundedSemaphore(AT_ONCE), Strangers(STRANGERS, OF_ONE)
         self._admitted = 0  # bytes of copies that are under way
         self._lock = threading.Lock()
         self.busy = 0  # copies that are being taken in, and stripes that are given
@@ -73,7 +71,7 @@ class Server:
             self._socket.close()
             raise
         self.port: int = self._socket.getsockname()[1]
-        self._me = Peer(host, self.port, secret)
+        self._me = Peer(host, self.port, secret, patience)
         self._newest = {rank: max(keys_of(root.held(rank)).values(), default=0) for rank in held_ranks(root)}
         self._newest_parity = newest(root)
         self.kept = 0  # the key of the newest set that is on two nodes everywhere; 0: none is known to be
@@ -95,30 +93,35 @@ class Server:
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._socket.accept()
+                connection, address = self._socket.accept()
             except OSError:
                 if self._socket.fileno() < 0:
                     return
                 threading.Event().wait(0.1)  # no descriptors, say
                 continue
-            if not self._strangers.acquire(blocking=False):
-                connection.close()  # who is one of ours comes again
-                continue
-            threading.Thread(target=self._serve, args=(connection,), name="safepoint-node", daemon=True).start()
+            self._strangers.came(connection, host := str(address[0]))
+            threading.Thread(target=self._serve, args=(connection, host), name="safepoint-node", daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection: socket.socket, host: str) -> None:
+        ours = False
         try:
             with connection:
                 try:
                     channel = Channel(connection)
                     channel.welcome(self._me)
                 finally:
-                    self._strangers.release()
+                    self._strangers.left(connection)
+                ours = True
+                channel.patient(GREETS)  # who has greeted asks at once; and holds nothing until then
+                request = channel.hear()
+                channel.patient(self._me.patience)
                 with self._free:
-                    self._answer(channel, channel.hear())
+                    self._answer(channel, request)
         except ConnectionAbortedError as error:  # the other side knows only that it ended early
-            logger.warning("what another node asked for cannot be given: %s", error)
-        except (OSError, Refused) as error:
+            logger.warning("what node %s asked for cannot be given: %s", host, error)
+        except Refused as error:  # of one of ours: what it said was changed on the way
+            logger.log(logging.WARNING if ours else logging.DEBUG, "a connection of node %s ended: %s", host, error)
+        except OSError as error:
             logger.debug("a connection ended: %s", error)
 
     def _answer(self, channel: Channel, request: dict[str, Any]) -> None:
@@ -136,6 +139,9 @@ class Server:
             channel.say(error=f"it is not there ({error})", gone=True)
         except Damaged as error:
             channel.say(error=str(error), gone=True)
+        except Altered as error:  # it is sent again
+            logger.warning("a part of rank %s that another node sent is not taken in: %s", request.get("rank"), error)
+            channel.say(error=str(error))
         except (Unreachable, SafepointError) as error:
             channel.say(error=str(error))
         except OSError as error:
@@ -205,12 +211,12 @@ class Server:
             raise Vanished("the set is another one than was told")
         begin = whole(request, "begin", 0, line.length)
         end = whole(request, "end", begin, line.length)
-        if begin % GRAIN and begin < line.length:
+        if any(at % GRAIN and at < line.length for at in (begin, end)):
             raise Refused("it asks for half a grain")
         with self._at_work():
             try:
                 line.prove()
-                channel.say()
+                channel.say(proven=line.vouched(begin, end))
                 _give(channel, line.between(begin, end))
             except (Changed, Damaged, ConnectionAbortedError):
                 self._forget()
@@ -222,37 +228,23 @@ class Server:
 
     def _give_layout(self, channel: Channel, request: dict[str, Any]) -> None:
         data = read(self._root.disk, layout_path(self._root, str(request.get("name"))), LARGEST_RECORD)
-        channel.say()
+        channel.say(sum=digest(data))
         channel.give([data])
 
     def _give_range(self, channel: Channel, request: dict[str, Any]) -> None:
         begin = whole(request, "begin", 0, 1 << 62)
         end = whole(request, "end", begin, begin + MOST)
-        blocks: Iterable[Block]
         if request.get("where") == "parity":
-            blocks = self._of_parity(str(request.get("name")), begin, end)
+            line = self._proven.of(*stored(self._root, str(request.get("name"))))
         else:
-            blocks = self._proven.of(*self._of(request), str(request.get("sum"))).range(begin, end)
+            (root, number), sum_ = self._of(request), str(request.get("sum"))
+            line = self._proven.of((root.path, number, sum_), lambda: part(root, number, sum_))
         channel.say()
         try:
-            _give(channel, blocks)
+            _give(channel, line.range(begin, end))
         except ConnectionAbortedError:
             self._proven.forget()
             raise
-
-    def _of_parity(self, name: str, begin: int, end: int) -> Iterator[bytes]:
-        info = self._root.disk.stat(parity_path(self._root, name))
-        which = name, info.st_ino, info.st_size, info.st_mtime_ns
-        with self._checking:
-            if which not in self._checked:
-                try:
-                    prove(self._root, name)
-                    self._checked[which] = ""
-                except Damaged as error:
-                    self._checked[which] = str(error)
-            if why := self._checked[which]:
-                raise Damaged(why)
-        return between(self._root, name, begin, end)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:

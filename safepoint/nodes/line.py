@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import xxhash
 
@@ -44,6 +44,18 @@ class Segment(NamedTuple):
 def told(segments: Iterable[Segment]) -> bytes:
     """A line in words: who has the same ones means the same bytes."""
     return json.dumps([list(segment) for segment in segments]).encode()
+
+
+class Lying(Protocol):
+    """A piece of a line, as it lies on a disk. Both raise `Changed`, `Damaged`, `OSError`."""
+
+    segment: Segment
+
+    def between(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
+        """These bytes, as they lie there now: who asks for them has a checksum of all."""
+
+    def proven(self) -> Iterator[bytes | memoryview]:
+        """All bytes, compared with what is known of them."""
 
 
 class Strip:
@@ -92,10 +104,10 @@ class Strip:
 
 
 class Line:
-    """The parts of one node, in the order of their ranks."""
+    """The parts of one node, in the order of their ranks; or a parity. `what`: for people."""
 
-    def __init__(self, strips: Sequence[Strip]) -> None:
-        self._strips = strips
+    def __init__(self, strips: Sequence[Lying], what: str = "a file of the set") -> None:
+        self._strips, self._what = strips, what
         self.segments = tuple(strip.segment for strip in strips)
         self.told = told(self.segments)
         self._sums: list[bytes] = []
@@ -110,13 +122,20 @@ class Line:
         more; may raise. Raises `Damaged`, `Changed`, `OSError`."""
         with self._lock:
             if not self._sums:
-                self._sums = [*_sums(self._proven(moves))]
+                grains = Grains()
+                for block in self._proven(moves):
+                    grains.add(block)
+                self._sums = grains.sums()
 
     def _proven(self, moves: Callable[[int], object]) -> Iterator[bytes | memoryview]:
         for strip in self._strips:
             for block in strip.proven():
                 moves(len(block))
                 yield block
+
+    def vouched(self, begin: int, end: int) -> str:
+        """The digest of these bytes as they were when they were proven; both are at a grain, or at the end."""
+        return vouched(self._sums[begin // GRAIN : -(-end // GRAIN)] if begin < end else ())
 
     def between(self, begin: int, end: int) -> Iterator[memoryview]:
         """These bytes, as they were when they were proven; `begin` is at a grain. Each block is what it is until the
@@ -143,7 +162,7 @@ class Line:
 
     def _checked(self, grain: memoryview, index: int) -> memoryview:
         if xxhash.xxh3_64_digest(grain) != self._sums[index]:
-            raise Changed("a file of the set is not as it was")
+            raise Changed(f"{self._what} is not as it was")
         return grain
 
     def _between(self, begin: int, end: int) -> Iterator[bytes | memoryview]:
@@ -155,19 +174,34 @@ class Line:
             at += size
 
 
-def _sums(blocks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    sum_, left = xxhash.xxh3_64(), GRAIN
-    for block in blocks:
+class Grains:
+    """The checksums of bytes that come one block after the other."""
+
+    def __init__(self) -> None:
+        self._sum, self._left, self._sums, self._size = xxhash.xxh3_64(), GRAIN, list[bytes](), 0
+
+    def add(self, block: bytes | memoryview) -> None:
         view = memoryview(block)
+        self._size += len(view)
         while view:
-            piece, view = view[:left], view[left:]
-            sum_.update(piece)
-            left -= len(piece)
-            if not left:
-                yield sum_.digest()
-                sum_.reset()
-                left = GRAIN
-    yield sum_.digest()  # of the rest
+            piece, view = view[: self._left], view[self._left :]
+            self._sum.update(piece)
+            self._left -= len(piece)
+            if not self._left:
+                self._sums.append(self._sum.digest())
+                self._sum.reset()
+                self._left = GRAIN
+
+    def sums(self) -> list[bytes]:
+        """Of all that came; the last grain may be shorter."""
+        return [*self._sums, *([self._sum.digest()] if self._left < GRAIN or not self._sums else [])]
+
+    def vouched(self) -> str:
+        return vouched(self.sums()[: -(-self._size // GRAIN)])
+
+
+def vouched(sums: Iterable[bytes]) -> str:
+    return digest(b"".join(sums))
 
 
 class Lines:
@@ -198,16 +232,23 @@ class Lines:
             self._last = None
 
 
+def part(root: Root, number: int, sum_: str) -> Line:
+    """The one whose record has this digest. Raises `Vanished` for another one, `Changed`, `Damaged`, `OSError`."""
+    strip = Strip(root, number)
+    if strip.segment.sum != sum_:
+        raise Vanished("its record is another one")
+    return Line([strip])
+
+
 class Proven:
-    """Parts of which others ask one range after the other: each is measured and proven once. For threads."""
+    """Parts, and parities, of which others ask one range after the other: each is proven once. For threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, int, str], _One] = OrderedDict()
 
-    def of(self, root: Root, number: int, sum_: str) -> Line:
-        """The part whose record has this digest. Raises `Vanished` for another one, `Changed`, `Damaged`, `OSError`."""
-        which = root.path, number, sum_
+    def of(self, which: tuple[str, int, str], make: Callable[[], Line]) -> Line:
+        """What `make` gives, proven. Raises what that raises, and `Changed`, `Damaged`, `OSError`."""
         with self._lock:
             one = self._kept.setdefault(which, _One())
             self._kept.move_to_end(which)
@@ -215,10 +256,7 @@ class Proven:
                 self._kept.popitem(last=False)
         with one.lock:
             if one.line is None:
-                strip = Strip(root, number)
-                if strip.segment.sum != sum_:
-                    raise Vanished("its record is another one")
-                line = Line([strip])
+                line = make()
                 line.prove()
                 one.line = line
             return one.line

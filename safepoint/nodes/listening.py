@@ -15,26 +15,31 @@ AGAIN = 1.0  # seconds between two tries to listen
 class Listening:
     """The server of this node. What began anew takes the port that the others know, when it can be had."""
 
-    def __init__(self, tell: Callable[[str], object], make: Callable[[], Server]) -> None:
-        """`tell`: what hinders it."""
-        self._tell, self._make, self._over = tell, make, threading.Event()
+    def __init__(
+        self, tell: Callable[[str], object], ready: Callable[[str, str], object], make: Callable[[], Server]
+    ) -> None:  # fmt: skip
+        """`tell`: what hinders it. `ready`: where it listens, whenever it begins to."""
+        self._tell, self._ready, self._make, self._over = tell, ready, make, threading.Event()
         self._server: Server | None = None
 
-    def begin(self, *, again: bool) -> Server | None:
+    def begin(self, *, again: bool) -> None:
         """Now, or, `again`, as soon as it can. Else raises `OSError`."""
         try:
-            self._server = self._make()
+            self._begin()
         except OSError as error:
             if not again:
                 raise
             self._tell(f"this node cannot be asked, nor hold copies: {error.strerror or error}; it is tried again")
             threading.Thread(target=self._retry, daemon=True).start()
-        return self._server
+
+    def _begin(self) -> None:
+        self._server = server = self._make()
+        self._ready(server.host, str(server.port))
 
     def _retry(self) -> None:
         while self._server is None and not self._over.wait(AGAIN):
             with contextlib.suppress(OSError):
-                self._server = self._make()
+                self._begin()
 
     def keep(self, key: int) -> None:
         """The set with this key is on two nodes everywhere."""

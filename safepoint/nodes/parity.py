@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,13 +24,13 @@ from typing import NamedTuple
 
 import xxhash
 
-from safepoint.disk import codec, kernel
+from safepoint.disk import kernel
 from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, sync, write
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
 from safepoint.nodes.copying import LATE, SOON, Wanted, committed
-from safepoint.nodes.line import Lines, Segment, told
+from safepoint.nodes.line import Grains, Line, Lines, Segment, told
 from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, refuse_impossible, xored
 from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import key
@@ -39,6 +40,7 @@ from safepoint.sealed import Unsealed, rows_of, seal, unseal
 from safepoint.tiers.part import BLOCK, LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
 
+logger = logging.getLogger("safepoint")
 LONGEST_WAIT = 30.0  # seconds for another process of this node, which may wait for a node that is gone
 
 
@@ -69,36 +71,67 @@ def _kept(one: Root) -> Iterator[tuple[str, int, int]]:
 
 
 def layouts(one: Root) -> list[Layout]:
-    """Of all parity that this node has, as far as it can be read."""
+    """Of all parity that this node has, as far as it can be read: what is damaged is named in the log, and counts as
+    none, since a set has other sources too."""
     found = []
     for name, _, _ in _kept(one):
-        # What cannot be read is as good as none: a set has other sources too.
-        with contextlib.suppress(Unsealed, FormatError, OSError):
-            layout = layout_of(unseal(read(one.disk, layout_path(one, name), LARGEST_RECORD)))
-            if layout.name == name:
-                found.append(layout)
+        try:
+            found.append(_layout(one, name))
+        except FileNotFoundError:
+            pass  # half removed
+        except (Damaged, OSError) as error:
+            why = error if isinstance(error, Damaged) else f"{one.shown(error.filename)}: {error.strerror}"
+            logger.warning("a parity on this node counts as none: %s", why)
     return found
+
+
+def _layout(one: Root, name: str) -> Layout:
+    """Raises `Damaged` if that is not as it was made, `FileNotFoundError`."""
+    path = layout_path(one, name)
+    try:
+        layout = layout_of(unseal(read(one.disk, path, LARGEST_RECORD)))
+    except (Unsealed, FormatError) as error:
+        raise Damaged(f"{one.shown(path)}: {error}") from error
+    if layout.name != name:
+        raise Damaged(f"{one.shown(path)} is of {layout.name}")
+    return layout
+
+
+def stored(one: Root, name: str) -> tuple[tuple[str, int, str], Callable[[], Line]]:
+    """A parity as a line, to be proven before it is used, and by what it is known: another one under the same name is
+    another file. Raises `FileNotFoundError`."""
+    info, path = one.disk.stat(parity_path(one, name)), parity_path(one, name)
+    known = f"{info.st_size} {info.st_mtime_ns}"
+    return (path, info.st_ino, known), lambda: Line([Stored(one, name)], one.shown(path))
+
+
+class Stored:
+    """A parity as it lies on this disk. Raises `Damaged`, `FileNotFoundError`, `OSError`."""
+
+    def __init__(self, one: Root, name: str) -> None:
+        self._one, self._path, self._layout = one, parity_path(one, name), _layout(one, name)
+        self.segment = Segment(0, 0, 0, self._layout.size, self._layout.sum)
+
+    def between(self, begin: int, end: int) -> Iterator[bytes]:
+        with self._one.disk.open(self._path) as file:
+            file.seek(begin)
+            while begin < end and (block := file.read(min(end - begin, BLOCK))):
+                begin += len(block)
+                yield block
+
+    def proven(self) -> Iterator[bytes]:
+        sum_ = xxhash.xxh3_128()
+        for block in self.between(0, self._layout.size + 1):
+            sum_.update(block)
+            yield block
+        if sum_.hexdigest() != self._layout.sum:
+            raise Damaged(f"{self._one.shown(self._path)} is not as it was made")
 
 
 def prove(one: Root, name: str) -> None:
     """Raises `Damaged` if that is not as it was made, `FileNotFoundError`."""
-    try:
-        layout = layout_of(unseal(read(one.disk, layout_path(one, name), LARGEST_RECORD)))
-    except (Unsealed, FormatError) as error:
-        raise Damaged(f"{one.shown(layout_path(one, name))}: {error}") from error
-    path = parity_path(one, name)
-    with one.disk.open(path) as file:
-        if codec.copy(file, None, layout.size) != (layout.size, layout.sum):
-            raise Damaged(f"{one.shown(path)} is not as it was made")
-
-
-def between(one: Root, name: str, begin: int, end: int) -> Iterator[bytes]:
-    """These bytes of it, as far as it has them."""
-    with one.disk.open(parity_path(one, name)) as file:
-        file.seek(begin)
-        while begin < end and (block := file.read(min(end - begin, BLOCK))):
-            begin += len(block)
-            yield block
+    for _ in Stored(one, name).proven():
+        pass
 
 
 def briefs(one: Root) -> list[Brief]:
@@ -184,7 +217,7 @@ def _make_top(one: Root) -> None:
 def _write(one: Root, path: str, blocks: Iterable[memoryview]) -> str:
     sum_, done, flushed = xxhash.xxh3_128(), 0, 0
     with one.disk.create(path) as sink:
-        for block in blocks:
+        for block in blocks:  # which raise at their end if one of the others sent what it has not proven
             sum_.update(block)
             write_all(sink, block)
             done += len(block)
@@ -262,13 +295,15 @@ def make(
         if lies(one, layout):
             return flush(one)  # who has made it may have died before
         _refuse_full(one, layout)
+        wanted.waits(" and ".join(f"node {p.text}" for node, p in enumerate(group.peers) if node != group.at))
         with contextlib.ExitStack() as stack:
             sources = []
             for node, peer in enumerate(group.peers):
                 if node != group.at:
                     begin, end = layout.stripe(node, group.at)
                     coming = ask_stripe(peer, wanted.identity, digest(told(lines[node])), begin, end)
-                    sources.append((Stream(stack.enter_context(coming)), end - begin))
+                    blocks_, proven = stack.enter_context(coming)
+                    sources.append((Stream(_as_proven(peer, blocks_, proven)), end - begin))
 
             def blocks() -> Iterator[memoryview]:
                 for block in xored(sources, layout.size):
@@ -281,6 +316,7 @@ def make(
 def _segments(peer: Peer, wanted: Wanted, moves: Callable[[int], None]) -> tuple[Segment, ...]:
     """As soon as the ranks there have committed the set."""
     pause = SOON
+    wanted.waits(f"node {peer.text}, to commit the set")
     while (found := ask_segments(peer, wanted.identity)) is None:
         moves(0)
         wanted.rest(pause)
@@ -289,6 +325,16 @@ def _segments(peer: Peer, wanted: Wanted, moves: Callable[[int], None]) -> tuple
         return tuple(rows_of(Segment, list(Segment._fields), found))
     except Unsealed as error:
         raise Unreachable(f"node {peer.text} says of its line what cannot be: {error}") from error
+
+
+def _as_proven(peer: Peer, blocks: Iterable[bytes], proven: object) -> Iterator[bytes]:
+    """Parity of other bytes would make nothing again, and nobody would know before it is needed."""
+    grains = Grains()
+    for block in blocks:
+        grains.add(block)
+        yield block
+    if grains.vouched() != proven:
+        raise Unreachable(f"node {peer.text}: its bytes are not those that it has proven")
 
 
 def _refuse_full(one: Root, layout: Layout) -> None:

@@ -29,15 +29,14 @@ from safepoint.nodes.turns import BUSY, IDLE, Asked, Turn
 from safepoint.opening import LOCAL, PARTNER, REMOTE
 from safepoint.record import Item, Life, Record, Taken
 from safepoint.saving.prune import Sets
-from safepoint.tiers.beside import POLL, STALLED, Beside
+from safepoint.tiers.beside import POLL, Beside
 from safepoint.tiers.names import identity
 from safepoint.tiers.place import Unreachable, Vanished
 from safepoint.tiers.settings import COPIES, When
-from safepoint.tiers.troubles import COPY, PROCESS
+from safepoint.tiers.troubles import COPY, DEAF, PROCESS, QUIET, WAITS_COPY
 from safepoint.tiers.url import RANK, place_of
 
 logger = logging.getLogger("safepoint")
-READY = 600.0  # seconds in which a process that lives says where it listens, on whatever busy machine
 
 
 class Nodes(Beside):
@@ -71,9 +70,8 @@ class Nodes(Beside):
         self.copying, self.putting = Turn(mine=self.mine), Turn(mine=self.mine)
         self._begun_at: tuple[int, float] | None = None  # the last that was put to the remote place
         self._secret, self._port, self._host = b"", 0, ""
-        self._wanted = True
-        self._why_no_copy = ""
-        self._kept = ""
+        self._wanted, self._why_no_copy = True, ""
+        self._kept, self._process = "", f"the process beside the run on {home.node.host}"
         self.given: Asked | None = None  # what a restart has given back: on all ranks, also those without a part of it
 
     def _find_others(self, told: int) -> None:
@@ -112,7 +110,7 @@ class Nodes(Beside):
         for node in home.nodes:
             first = node.ranks[0]
             host, port = ranks.share((self._host, self._port) if ranks.rank == first else None, first)
-            self.peers.append(Peer(host, port, self._secret))
+            self.peers.append(Peer(host, port, self._secret, self._limit))
         self._tell_partner()
 
     def look_after(self) -> None:  # it may have died, and others will ask it
@@ -121,11 +119,12 @@ class Nodes(Beside):
     def _listen(self) -> None:
         if not self.mine:
             return
-        until = time.monotonic() + READY
+        begun = time.monotonic()
         while not self._port:
             self._tend()
-            if self._over or (self._drain is None and self._why) or time.monotonic() > until:
-                why = self._fatal or self._why or self._troubles.why or "it does not say where it listens"
+            self._troubles.quiet(self._process, begun, now := time.monotonic())
+            if self._over or (self._drain is None and self._why) or now > begun + self._limit:
+                why = self._fatal or self._why or self._troubles.stalled(QUIET, self._process, self._limit)
                 raise SaveError(f"no process beside the run on {self._home.node.host}: {why}; nothing was changed")
             look()
             time.sleep(POLL)
@@ -171,15 +170,18 @@ class Nodes(Beside):
         if word == "ready":
             self._host, _, port = text.partition(" ")
             self._port = int(port)
+            self._troubles.end(DEAF)
+        elif word == "deaf":
+            self._troubles.warn(DEAF, f"{text}; the run goes on")
         elif word == "copied":
             if self.copying.now and self.copying.now.identity == text:
                 self.copying.put, self._why_no_copy = True, ""
-                self._troubles.end(COPY, PROCESS)
+                self._troubles.end(COPY, PROCESS, WAITS_COPY)
         elif word == "uncopied":
             identity_, _, why = text.partition(" ")
             if self.copying.now and self.copying.now.identity == identity_:  # else another one is in its turn by now
                 self._why_no_copy = why
-                self._warn(COPY, f"no {self._partner_text}: {why}; the run goes on")
+                self._troubles.warn(COPY, f"no {self._partner_text}: {why}; the run goes on")
         elif word == "lost":
             for turn in (self.copying, self.putting):
                 turn.lost = turn.lost or (turn.now is not None and turn.now.identity == text and not turn.put)
@@ -193,8 +195,11 @@ class Nodes(Beside):
 
     def _look(self) -> None:
         super()._look()
+        busy = [turn.since for turn in (self.copying, self.putting) if turn.state == BUSY]
+        if self._drain and busy:
+            self._troubles.quiet(self._process, max(self._drain.heard, *busy), time.monotonic())
         if self._has_none and self.copying.state == BUSY:  # the other nodes may have copied theirs, and say nothing
-            self._warn(COPY, f"no {self._partner_text}: {self._why}; the run goes on")
+            self._troubles.warn(COPY, f"no {self._partner_text}: {self._why}; the run goes on")
 
     @property
     def _partner_text(self) -> str:
@@ -327,15 +332,14 @@ class Nodes(Beside):
         turn, heard = self.copying, time.monotonic()
         while self.mine and not turn.put:
             self._tend()
-            now = time.monotonic()
-            heard = max(heard, self._drain.moved if self._drain else heard)
-            why = self._why_no_copy or (self._why if self._drain is None else "")
+            now, heard = time.monotonic(), max(heard, self._drain.moved if self._drain else heard)
+            why = self._why_no_copy or ("" if self._drain else self._why)
+            if now > heard + self._limit:
+                why = self._troubles.stalled(WAITS_COPY, self._process, self._limit)
             why = "it is gone here" if turn.lost else why
-            if now > heard + STALLED:
-                why = f"the process beside the run has said nothing for {STALLED / 60:.0f} minutes"
             if (why and until is None) or (until is not None and now >= until) or self._over or turn.lost:
-                why = why or "the time is over"
-                raise SaveError(f"set {asked.number} has no {self._partner_text}: {why}; it is durable here")
+                text = f"set {asked.number} has no {self._partner_text}: {why or 'the time is over'}"
+                raise SaveError(f"{text}; it is durable here")
             look()
             yield
 

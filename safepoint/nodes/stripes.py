@@ -133,8 +133,9 @@ def arrays() -> Any:
 
 
 def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryview]:
-    """The exclusive or of these, each of so many bytes, and then of none; each block is what it is until the next.
-    Raises `Unreachable` for one that ends early."""
+    """The exclusive or of these, each of so many bytes, and then of none; each block is what it is until the next. All
+    are read to their end, where they raise if they are not what was sent. Raises `Unreachable` for one of another
+    length."""
     numpy = arrays()
     room = numpy.zeros(BLOCK, dtype=numpy.uint8)
     for at in range(0, size, BLOCK):
@@ -149,3 +150,5 @@ def xored(sources: Sequence[tuple[Stream, int]], size: int) -> Iterator[memoryvi
                 block[done : done + len(data)] ^= data
                 done += len(data)
         yield memoryview(block)
+    if any(len(stream.read(1)) for stream, _ in sources):
+        raise Unreachable("a line goes on after its end")

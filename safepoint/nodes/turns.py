@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 IDLE, BUSY, LOST = 0, 1, 2  # of a turn on one rank; the most of all ranks counts
@@ -22,6 +23,7 @@ class Turn:
         self.mine = mine
         self.now: Asked | None = None
         self.safe: Asked | None = None  # rule (2)
+        self.since = 0.0  # time.monotonic, when that of now began
         self.put = True  # this node has put that of now
         self.lost = False  # it cannot be put any more
         self.found: frozenset[int] = frozenset()  # by a restart, as long as nothing is safe since
@@ -35,7 +37,7 @@ class Turn:
             self.safe, self.found = self.now, frozenset()
 
     def begin(self, asked: Asked) -> None:
-        self.now, self.put, self.lost = asked, False, False
+        self.now, self.put, self.lost, self.since = asked, False, False, time.monotonic()
 
     def has(self, number: int) -> bool:
         return self.now is not None and self.now.number == number and self.now != self.safe

@@ -5,8 +5,8 @@
     neither a launcher nor a program that waits for its children waits for it.
 (2) By one pipe the run asks, "put TOKEN IDENTITY", or "back", if it went back to that set, and tells that the session
     has ended, "end". By the other the drain tells: "there IDENTITY", "trouble TEXT", "fine", "moves", "answer TOKEN
-    yes", or "no TEXT", and "over TEXT" if it ends for good. That pipe is read after verbs. Who does not read misses
-    lines, and no more.
+    yes", or "no TEXT", and "over TEXT" if it ends for good; who is waited for, "waits place TEXT". Who does not read
+    that pipe, which is after verbs, misses lines, and no more.
 (3) No `hide` waits for it, or fails because of it. What hinders it is a warning, once: see `troubles`.
 """
 
@@ -30,7 +30,7 @@ from safepoint.record import Item, Record
 from safepoint.root import Root
 from safepoint.tiers.names import identity
 from safepoint.tiers.note import read_notes
-from safepoint.tiers.troubles import OVER, PLACE, PROCESS, Troubles
+from safepoint.tiers.troubles import OVER, PLACE, PROCESS, QUIET, WAITS_PLACE, Troubles
 from safepoint.tiers.url import RANK, of_rank, place_of
 
 logger = logging.getLogger("safepoint")
@@ -38,7 +38,6 @@ LOOK_EVERY = 0.5  # seconds in which a run at work does not ask its pipe: even t
 POLL, AGAIN, ONCE_MORE = 0.05, 2.0, 10.0  # seconds: between two looks of who waits, two requests, two of the same
 TOO_LONG = 30.0  # seconds that it may take to start it
 ANEW = 60.0  # seconds between two starts of a drain that has ended before its time
-STALLED = 600.0  # seconds without a word, for who waits
 MOST_STEPS = 256  # sets whose step is kept in mind
 LAST = 2000  # bytes of what a drain has said at its end
 # A process that becomes another one, which starts it and ends; and that. The package by its own path: what lies in the
@@ -70,7 +69,7 @@ class Started:
         first = [sys.executable, "-I", "-S", "-c", FIRST]  # without site-packages, so in a few milliseconds
         command = [*first, sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
         environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
-        self.gone, self.moved = False, time.monotonic()
+        self.gone, self.moved, self.heard = False, time.monotonic(), time.monotonic()
         self._rest, self._root = b"", root
         if exists(root.disk, root.drain_log):
             root.disk.remove(root.drain_log)
@@ -118,6 +117,7 @@ class Started:
                 data = b""
             self.gone, self._rest = not data, self._rest + data
         *whole, self._rest = self._rest.split(b"\n")
+        self.heard = time.monotonic() if whole else self.heard
         return [line.decode(errors="replace").split(" ", 1) for line in whole]
 
     def last_words(self) -> str:
@@ -149,7 +149,7 @@ class Beside(Listener):
             logger.warning("with coordinate=False the ranks have no common set: none is put to %s", self.url)
         self.level = 0  # how far the last `hide` was to go, on all ranks
         self.missed = ""  # why the result is not there
-        self._root, self._once = root, once
+        self._root, self._once, self._limit = root, once, home.manifest.setting("stall_timeout")
         self._drain: Started | None = None
         self._wanted, self._over = False, not self.on  # there is, or may be, a set; nothing is to be put any more
         self._fatal, self._why = "", ""  # why none will go on; why the last one ended
@@ -243,8 +243,10 @@ class Beside(Listener):
                 token, asked = self._drain.ask(wanted, token), now
             if until is not None and now >= until:
                 raise self._not_there(label, why or self._troubles.why or "the time is over, and it is being put still")
-            if until is None and drain and now > max(drain.moved, moved) + STALLED:
-                raise self._not_there(label, f"the drain has said nothing for {STALLED / 60:.0f} minutes")
+            if drain:
+                self._troubles.quiet(f"the drain to {self.url}", max(drain.heard, moved), now)
+            if until is None and drain and now > max(drain.moved, moved) + self._limit:
+                raise self._not_there(label, self._troubles.stalled(WAITS_PLACE, "the drain", self._limit))
             look()
             yield
 
@@ -278,6 +280,7 @@ class Beside(Listener):
             self._drain.ask(self._back, back=True)
             self._back = ""
         for word, *more in self._drain.lines():
+            self._troubles.end(QUIET)
             self._hear(word, more[0] if more else "")
         if self._drain.gone:
             self._ended(self._drain)
@@ -289,7 +292,7 @@ class Beside(Listener):
                 self._drain = Started(self._root, self._words())
             except Exception as error:  # also of a Python that is ending: the program does not fail because of it
                 self._why = f"no drain could be started: {error}"
-                self._warn(PROCESS, f"{self._why}; nothing goes to {self.url} now")
+                self._troubles.warn(PROCESS, f"{self._why}; nothing goes to {self.url} now")
 
     def _words(self) -> list[str]:
         pid = str(os.getpid())
@@ -305,15 +308,18 @@ class Beside(Listener):
             self._moved()
         elif word == "moves":
             self._moved()
+        elif word == "waits":  # "waits place TEXT", or "waits copy TEXT"
+            which, _, why = text.partition(" ")
+            self._troubles.warn(f"waits {which}", why)
         elif word == "trouble":
-            self._warn(PLACE, f"{text}; the run goes on")
+            self._troubles.warn(PLACE, f"{text}; the run goes on")
         elif word == "over":
             self._fatal, self._there, self._begins_no_more = text, "", True
-            self._warn(OVER, f"nothing goes to {self.url} any more: {text}")
+            self._troubles.warn(OVER, f"nothing goes to {self.url} any more: {text}")
 
     def _well(self) -> None:
         """A set is at the place."""
-        if self._troubles.end(PLACE, PROCESS, OVER):
+        if self._troubles.end(PLACE, PROCESS, OVER, WAITS_PLACE):
             logger.warning("sets go to %s again", self.url)
         self._fatal = self._why = ""
 
@@ -330,12 +336,7 @@ class Beside(Listener):
         if self._once and not self._fatal:
             self._hear("over", why)
         elif not self._begins_no_more:
-            self._warn(PROCESS, f"the drain to {self.url} has ended, and another one begins: {why}")
-
-    def _warn(self, kind: str, text: str) -> None:
-        """Once, until this trouble has ended."""
-        if self._troubles.begin(kind, text):
-            logger.warning("%s", text)
+            self._troubles.warn(PROCESS, f"the drain to {self.url} has ended, and another one begins: {why}")
 
     def _keep(self, record: Record) -> None:
         """In the saver thread too."""

@@ -89,4 +89,5 @@ SETTINGS: dict[str, Setting] = {
     "drain": (when, When()),  # when the run puts them there
     "remote_keep": (_kept, 1),  # how many complete sets stay there
     "drain_rate": (rate, None),  # bytes a second at most
+    "stall_timeout": (duration, 600.0),  # seconds without progress after which a wait for others is given up
 }

@@ -364,7 +364,7 @@ def test_rank_and_size_name_the_files_of_each_rank(
 
 KNOWN = (
     "bundle_from, copy_append_below, copy_open_below, domain, drain, drain_rate, edges, every, keep, ledger, local, "
-    "mtbf, pack_threads, partner, remote, remote_keep, store"
+    "mtbf, pack_threads, partner, remote, remote_keep, stall_timeout, store"
 )
 # Faults.
 

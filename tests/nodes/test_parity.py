@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from testbed import levels
 from testbed.cluster import Cluster, Stories, cluster
 from testbed.faultdisk import FaultDisk, Killed, images
+from testbed.flips import Flips
 from testbed.noded import MANIFEST
 from testbed.places import files_below, flip
 from testbed.sweep import some_of
@@ -167,6 +168,12 @@ def group(top: Path, sizes: list[list[int]], seed: int = 0) -> Iterator[Nodes]:
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     with group(tmp_path, [[3000], [3000], [3000]]) as found:
         yield found
+
+
+@pytest.fixture
+def flips(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> Flips:
+    monkeypatch.setattr("safepoint.nodes.asking.PAUSE", 0.001)
+    return Flips(monkeypatch)
 
 
 SIZES = [
@@ -432,6 +439,92 @@ def test_a_layout_that_cannot_be_is_refused(made: tuple[Layout, bytes]) -> None:
         change(content)
         with pytest.raises(stripes.Unsealed):
             pytest.fail(f"change {at}: {layout_of(content)}")
+
+
+# One bit that is another one: on the way, and on a disk.
+
+
+def _made_with_flips(nodes: Nodes, flips: Flips, at: int) -> bool:
+    """Whether parity came to be though one bit was changed. It is whole, or there is none."""
+    flips.at(at)
+    with contextlib.suppress(Unreachable, Vanished, Damaged):
+        nodes.make(0)
+    (flips.off(), nodes.servers[1]._forget(), nodes.servers[2]._forget())
+    return bool(layouts(nodes.one[0]))
+
+
+@pytest.mark.parametrize("step", [pytest.param(31, marks=pytest.mark.proof), 997])
+def test_a_bit_that_changes_on_the_way_makes_no_parity_of_other_bytes(
+    nodes: Nodes, flips: Flips, step: int
+) -> None:  # fmt: skip
+    """Nobody would know before it is needed. The next try makes it."""
+    nodes.make(0)
+    (layout,) = layouts(nodes.one[0])
+    path, length = Path(parity.parity_path(nodes.one[0], layout.name)), flips.count
+    whole, made = path.read_bytes(), 0
+    for at in range(64, length, step):
+        shutil.rmtree(path.parent)
+        if _made_with_flips(nodes, flips, at):
+            made += 1
+            assert path.read_bytes() == whole and layouts(nodes.one[0]) == [layout], at
+        else:
+            nodes.make(0)
+            assert path.read_bytes() == whole
+    assert made < length / step / 2  # a greeting is said again
+
+
+@pytest.mark.parametrize("count", [pytest.param(100, marks=pytest.mark.proof), 10])
+def test_a_bit_that_changes_while_a_part_is_made_again_costs_a_request(
+    nodes: Nodes, flips: Flips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """And not the set: it is asked again."""
+    nodes.make_all()
+    monkeypatch.setattr(nearby, "PAUSE", 0.001)
+    flips.begin()
+    nodes.gives_back(0, 0, tmp_path / "back")
+    for turn, at in enumerate(range(64, flips.count, flips.count // count)):
+        flips.at(at)
+        nodes.gives_back(0, 0, tmp_path / f"back-{turn}")
+        assert flips.done
+
+
+def test_a_bit_that_changes_in_a_parity_on_the_disk_is_noticed_and_it_is_made_again(
+    nodes: Nodes, tmp_path: Path
+) -> None:  # fmt: skip
+    """In each grain; before it is read for the first time, and after."""
+    nodes.make_all()
+    (layout,) = layouts(nodes.one[1])
+    path = Path(parity.parity_path(nodes.one[1], layout.name))
+    which = Which(0, 0, "parity", layout.name)
+    for proven in (False, True):
+        for at in range(0, layout.size, 512):
+            if proven:
+                ask_range(nodes.peers[1], which, "", at, at + 1)
+            before = path.stat()
+            flip(path, at)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # as a disk would do it
+            with pytest.raises(Vanished, match=rf"{path.name} is not as it was"):
+                ask_range(nodes.peers[1], which, "", at, at + 1)
+            nodes.make(1)
+            assert layouts(nodes.one[1]) == [layout]
+    nodes.gives_back(0, 0, tmp_path / "back")
+
+
+def test_a_bit_that_changes_in_a_layout_is_told_and_the_parity_is_made_again(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes.make_all()
+    (layout,) = layouts(nodes.one[1])
+    path = Path(parity.layout_path(nodes.one[1], layout.name))
+    for at in range(0, path.stat().st_size, 37):
+        flip(path, at)
+        caplog.clear()
+        assert not nodes.sources(0, 0)  # as after the loss of the first node
+        assert [str(path.relative_to(nodes.work[1])) in each.getMessage() for each in caplog.records] == [True]
+        with pytest.raises(Vanished):
+            ask_range(nodes.peers[1], Which(0, 0, "parity", layout.name), "", 0, 1)
+        nodes.make(1)
+        assert layouts(nodes.one[1]) == [layout] and nodes.sources(0, 0)
 
 
 # What is killed on the way.

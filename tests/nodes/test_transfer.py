@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from testbed.faultdisk import FaultDisk, Killed, images
-from testbed.places import MANIFEST, flip, run
+from testbed.flips import Flips
+from testbed.places import MANIFEST, files_below, flip, run
 
 from safepoint.nodes import giving, held, transfer
 from safepoint.nodes.asking import Which, ask_part, ask_record, ask_sets, ask_to_hold
@@ -92,6 +93,33 @@ def test_a_copy_is_a_set_that_gives_the_same_bytes_back(work: Path, there: Root,
         fetching.put_in_place(back, record.number)
     assert sound(back)
     assert newest(back) == record and os.listdir(back.path) == [f"set-{record.number:08d}"]
+
+
+@pytest.mark.parametrize("count", [pytest.param(300, marks=pytest.mark.proof), 15])
+def test_a_bit_that_changes_on_the_way_makes_no_copy_of_other_bytes(
+    work: Path, there: Root, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    """Also of bytes of which the record has no checksum, such as heads in a tar. The next try makes the copy."""
+    monkeypatch.setattr("safepoint.nodes.asking.PAUSE", 0.001)
+    root, flips, wrong = Root(str(work)), Flips(monkeypatch), 0
+    with serving(there) as peer:
+
+        def copied() -> dict[str, bytes | None]:
+            with part_of(root) as part:
+                ask_to_hold(peer, part, part.blocks())
+            return files_below(there.held(0).set(newest(root).number))
+
+        whole, length = copied(), flips.count
+        for at in range(64, length, length // count):
+            shutil.rmtree(there.held(0).path)
+            flips.at(at)
+            try:
+                found = copied()
+            except (Unreachable, Vanished, Damaged):
+                wrong, found = wrong + 1, copied()
+            assert found == whole, at
+    assert wrong > count / 2
+    assert any("changed on the way" in each.getMessage() for each in caplog.records)
 
 
 def test_a_peer_without_the_secret_is_refused_on_both_sides(work: Path, there: Root) -> None:
@@ -317,11 +345,57 @@ def test_a_peer_that_says_nothing_is_not_waited_for(there: Root, monkeypatch: py
             raise AssertionError("they keep others away")
 
 
+def test_a_node_that_hangs_is_named_and_given_up_after_so_long(
+    work: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has greeted, and was stopped within a small copy."""
+    monkeypatch.setattr(transfer, "NAP", 0.01)
+    monkeypatch.setattr(transfer, "WORD", 0.02)
+    go_on = threading.Event()
+    monkeypatch.setattr(giving.Server, "_answer", lambda *_: go_on.wait(HANGS))
+    with serving(root := Root(str(work))) as peer, part_of(root) as part:
+        hangs = peer._replace(patience=0.2)
+        with pytest.raises(Unreachable, match=f"node {peer.text}: it has sent nothing for 0 s"):
+            ask_to_hold(hangs, part, part.blocks())
+        go_on.set()
+    assert f"waiting for node {peer.text}: it has sent nothing for" in caplog.records[0].getMessage()
+
+
 def _drip(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while True:
             connection.sendall(b".")
             time.sleep(0.2)
+
+
+def test_who_is_silent_keeps_nobody_away(there: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a greeting may take: the oldest silent connection is closed, first of the address with too many."""
+    monkeypatch.setattr(transfer, "GREETS", HANGS)
+    monkeypatch.setattr(giving, "STRANGERS", 8)
+    monkeypatch.setattr(giving, "OF_ONE", 4)
+    with serving(there) as peer, contextlib.ExitStack() as silent:
+
+        def one(host: str) -> socket.socket:
+            found = socket.create_connection((peer.host, peer.port), source_address=(host, 0))
+            found.settimeout(HANGS)
+            found.recv(32)  # it was let in
+            return silent.enter_context(found)
+
+        other = one("127.0.0.2")
+        many = [one("127.0.0.1") for _ in range(40)]
+        assert ask_sets(peer) == []
+        assert all(closed(each) for each in many[:36])
+        apart = [one(f"127.0.0.{at}") for at in range(3, 11)]  # each has few: the oldest of all goes
+        assert closed(other) and ask_sets(peer) == []
+        apart[-1].settimeout(0)
+        with pytest.raises(BlockingIOError):
+            apart[-1].recv(1)
+
+
+def test_who_has_greeted_and_asks_nothing_holds_nothing(there: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(giving, "AT_ONCE", 1)
+    with serving(there) as peer, greeted(peer):
+        assert ask_sets(peer) == []
 
 
 def test_more_requests_than_are_answered_at_a_time_wait(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from testbed.waiting import wait_for
 
 from safepoint import SaveError, Session, UsageError
 from safepoint.root import Root
-from safepoint.tiers import beside, note
+from safepoint.tiers import beside, note, troubles
 from safepoint.tiers.url import place_of
 
 FAST = """
@@ -432,15 +432,20 @@ def test_an_answer_that_is_lost_is_asked_for_again(work: Path, monkeypatch: pyte
         session.close()
 
 
-def test_a_drain_that_says_nothing_is_waited_for_so_long(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_that_says_nothing_is_told_and_waited_for_so_long(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listed(work, "stall_timeout = 1s")
     with Session(work) as session:
         save(session, work, 1, wait="remote")
         (drain,) = drains(work)
         os.kill(drain, signal.SIGSTOP)
         save(session, work, 2)
-        monkeypatch.setattr(beside, "STALLED", 1.0)
-        with pytest.raises(SaveError, match="the drain has said nothing for"):
+        monkeypatch.setattr(troubles, "SILENT", 0.1)
+        with pytest.raises(SaveError, match=r"the drain has said nothing; given up after 1 s.*stall_timeout"):
             session.wait("remote")
+        told = [each.getMessage() for each in caplog.records if "was it stopped" in each.getMessage()]
+        assert len(told) == 1 and f"the drain to {tmp_path / 'place'} has said nothing" in told[0]
         session.finish(3)
         os.kill(drain, signal.SIGKILL)
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from testbed import levels
+from testbed.waiting import wait_for
 
-from safepoint import Session
+from safepoint import SaveError, Session
+from safepoint.cli.act import orders
+from safepoint.cli.act.orders import Orders
 from safepoint.nodes.marker import Node
 from safepoint.nodes.session import Nodes
 from safepoint.nodes.turns import Asked
 from safepoint.record import Life
-from safepoint.tiers import beside
+from safepoint.tiers import beside, troubles
 from safepoint.tiers.beside import Beside
 from safepoint.tiers.names import identity
 
@@ -30,7 +34,7 @@ class Process:
 
     def __init__(self, *_: object) -> None:
         self.to_say: list[str] = []
-        self.moved = 0.0
+        self.moved, self.heard = 0.0, beside.time.monotonic()
 
     def lines(self) -> list[list[str]]:
         said, self.to_say = self.to_say, []
@@ -94,6 +98,7 @@ def on_nodes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) 
     near._over, near._fatal, near._why, near._once, near.url = False, "", "", False, "s3://bucket/run"
     near._answers, near.peers, near._drain = {}, [], Process()
     monkeypatch.setattr(beside, "Started", Process)
+    near._limit, near._process = 600.0, "the process beside the run on n0"
     near._root, near._words, near._secret = None, lambda: [], b""
     near._begin_copy(Asked(2, SET))
     near._begin_put(Asked(2, SET))
@@ -117,6 +122,9 @@ TROUBLES = {
     "process": Trouble(dies, "has ended, and another one begins: no room"),
     "place": Trouble(lambda run: run.hears("trouble the disk is full"), "the disk is full; the run goes on"),
     "copy": Trouble(lambda run: run.hears(f"uncopied {SET} n1 is away"), "no copy on n1 (): n1 is away"),
+    "deaf": Trouble(lambda run: run.hears("deaf no port is free"), "no port is free; the run goes on"),
+    "waits place": Trouble(lambda run: run.hears("waits place waiting for s3://b/r"), "waiting for s3://b/r"),
+    "waits copy": Trouble(lambda run: run.hears("waits copy waiting for node n1"), "waiting for node n1"),
     "over": Trouble(lambda run: run.hears("over another run has taken over"), "any more: another run has taken over"),
 }
 
@@ -129,13 +137,14 @@ def each_after_each(run: Run, *names: str) -> None:
             assert len(said) == 1 and TROUBLES[name].says in said[0], (first, second, name, said)
             for known in (first, name):
                 assert TROUBLES[known].begin(run) == [], (first, second, known)
-        well = run.hears(f"there {SET}", f"copied {SET}")
+        well = run.hears(f"there {SET}", f"copied {SET}", *["ready h 1"] * isinstance(run.of, Nodes))
+        well = well or [f"sets go to {run.of.url} again"] * ({first, second} <= {"deaf", "copy", "waits copy"})
         assert well == [f"sets go to {run.of.url} again"], (first, second, well)
         assert run.hears(f"there {SET}", "fine", f"copied {SET}") == [], (first, second)
 
 
 def test_a_trouble_of_the_place_and_one_of_the_process_are_told_in_both_orders(serial: Run) -> None:
-    each_after_each(serial, "process", "place")
+    each_after_each(serial, "process", "place", "waits place")
 
 
 def test_each_trouble_on_disks_of_nodes_is_told_after_each_other(on_nodes: Run) -> None:
@@ -193,3 +202,57 @@ def test_a_process_that_cannot_begin_is_told_once(
     assert [each.getMessage() for each in caplog.records] == [
         f"no drain could be started: no such Python; nothing goes to {serial.of.url} now"
     ]
+
+
+def test_a_process_of_a_node_that_was_stopped_is_told_while_a_set_is_in_its_turn(
+    on_nodes: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it: `hide` goes on, and no set is copied any more."""
+    assert on_nodes.hears() == []
+    monkeypatch.setattr(troubles, "SILENT", -1.0)
+    assert [each[:52] for each in on_nodes.hears()] == ["the process beside the run on n0 has said nothing fo"]
+    assert on_nodes.hears() == []
+    monkeypatch.undo()
+    monkeypatch.setattr(beside, "Started", Process)
+    assert on_nodes.hears("moves", f"copied {SET}", f"there {SET}") == []
+    monkeypatch.setattr(troubles, "SILENT", -1.0)
+    assert on_nodes.hears() == []  # nothing is in its turn
+
+
+def test_a_node_that_does_not_listen_costs_the_set_at_the_place_nothing(on_nodes: Run) -> None:
+    assert isinstance(on_nodes.of, Nodes)
+    on_nodes.hears("deaf no port is free")
+    assert not on_nodes.of.putting.lost
+    assert on_nodes.hears("ready h 7", "deaf no port is free") == ["no port is free; the run goes on"]
+
+
+def test_who_is_waited_for_is_told_while_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other end of the pipe."""
+    of, said = Orders.__new__(Orders), list[tuple[str, ...]]()
+    of._waits, of._moved = {}, 0.0
+    monkeypatch.setattr(of, "say", lambda *words: said.append(words))
+    for name in ("FIRST_WORD", "NEXT_WORD", "LOOK"):
+        monkeypatch.setattr(orders, name, 0.01)
+    of.awaits("copy", "node n1")
+    of.awaits("place", "s3://b/r")
+    of.awaits("place", "")
+    threading.Thread(target=of._watch, daemon=True).start()
+    wait_for(lambda: len(said) > 3)
+    assert {words[:2] for words in said} == {("waits", "copy")} and "waiting for node n1: no progress" in said[0][2]
+    since = of._waits["copy"][1]
+    of.moves()
+    assert of._waits["copy"][1] == since
+    of.moves("copy")
+    assert of._waits["copy"][1] > since
+    of.awaits("copy", "")
+
+
+def test_a_process_that_does_not_say_where_it_listens_is_named_and_given_up(
+    on_nodes: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    near: Any = on_nodes.of
+    near._port, near._limit, near._home.node = 0, 0.0, near._home.nodes[0]
+    monkeypatch.setattr(troubles, "SILENT", -1.0)
+    with pytest.raises(SaveError, match=r"on n0 has said nothing for .*given up after 0 s.*stall_timeout"):
+        near._listen()
+    assert "the process beside the run on n0 has said nothing" in caplog.records[0].getMessage()

@@ -96,7 +96,7 @@ def drain(
     if _of_nodes(seen, place, rate, until, [follow, anew, as_json, number], beside=to is None):
         return
     orders = Orders() if beside else None
-    rest = partial(wait, until, moves=orders.moves if orders else None)
+    rest = partial(wait, until, moves=partial(orders.moves, "place") if orders else None)
     began = pid and kernel.began(pid)
     job = Job(directory, number, until, Rate(rate or told["drain_rate"], rest), pid, began, anew, rest)
     try:

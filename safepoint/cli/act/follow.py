@@ -73,6 +73,8 @@ class Follower:
             if ended is None and (self._job.ended or (self._orders and self._orders.over)):
                 ended = time.monotonic()  # before the look: its last set is seen after
             asked = (self._orders and self._orders.taken()) or asked
+            if self._orders:
+                self._orders.awaits("place", self._url)
             try:
                 went, error = self._turn(last=ended is not None or asked is not None)
                 fenced = 0
@@ -112,6 +114,7 @@ class Follower:
         if not self._orders:
             wait(self._job.until, seconds)
             return
+        self._orders.awaits("place", "")
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._orders.pause(min(left, PAUSE)):
             if ended and self._is_next_at_work():

@@ -13,6 +13,9 @@ from typing import NamedTuple
 NICE = 10
 LONGEST_WORD = 2000  # characters of a line: it is written as a whole, or not at all
 MOVES_EVERY = 5.0  # seconds
+# Seconds without progress after which the run is told who is waited for, and told again; between two looks. It names
+# who is waited for within a minute, and takes a minute without a word for a process that was stopped.
+FIRST_WORD, NEXT_WORD, LOOK = 40.0, 30.0, 2.0
 
 
 class Request(NamedTuple):
@@ -32,6 +35,7 @@ class Orders:
         self.over = self.told_to_end = False
         self._asked: deque[Request] = deque()
         self._came, self._moved = threading.Event(), 0.0
+        self._waits: dict[str, tuple[str, float]] = {}  # by work, who is waited for, and since when
         self._reply = os.dup(1)
         os.set_blocking(self._reply, False)  # the run may not read for long; it is told the next time
         nothing = os.open(os.devnull, os.O_WRONLY)
@@ -42,7 +46,8 @@ class Orders:
         for number in (signal.SIGINT, signal.SIGHUP):  # they are meant for the program
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._end)
-        threading.Thread(target=self._read, name="safepoint-orders", daemon=True).start()
+        for work in (self._read, self._watch):
+            threading.Thread(target=work, name="safepoint-orders", daemon=True).start()
 
     def _end(self, number: int, frame: object) -> None:
         """A job is told so as a whole; the program may save once more. But nothing is tried again after its end."""
@@ -101,8 +106,28 @@ class Orders:
         """Empty: the set is there."""
         self.say("answer", request.token, f"no {why}" if why else "yes")
 
-    def moves(self) -> None:
-        """Bytes have gone, or wait for their turn by the rate: who waits for an answer may go on waiting."""
+    def moves(self, which: str = "") -> None:
+        """It lives, and waits for its turn by the rate, or for others: who waits for an answer may go on waiting.
+        `which`: and bytes of this work have gone."""
+        if (waits := self._waits.get(which)) is not None:
+            self._waits[which] = waits[0], time.monotonic()
         if time.monotonic() > self._moved + MOVES_EVERY:
             self._moved = time.monotonic()
             self.say("moves")
+
+    def awaits(self, which: str, whom: str) -> None:
+        """This work, "place" or "copy", waits for these, from now on or still; empty: it has come to its end."""
+        if whom:
+            self._waits[which] = whom, self._waits.get(which, ("", time.monotonic()))[1]
+        else:
+            self._waits.pop(which, None)
+
+    def _watch(self) -> None:
+        said: dict[str, float] = {}
+        while True:
+            time.sleep(LOOK)
+            now = time.monotonic()
+            for which, (whom, since) in [*self._waits.items()]:
+                if now >= max(since + FIRST_WORD, said.get(which, 0.0) + NEXT_WORD):
+                    said[which] = now
+                    self.say("waits", which, f"waiting for {whom}: no progress for {now - since:.0f} s")

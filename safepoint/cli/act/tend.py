@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 
@@ -48,8 +50,9 @@ TICK, LOOK_EVERY = 0.2, 2.0
 class Tender:
     """One node of one run."""
 
-    def __init__(self, orders: NodeOrders, start: Root, one: Root, lines: Lines, life: int) -> None:
-        """`one`: any root of W; `lines`: of the ranks that run here."""
+    def __init__(self, orders: NodeOrders, start: Root, one: Root, lines: Lines, life: int, limit: float) -> None:
+        """`one`: any root of W; `lines`: of the ranks that run here. `limit`: `stall_timeout`."""
+        self._limit = limit
         self._orders, self._start, self._one, self._lines, self._life = orders, start, one, lines, life
         self._roots = lines.roots
         self._floor: Callable[[], int] = lambda: LARGEST  # below this no parity stays
@@ -75,8 +78,10 @@ class Tender:
         try:
             work()
         except BaseException as error:  # a thread that dies in silence would copy nothing any more
-            self._orders.say("over", f"the process beside the run failed: {type(error).__name__}: {error}")
-            raise
+            traceback.print_exc()
+            # So does one that lives on without it. Another one begins, as after any other end; and that is told.
+            self._log(f"the process beside the run failed: {type(error).__name__}: {error}")
+            os._exit(1)
 
     @property
     def _over(self) -> bool:
@@ -125,12 +130,15 @@ class Tender:
                 continue
             why = self._copy(wanted)
             if why is None:
+                self._orders.awaits("copy", "")
                 pause, failed, last = PAUSE, 0, ""
                 continue
             if self._over:  # the partner ends too
                 return
             failed = failed + 1 if wanted == last else 1
             last = wanted
+            if failed == 1:
+                self._log(f"{why}; it is tried again")
             if failed >= TOLD_AFTER:
                 self._orders.say("uncopied", wanted, why)
             else:
@@ -153,7 +161,7 @@ class Tender:
             return self._orders.to_copy == identity and not (until[0] and time.monotonic() > until[0])
 
         try:
-            self._to_others(Wanted(identity, still))
+            self._to_others(Wanted(identity, still, partial(self._orders.awaits, "copy")))
         except Superseded:
             self._gone = identity if self._over else self._gone
         except LOST:
@@ -168,16 +176,16 @@ class Tender:
 
     def _to_others(self, wanted: Wanted) -> None:
         """As `copy`, or `parity.make`."""
-        orders = self._orders
+        orders, moves = self._orders, partial(self._moves, "copy")
         if orders.partner:
-            copy(self._roots, Peer(*orders.partner, orders.key), wanted, self._moves)
+            copy(self._roots, Peer(*orders.partner, orders.key, self._limit), wanted, moves)
         elif orders.group:
             at, life, nodes = orders.group
-            group = parity.Group(at, life, tuple(Peer(*node, orders.key) for node in nodes))
-            parity.make(self._one, self._lines, group, wanted, self._floor, self._moves)
+            group = parity.Group(at, life, tuple(Peer(*node, orders.key, self._limit) for node in nodes))
+            parity.make(self._one, self._lines, group, wanted, self._floor, moves)
 
-    def _moves(self, count: int) -> None:
-        self._orders.moves()
+    def _moves(self, which: str, count: int) -> None:
+        self._orders.moves(which if count else "")
 
     def _clean(self, over: bool) -> None:
         """Copies, and sets of ranks that ran here before, that are older than what is to be kept. After the end of the
@@ -201,12 +209,13 @@ class Tender:
     # To the remote place.
 
     def _put_all(self, place: AtRemote) -> None:
-        orders, pause, told = self._orders, PAUSE, False
-        asked = None
+        orders, pause, told, asked = self._orders, PAUSE, False, None
+        waits, moves = partial(orders.awaits, "place"), partial(self._moves, "place")
         while True:
             over = self._over
             asked = orders.taken() or asked
             if asked is None:
+                waits("")
                 if over and self._put_last(place):
                     return
                 orders.pause(PAUSE)
@@ -214,7 +223,8 @@ class Tender:
             request = asked
             still = partial(self._is_wanted, request.identity)
             try:
-                place.put(self._roots, Wanted(request.identity, still), self._moves, back=request.back)
+                waits(place.url)
+                place.put(self._roots, Wanted(request.identity, still, waits), moves, back=request.back)
             except Superseded:
                 asked = None if self._over else asked
                 continue
@@ -268,7 +278,7 @@ class Tender:
         return True
 
     def _while_no_next_life(self, count: int) -> None:
-        self._moves(count)
+        self._moves("place", count)
         if self._superseded:
             raise Superseded
 
@@ -319,17 +329,16 @@ def tend(
         lambda: manifest_text(start), lead=lead, keep=settings["remote_keep"],
     )  # fmt: skip
     lines = Lines(mine)
-    make = partial(Server, one, orders.key, listening_address(one_host=one_host), port, place, lines)
-    listening = Listening(partial(orders.say, "trouble"), make)
+    limit = settings["stall_timeout"]
+    make = partial(Server, one, orders.key, listening_address(one_host=one_host), port, place, lines, limit)
+    listening = Listening(partial(orders.say, "deaf"), partial(orders.say, "ready"), make)
     try:
-        server = listening.begin(again=port > 0)
+        listening.begin(again=port > 0)
     except OSError as error:
         orders.say("over", f"cannot listen: {error.strerror or error}")
         return
-    if server:
-        orders.say("ready", server.host, str(server.port))
     threading.Thread(target=_watch, args=(orders, pid, began), daemon=True).start()
-    Tender(orders, home, one, lines, life).run(listening, place)
+    Tender(orders, home, one, lines, life, limit).run(listening, place)
 
 
 def _watch(orders: NodeOrders, pid: int, began: int | None) -> None:
