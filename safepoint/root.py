@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from stat import S_ISDIR, S_ISLNK
 from typing import Literal, cast
 
-from safepoint.disk import Disk
-from safepoint.disk.files import cause, exists, listdir
+from safepoint.disk import Disk, kernel
+from safepoint.disk.files import cause, exists, lacks, listdir, mount_point
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.patterns import SIDE
 from safepoint.record import StoredFile
@@ -181,6 +181,43 @@ class Root:
             real = os.path.realpath(os.path.join(self.work, parent))
             if os.path.commonpath((real, self.work)) != self.work:
                 raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
+
+    def refuse_mount(self, path: str, device: int) -> None:
+        """Refuse what no rename could move. (In an overlay files have other devices than their directories.)"""
+        full = os.path.join(self.work, path)
+        directory = os.path.dirname(full)
+        other = self.disk.page_cache(directory).mount != self.disk.page_cache(self.work).mount
+        if other or self.disk.stat(directory).st_dev != device or kernel.is_mount(full):
+            raise other_mount_error(path, full, self.work)
+
+    def refuse_fixed(self, path: str, *, tree: bool) -> None:
+        """Refuse what can be copied, but not replaced by a restart. (What is moved shows by that that it can be.)"""
+        full = os.path.join(self.work, path)
+        if kernel.is_mount(full):
+            raise RefusedFileError(
+                f"{path} is where something is mounted, so restore could put nothing else in its place: list the "
+                f"files in it, or mount the directory above it"
+            )
+        closed = [way for way in (os.path.dirname(full), full)[: 1 + tree] if lacks(way, os.W_OK | os.X_OK)]
+        if closed and not (closed == [full] and self.disk.stat(full).st_uid == os.geteuid()):  # who may open it
+            raise RefusedFileError(
+                f"{path} can be copied, but restore could put nothing else in its place: this process can change no "
+                f"names in {closed[0]} (its permissions, or a mount that is read-only)"
+            )
+
+
+def other_mount_error(path: str, full: str, work: str) -> RefusedFileError:
+    """Why no rename can move what is at `full` to another directory of `work`, as far as that can be seen."""
+    here, there = mount_point(full), mount_point(work)
+    if here != there:
+        return RefusedFileError(
+            f"{path} is on another file system, or another mount (the one at {here}), than its directory (the one at "
+            f"{there}): a rename cannot move it; save it from a directory there"
+        )
+    why = "an overlay moves no directory of the image below it" if kernel.file_system(full) == "overlay" else ""
+    why = why or "the file system says so, though both are in one mount; directories of two quota projects are such"
+    what = f"{path} cannot be moved out of its directory by a rename ({os.strerror(errno.EXDEV)}: {why})"
+    return RefusedFileError(f"{what}: list it as copy, which needs no rename")
 
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:

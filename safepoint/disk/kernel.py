@@ -19,6 +19,7 @@ if sys.platform != "win32":
     import fcntl
 
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
+STATX_ATTR_MOUNT_ROOT = 0x2000
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 SIGURG = 23  # the same number on every Linux, and ignored unless handled
@@ -109,14 +110,18 @@ def file_system(path: str) -> str:
 
 
 def _statx_mount(path: str, which: int) -> int | None:
+    mask, _, mount = _statx(path, which)
+    return mount if mask & which else None
+
+
+def _statx(path: str, which: int) -> tuple[int, int, int]:
+    """Which fields are known, the attributes, and the mount; of a path that cannot be looked at nothing is known."""
     import ctypes
 
     buffer = ctypes.create_string_buffer(256)
-    flags = 0
-    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), flags, which, buffer) != 0:
-        return None
-    mask, mount = struct.unpack_from("=I", buffer, 0)[0], struct.unpack_from("=Q", buffer, 0x90)[0]
-    return int(mount) if mask & which else None
+    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), 0, which, buffer) != 0:
+        return 0, 0, 0
+    return (*struct.unpack_from("=I4xQ", buffer), *struct.unpack_from("=Q", buffer, 0x90))
 
 
 def _boot_id() -> str:
@@ -127,12 +132,10 @@ def _boot_id() -> str:
         return ""
 
 
-def mount_point(path: str) -> str:
-    """Where the file system is mounted that holds `path`."""
-    device = os.lstat(path).st_dev
-    while os.path.dirname(path) != path and os.lstat(os.path.dirname(path)).st_dev == device:
-        path = os.path.dirname(path)
-    return path
+def is_mount(path: str) -> bool:
+    """Whether something is mounted here, a part of the same file system too, or a subvolume begins here."""
+    mounted = sys.platform == "linux" and _statx(path, 0)[1] & STATX_ATTR_MOUNT_ROOT
+    return bool(mounted) or (os.path.isdir(path) and os.path.ismount(path))
 
 
 def cached(file: BinaryIO) -> bool:

@@ -14,7 +14,7 @@ from safepoint.disk.files import exists, listdir
 from safepoint.errors import RefusedFileError
 from safepoint.patterns import above, excluded
 from safepoint.record import Item, Kind, StoredFile, Taken
-from safepoint.root import Root
+from safepoint.root import Root, other_mount_error
 
 # What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
@@ -70,7 +70,7 @@ def _walk(
         yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
     elif stat.S_ISDIR(info.st_mode):
         if info.st_dev != device:
-            raise other_mount_error(disk, path, full, top)
+            raise other_mount_error(path, full, top)
         kind: Kind = "tree" if full == top else "dir"
         yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
         for name in listdir(disk, full):
@@ -95,13 +95,6 @@ def not_a_file_error(path: str, mode: int) -> RefusedFileError:
     kinds = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     what = kinds.get(stat.S_IFMT(mode), "neither a file nor a directory")
     return RefusedFileError(f"{path} is {what}, which cannot be saved: only files and directories can")
-
-
-def other_mount_error(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
-    return RefusedFileError(
-        f"{path} is on another file system (the one mounted at {kernel.mount_point(full)}) than its directory (the one "
-        f"mounted at {kernel.mount_point(work)}): a rename cannot move it; save it from a directory there"
-    )
 
 
 def refuse_open(root: Root, taken: Taken, contents: Sequence[Content]) -> None:

@@ -16,7 +16,7 @@ from safepoint.manifest import Manifest
 from safepoint.patterns import Entry, Match, excluded
 from safepoint.record import Item
 from safepoint.root import Root
-from safepoint.saving.contents import not_a_file_error, other_mount_error, still_open
+from safepoint.saving.contents import not_a_file_error, still_open
 
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
 
@@ -67,7 +67,9 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
         for path, (entry, info) in found.items():
             _check_type(path, entry, info)
             if info.st_dev != device:
-                _check_mount(root, path)
+                root.refuse_mount(path, device)
+            if first and entry.kind == "copy":
+                root.refuse_fixed(path, tree=entry.tree)
         moving = {f"{root.work}/{path}": path for path, (e, _) in found.items() if e.kind == "move" and not e.tree}
         opened = [moving[full] for full in root.disk.open_for_writing(list(moving))] if moving else []
         _refuse_large(root, opened, found, manifest.setting("copy_open_below"))
@@ -132,15 +134,6 @@ def _refuse_large(root: Root, opened: Sequence[str], found: dict[str, Match], li
         if found[path].info.st_size > limit:
             size = f", and its {found[path].info.st_size} bytes are over copy_open_below ({limit})"
             raise RefusedFileError(f"{still_open(root.disk, path, os.path.join(root.work, path), size)} or append")
-
-
-def _check_mount(root: Root, path: str) -> None:
-    """Refuse what no rename could move. (In an overlay files have other devices, and are not elsewhere.)"""
-    full = os.path.join(root.work, path)
-    if root.disk.page_cache(os.path.dirname(full)).mount != root.disk.page_cache(root.work).mount or os.path.ismount(
-        full
-    ):
-        raise other_mount_error(root.disk, path, full, root.work)
 
 
 def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:

@@ -19,9 +19,9 @@ from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.record import Item, Life, Record, Taken, dump, label
-from safepoint.root import Root, is_ours
+from safepoint.root import Root, is_ours, other_mount_error
 from safepoint.saving.back import cause_of, intact, put_back, save_error
-from safepoint.saving.contents import ancestors, link_inside, not_a_file_error, other_mount_error
+from safepoint.saving.contents import ancestors, link_inside, not_a_file_error
 from safepoint.saving.prune import Sets
 
 
@@ -61,7 +61,7 @@ def take(
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
-                raise other_mount_error(root.disk, path, os.path.join(root.work, path), root.work) from error
+                raise other_mount_error(path, os.path.join(root.work, path), root.work) from error
             raise save_error(root, number, step, error, f"{holds}{back}") from error
         raise
     return taken
