@@ -210,8 +210,9 @@ def other_mount_error(path: str, full: str, work: str) -> RefusedFileError:
     """Why no rename can move what is at `full` to another directory of `work`, as far as that can be seen."""
     here, there = mount_point(full), mount_point(work)
     if here != there:
+        other = "mount of its file system" if os.lstat(here).st_dev == os.lstat(there).st_dev else "file system"
         return RefusedFileError(
-            f"{path} is on another file system, or another mount (the one at {here}), than its directory (the one at "
+            f"{path} is on another {other} (the one mounted at {here}) than its directory (the one mounted at "
             f"{there}): a rename cannot move it; save it from a directory there"
         )
     why = "an overlay moves no directory of the image below it" if kernel.file_system(full) == "overlay" else ""

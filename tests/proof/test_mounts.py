@@ -512,7 +512,7 @@ def test_a_directory_of_the_image_below_an_overlay_is_given_back_or_refused(
 @pytest.mark.parametrize(("entry", "refused"), [
     ("st/a copy", ""),
     ("st/ copy", "st is where something is mounted"),
-    ("st/a", "another mount (the one at {work}/st)"),
+    ("st/a", "another mount of its file system (the one mounted at {work}/st)"),
     ("st/", "Device or resource busy"),
 ])  # fmt: skip
 def test_another_mount_of_the_same_file_system_is_given_back_or_refused(
