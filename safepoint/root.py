@@ -160,6 +160,12 @@ class Root:
         """Raise if the side directory is no longer the one that this run has locked: what has its name now may belong
         to another run, which nothing would keep apart from this one."""
         if not self.is_ours():
+            if exists(self.disk, self.path) and not exists(self.disk, self.lock):
+                raise kind(
+                    f"{what}: {self.lock} was removed while this run was at work, so nothing keeps another run apart "
+                    f"from it; the sets are where they were; {holds}. close() this session and call init() again",
+                    errno.ENOENT,
+                )
             raise kind(
                 f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "
                 f"removed, moved, replaced or unmounted while this run was at work, and all sets are gone with it; "
@@ -173,7 +179,12 @@ class Root:
         try:
             yield
         except OSError as error:
-            raise kind(f"{what}: {self.shown(error.filename)}: {cause(error)}; {holds}", error.errno) from error
+            raise kind(f"{what}: {self.said(error)}; {holds}", error.errno) from error
+
+    def said(self, error: OSError) -> str:
+        """File and cause, as messages say them. Who has but a descriptor names the file (`names_file`); of an error
+        without any it is known only in which directory it came."""
+        return f"{self.work if error.filename is None else self.shown(error.filename)}: {cause(error)}"
 
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""

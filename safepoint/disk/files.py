@@ -237,6 +237,14 @@ def sync(
     disk.helpers.each(lambda sync: sync(), work)
 
 
+def room(path: str) -> float:
+    """Bytes that a file in this directory may still have, as far as that is known."""
+    if not hasattr(os, "statvfs"):
+        return float("inf")
+    info = os.statvfs(path)
+    return info.f_bavail * info.f_frsize
+
+
 def mount_point(path: str) -> str:
     """Where that is mounted which holds `path`."""
     while os.path.dirname(path) != path and not kernel.is_mount(path):
@@ -247,6 +255,8 @@ def mount_point(path: str) -> str:
 def cause(error: OSError) -> str:
     """The system's cause in words; of a permission that is lacking also where, to whom that belongs, and a remedy."""
     text, path = error.strerror or str(error), error.filename
+    if error.errno == kernel.ENOTSUPP:  # of which the C library knows no words
+        return f"not supported by this file system (error {error.errno})"
     if sys.platform == "win32" or error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(path, (str, bytes)):
         return text
     with contextlib.suppress(OSError):  # gone meanwhile, or more than we may see

@@ -28,8 +28,9 @@ PF_EXITING = 4  # linux/sched.h
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 IN_MEMORY = {"tmpfs", "ramfs"}  # a flush is nothing there
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
+ENOTSUPP = 524  # linux/errno.h: what network file systems say that forget to translate it
 # errno values of a call of Linux that this kernel or file system does not have
-NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
+NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, ENOTSUPP}
 
 Which = tuple[int, int]  # a file: its device and inode
 
@@ -85,6 +86,16 @@ class PageCache(NamedTuple):
     boot: str
     mount: str | None  # None: cannot be proven here (old kernel, network file system)
 
+    def unproven(self, then: PageCache) -> str:
+        """Why it need not be the cache of then, as far as that was looked at; empty: it is that one."""
+        if then.host != self.host:
+            return f"it was not committed, and it was taken on {then.host}: only there could it be shown to be whole"
+        if then.boot and self.boot and then.boot != self.boot:
+            return "the machine went down before it was committed"
+        if self.mount is None or then.mount is None:
+            return "it was not committed, and nothing shows on this file system or kernel that it is whole"
+        return "" if then == self else "it was not committed, and this is not the mount in which it was taken"
+
 
 def page_cache(path: str) -> PageCache:
     """Which page cache holds `path`."""
@@ -125,11 +136,9 @@ def _statx(path: str, which: int) -> tuple[int, int, int]:
 
 
 def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return ""
 
 
 def is_mount(path: str) -> bool:
@@ -167,14 +176,6 @@ def extents(file: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
             return
         end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), size)
         yield start, end
-
-
-def room(path: str) -> float:
-    """Bytes that a file in this directory may still have, as far as that is known."""
-    if not hasattr(os, "statvfs"):
-        return float("inf")
-    info = os.statvfs(path)
-    return info.f_bavail * info.f_frsize
 
 
 # Who else is there.
@@ -306,7 +307,8 @@ def _leased(path: str) -> bool | Which:
         info = os.fstat(descriptor)
         return error.errno == errno.EAGAIN or (info.st_dev, info.st_ino)
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # nothing was written
+            os.close(descriptor)
 
 
 def holders(path: str) -> list[str]:

@@ -158,7 +158,7 @@ def test_after_a_kill_and_a_new_mount_the_set_that_was_never_committed_is_not_cl
     assert (before.host, before.boot) == (after.host, after.boot)
     with caplog.at_level(logging.INFO, logger="safepoint"):
         assert restored(volume.work) == (0, False)
-    reason = "set 2: the machine went down, or the file system was mounted anew, before it was committed"
+    reason = "set 2: it was not committed, and this is not the mount in which it was taken"
     ((_, level, text),) = caplog.record_tuples
     assert (level, text.partition("; ")[2].partition("; ")[0]) == (logging.WARNING, reason)
 
