@@ -13,7 +13,7 @@ from typing import Literal, cast
 from safepoint.disk import Disk, kernel
 from safepoint.disk.files import cause, exists, lacks, listdir, mount_point
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.patterns import SIDE
+from safepoint.patterns import SIDE, follows
 from safepoint.record import StoredFile
 from safepoint.sealed import LAST
 
@@ -186,6 +186,16 @@ class Root:
         without any it is known only in which directory it came."""
         return f"{self.work if error.filename is None else self.shown(error.filename)}: {cause(error)}"
 
+    def from_work(self, path: str, target: str) -> str:
+        """The target of a link at this path: if it is the address of what is in W, by whatever way, from the link."""
+        words = target.split("/")
+        for end in range(2, len(words) + 1) if os.path.isabs(target) else ():
+            if os.path.realpath("/".join(words[:end])) == self.work:
+                inner, way = "/".join(words[end:]) or ".", os.path.dirname(path)
+                plain = ".." not in inner.split("/")
+                return os.path.relpath(inner, way or ".") if plain else f"{'../' * path.count('/')}{inner}"
+        return target
+
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""
         for parent in {os.path.dirname(path) for path in paths} - {""}:
@@ -215,6 +225,23 @@ class Root:
                 f"{path} can be copied, but restore could put nothing else in its place: this process can change no "
                 f"names in {closed[0]} (its permissions, or a mount that is read-only)"
             )
+
+
+def link_inside(root: Root, path: str, full: str, top: str) -> str:
+    """Where a symbolic link in a listed directory points to; in place of an absolute address in that directory, from
+    where the link is: a set may be given back elsewhere. Raises `RefusedFileError` if it leads outside."""
+    tree = path[: len(path) - len(full[len(top) :])]
+
+    def link_at(way: str) -> str | None:
+        try:
+            return root.from_work(way, os.readlink(f"{top}{way[len(tree) :]}"))
+        except OSError:  # no link
+            return None
+
+    target = root.from_work(path, os.readlink(full))
+    if not follows(path, target, tree, link_at):
+        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {os.readlink(full)}")
+    return target
 
 
 def other_mount_error(path: str, full: str, work: str) -> RefusedFileError:
