@@ -77,6 +77,12 @@ def _size(disk: Disk, file: BinaryIO) -> int:
     return info.st_size
 
 
+def size_of(file: BinaryIO) -> int:
+    """Of one that is open."""
+    with names_file(str(file.name)):
+        return os.fstat(file.fileno()).st_size
+
+
 def write(disk: Disk, path: str, data: bytes | bytearray) -> None:
     """A new file with this content, not yet durable."""
     with disk.create(path) as file:

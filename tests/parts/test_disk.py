@@ -23,7 +23,7 @@ from testbed.waiting import wait_for
 
 from safepoint import SaveError
 from safepoint.disk import Disk, SyncFailed, kernel
-from safepoint.disk.files import exists, read, remove_tree, tail, write
+from safepoint.disk.files import exists, read, remove_tree, size_of, tail, write
 from safepoint.disk.signals import interrupted
 from safepoint.disk.threads import AT_ONCE
 from safepoint.root import Root
@@ -580,7 +580,9 @@ def test_syncing_stops_at_the_first_file_that_fails(path: str) -> None:
     disk.sync_files([path, path])
 
 
-@pytest.mark.parametrize("use", [lambda disk, file: disk.stat(file), lambda disk, file: file.close()])
+@pytest.mark.parametrize("use", [
+    lambda disk, file: disk.stat(file), lambda disk, file: size_of(file), lambda disk, file: file.close(),
+])  # fmt: skip
 def test_an_error_of_a_descriptor_names_its_file(path: str, use: Callable[[Disk, BinaryIO], object]) -> None:
     """As a network file system may say only at the end what went wrong."""
     file = Disk().open(path)
