@@ -26,6 +26,7 @@ class SafepointError(Exception):
     """Every error that this library raises on purpose. `errno` is the system's cause, if there was one."""
 
     code = 1
+    on_all_ranks = False  # every rank raises it: then none waits for this one
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message)

@@ -107,7 +107,7 @@ def claim(root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
                 if _may_be_at_work(who) or not waiting.goes_on(lambda who=who: _holder(root, who), _flushes(who)):  # type: ignore[misc]
                     text = f"{root.work} is in use by another run: {_holder(root, who)}"
                     raise LockedError(f"{text}; nothing was changed{hint}")
-            on_error.callback(release)
+            on_error.callback(_give_back, root, release)
             info = root.disk.stat(root.lock)
             root.locked = info.st_dev, info.st_ino
             root.descriptor = kernel.descriptor_of(root.locked)
@@ -117,6 +117,14 @@ def claim(root: Root, waiting: Waiting, hint: str = "") -> Callable[[], object]:
             waiting.say(f"no kernel locks in {root.work}: a second run at the same time would not be noticed")
         on_error.callback(_unsay, root, _say_owner(root))
         return on_error.pop_all().close
+
+
+def _give_back(root: Root, release: Callable[[], object]) -> None:
+    """What the session was to do is done by now: that must not end in an error."""
+    try:
+        release()
+    except OSError as error:
+        logger.warning("the lock was not given back (%s): it goes with this process", root.said(error))
 
 
 def _say_owner(root: Root) -> dict[str, Any]:

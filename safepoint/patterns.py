@@ -98,10 +98,33 @@ def quoted(name: str) -> str:
     return '"' + "".join(escapes.get(c, c) for c in name) + '"'
 
 
+MOST_LINKS = 40  # as Linux follows on one way
+
+
 def above(path: str) -> Iterator[str]:
     """The directories on the way to this path, the nearest first."""
     while path := posixpath.dirname(path):
         yield path
+
+
+def follows(path: str, target: str, tree: str, link_at: Callable[[str], str | None]) -> bool:
+    """Whether a symbolic link at `path` in a listed directory leads into that: step by step, as the kernel goes, for of
+    a link on the way `..` is what is above its target. All paths are relative to W. `link_at`: the target of the link
+    at a path, None if there is none. A link that leads in a circle leads nowhere."""
+    top, here, links = tree.split("/"), path.split("/")[:-1], 0
+    ahead = target.split("/")[::-1]
+    while ahead and links < MOST_LINKS:
+        word = ahead.pop()
+        if target.startswith("/") or (word == ".." and not here):
+            return False
+        here = here[:-1] if word == ".." else here + [word] * (word not in ("", "."))
+        if here[: len(top)] != top[: len(here)]:  # beside the directory, and beside what is above it
+            return False
+        if word not in ("", ".", "..") and len(here) > len(top) and (inner := link_at("/".join(here))) is not None:
+            target, links = inner, links + 1
+            here.pop()
+            ahead += inner.split("/")[::-1]
+    return len(here) >= len(top) or links == MOST_LINKS
 
 
 @functools.cache

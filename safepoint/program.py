@@ -8,8 +8,10 @@ import logging
 import os
 import sys
 import time
+import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from safepoint import settings
@@ -53,7 +55,8 @@ SETTINGS: dict[str, Setting] = {
 
 
 class Session(Placed):
-    """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`.
+    """One program at work in one directory. A context manager: it ends with `finish()`, or, on an exception, `close`;
+    with other ranks that ends the job (MPI_Abort), unless all ranks raise it.
     A block that knows its last step calls `finish(step)` itself, since files written after the last set have none."""
 
     def __init__(
@@ -99,6 +102,29 @@ class Session(Placed):
             if hasattr(self, "_home"):
                 self._home.release()
             raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """With other ranks an exception ends the job as `python -m mpi4py` does, when all that this rank has handed
+        over is durable: the others would wait for it for ever. Not one that all raise, nor an exit with status 0."""
+        alone = not self._closed and os.getpid() == self._pid and self._ranks.size > 1
+        super().__exit__(kind, error, trace)
+        mpi: Any = sys.modules.get("mpi4py.MPI")
+        if error is None or not alone or mpi is None or mpi.Is_finalized() or _on_all_ranks(error):
+            return
+        status = 1
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        else:
+            sys.excepthook(type(error), error, trace)
+        if status:
+            why = traceback.format_exception_only(type(error), error)[-1].strip()
+            whose = f"rank {self._ranks.rank} of {self._ranks.size}"
+            print(f"safepoint: {whose} ends the job, as the others would wait for it: {why}", file=sys.stderr)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            mpi.COMM_WORLD.Abort(status)
 
     def _store_every(self) -> None:
         """Without being told to: where each set is wanted."""
@@ -246,6 +272,15 @@ class Session(Placed):
             if self._work.thread is None:
                 self._root.disk.helpers.dismiss()  # as after each verb: then forking is safe
             yield files
+
+
+def _on_all_ranks(error: BaseException | None) -> bool:
+    """Whether it is, or comes of, one that every rank raises."""
+    while error is not None:
+        if getattr(error, "on_all_ranks", False):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _at_exit(reference: weakref.ref[Session]) -> None:

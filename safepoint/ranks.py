@@ -185,9 +185,10 @@ class Ranks:
         lines = [f"{names}: {text}"]
         lines += [f"rank {rank}: {other}" for rank, (_, _, other) in reports.items() if other != text]
         if failure is not None and not isinstance(failure, SafepointError):
+            failure.on_all_ranks = True  # type: ignore[attr-defined]
             raise failure  # an interrupt, or a fault of ours: as it is
         error = kind("\n  ".join(lines))
-        error.errno = errno
+        error.errno, error.on_all_ranks = errno, True
         raise error from failure
 
     def newest_common(self, offers: Collection[int] | None) -> int | None:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from safepoint.patterns import EXCLUDED, NAME, SIDE, Way, above, per_rank
+from safepoint.patterns import EXCLUDED, NAME, SIDE, Way, above, follows, per_rank
 from safepoint.sealed import PATH, Unsealed, rows_of, seal, unseal
 
 NUMBER_BITS = 40  # of a key; names of sets have at most 12 digits
@@ -239,6 +239,7 @@ def _check_paths(files: Sequence[Any]) -> None:
     # What is no directory has nothing below it. (A baseline does not say which these are.)
     leaves = {file.path for file in files if hasattr(file, "kind") and not _is_directory(file)}
     trees = {file.path for file in files if getattr(file, "kind", "") == "tree"}
+    links = {file.path: file.target for file in files if getattr(file, "target", "")}
     sound: set[str] = set()  # directories of paths that were looked at: a hundred thousand files may lie in one
     for file in files:
         directory, _, name = file.path.rpartition("/")
@@ -251,10 +252,10 @@ def _check_paths(files: Sequence[Any]) -> None:
         no_link = hasattr(file, "target") and (file.kind == "link") != bool(target)
         if no_link or max(len(file.path), len(target)) > PATH:
             raise Unsealed(f"it names {file.path[:100]} as what it cannot be")
-        way = posixpath.join(posixpath.dirname(file.path), target)
-        for path in (file.path, posixpath.normpath(way)):
-            if path.startswith(("/", "../")) or path == ".." or path.split("/")[0] in (SIDE, NAME):
-                raise Unsealed(f"it names {path}, which is not a file of the program's directory")
+        if file.path.startswith(("/", "../")) or file.path == ".." or file.path.split("/")[0] in (SIDE, NAME):
+            raise Unsealed(f"it names {file.path}, which is not a file of the program's directory")
+        if target and not follows(file.path, target, min(trees.intersection(above(file.path)), key=len), links.get):
+            raise Unsealed(f"it names {file.path} as a link that leads out of its directory")
         if posixpath.normpath(file.path) != file.path or file.path == "." or not leaves.isdisjoint(above(file.path)):
             raise Unsealed(f"it names {file.path} by a detour")
         sound.add(directory)

@@ -95,7 +95,10 @@ class Remarks:
         if aside:
             logger.warning("a first start again; torn first files moved to %s: %s", self.discarded, ", ".join(aside))
         if passed:
-            self.say(logging.WARNING, f"no set was ever complete, so the initial files are: {'; '.join(passed)}")
+            self.say(
+                logging.WARNING,
+                f"no set was ever complete, so the run begins with its initial files; {'; '.join(passed)}",
+            )
         if point is None:
             self.say(logging.INFO, f"nothing to restore in {self._home.root.work}: a first start")
             return

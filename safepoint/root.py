@@ -11,9 +11,9 @@ from stat import S_ISDIR, S_ISLNK
 from typing import Literal, cast
 
 from safepoint.disk import Disk, kernel
-from safepoint.disk.files import cause, exists, listdir
+from safepoint.disk.files import cause, exists, lacks, listdir, mount_point
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.patterns import SIDE
+from safepoint.patterns import SIDE, follows
 from safepoint.record import StoredFile
 from safepoint.sealed import LAST
 
@@ -174,6 +174,12 @@ class Root:
                 errno.EBADF,
             )
         if not self.is_ours():
+            if exists(self.disk, self.path) and not exists(self.disk, self.lock):
+                raise kind(
+                    f"{what}: {self.lock} was removed while this run was at work, so nothing keeps another run apart "
+                    f"from it; the sets are where they were; {holds}. close() this session and call init() again",
+                    errno.ENOENT,
+                )
             raise kind(
                 f"{what}: {self.side} is not there any more, or another one is: it, or a directory above it, was "
                 f"removed, moved, replaced or unmounted while this run was at work, and all sets are gone with it; "
@@ -187,7 +193,22 @@ class Root:
         try:
             yield
         except OSError as error:
-            raise kind(f"{what}: {self.shown(error.filename)}: {cause(error)}; {holds}", error.errno) from error
+            raise kind(f"{what}: {self.said(error)}; {holds}", error.errno) from error
+
+    def said(self, error: OSError) -> str:
+        """File and cause, as messages say them. Who has but a descriptor names the file (`names_file`); of an error
+        without any it is known only in which directory it came."""
+        return f"{self.work if error.filename is None else self.shown(error.filename)}: {cause(error)}"
+
+    def from_work(self, path: str, target: str) -> str:
+        """The target of a link at this path: if it is the address of what is in W, by whatever way, from the link."""
+        words = target.split("/")
+        for end in range(2, len(words) + 1) if os.path.isabs(target) else ():
+            if os.path.realpath("/".join(words[:end])) == self.work:
+                inner, way = "/".join(words[end:]) or ".", os.path.dirname(path)
+                plain = ".." not in inner.split("/")
+                return os.path.relpath(inner, way or ".") if plain else f"{'../' * path.count('/')}{inner}"
+        return target
 
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""
@@ -195,6 +216,61 @@ class Root:
             real = os.path.realpath(os.path.join(self.work, parent))
             if os.path.commonpath((real, self.work)) != self.work:
                 raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
+
+    def refuse_mount(self, path: str, device: int) -> None:
+        """Refuse what no rename could move. (In an overlay files have other devices than their directories.)"""
+        full = os.path.join(self.work, path)
+        directory = os.path.dirname(full)
+        other = self.disk.page_cache(directory).mount != self.disk.page_cache(self.work).mount
+        if other or self.disk.stat(directory).st_dev != device or kernel.is_mount(full):
+            raise other_mount_error(path, full, self.work)
+
+    def refuse_fixed(self, path: str, *, tree: bool) -> None:
+        """Refuse what can be copied, but not replaced by a restart. (What is moved shows by that that it can be.)"""
+        full = os.path.join(self.work, path)
+        if kernel.is_mount(full):
+            raise RefusedFileError(
+                f"{path} is where something is mounted, so restore could put nothing else in its place: list the "
+                f"files in it, or mount the directory above it"
+            )
+        closed = [way for way in (os.path.dirname(full), full)[: 1 + tree] if lacks(way, os.W_OK | os.X_OK)]
+        if closed and not (closed == [full] and self.disk.stat(full).st_uid == os.geteuid()):  # who may open it
+            raise RefusedFileError(
+                f"{path} can be copied, but restore could put nothing else in its place: this process can change no "
+                f"names in {closed[0]} (its permissions, or a mount that is read-only)"
+            )
+
+
+def link_inside(root: Root, path: str, full: str, top: str) -> str:
+    """Where a symbolic link in a listed directory points to; in place of an absolute address in that directory, from
+    where the link is: a set may be given back elsewhere. Raises `RefusedFileError` if it leads outside."""
+    tree = path[: len(path) - len(full[len(top) :])]
+
+    def link_at(way: str) -> str | None:
+        try:
+            return root.from_work(way, os.readlink(f"{top}{way[len(tree) :]}"))
+        except OSError:  # no link
+            return None
+
+    target = root.from_work(path, os.readlink(full))
+    if not follows(path, target, tree, link_at):
+        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {os.readlink(full)}")
+    return target
+
+
+def other_mount_error(path: str, full: str, work: str) -> RefusedFileError:
+    """Why no rename can move what is at `full` to another directory of `work`, as far as that can be seen."""
+    here, there = mount_point(full), mount_point(work)
+    if here != there:
+        other = "mount of its file system" if os.lstat(here).st_dev == os.lstat(there).st_dev else "file system"
+        return RefusedFileError(
+            f"{path} is on another {other} (the one mounted at {here}) than its directory (the one mounted at "
+            f"{there}): a rename cannot move it; save it from a directory there"
+        )
+    why = "an overlay moves no directory of the image below it" if kernel.file_system(full) == "overlay" else ""
+    why = why or "the file system says so, though both are in one mount; directories of two quota projects are such"
+    what = f"{path} cannot be moved out of its directory by a rename ({os.strerror(errno.EXDEV)}: {why})"
+    return RefusedFileError(f"{what}: list it as copy, which needs no rename")
 
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:

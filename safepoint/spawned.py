@@ -1,5 +1,11 @@
-"""A worker process that multiprocessing starts anew imports the main module again: an `init` in there must not begin a
-second run, and a pool must not start workers for ever because each of them fails."""
+"""Processes of Python: those that we start, and those that the program starts.
+
+A Python of ours takes nothing from the current directory, or from beside the program: a file there may have the name of
+a module, and be anybody's.
+
+A worker process that multiprocessing starts anew imports the main module again: an `init` in there must not begin a
+second run, and a pool must not start workers for ever because each of them fails.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,27 @@ from typing import Any
 from safepoint.disk.kernel import parent_of
 
 PROGRAM = "SAFEPOINT_PROGRAM"  # in the environment: the process that began last, of which workers come
+# What a Python of ours does first. The package by its own path, and what else is needed where this one finds it, but
+# after its own modules.
+BEGIN = (
+    "import sys; top, more = sys.argv[1:3]; del sys.argv[1:3]; sys.path += more.split('\\x1f'); "
+    "import importlib.util as u; s = u.spec_from_file_location('safepoint', top + '/__init__.py', "
+    "submodule_search_locations=[top]); sys.modules['safepoint'] = p = u.module_from_spec(s); s.loader.exec_module(p); "
+)
 POOL_WAITS_S, OTHERS_WAIT_S, POLL_S = 30, 3, 0.05
+
+
+def isolated(code: str, *words: str) -> list[str]:
+    """The command of a Python of ours, which does this. It has the settings of this one that are no paths; a user's own
+    packages, and PYTHONPATH, it has by the paths that are passed on: not that of where we are or the program lies."""
+    top = os.path.dirname(os.path.abspath(__file__))
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or "."
+    shunned = {os.path.realpath(os.curdir), os.path.dirname(os.path.realpath(main))}
+    found = [path for path in sys.path if os.path.isabs(path) and os.path.realpath(path) not in shunned]
+    paths = "\x1f".join(dict.fromkeys([*found, os.path.dirname(top)]))  # at the end what lies beside the package
+    options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}", *["-B"] * sys.dont_write_bytecode]
+    options += ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+    return [sys.executable, *options, "-c", BEGIN + code, top, paths, *words]
 
 
 def refuse_worker() -> None:

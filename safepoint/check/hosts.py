@@ -16,6 +16,7 @@ from safepoint.check.files import read_json
 from safepoint.check.server import Server
 from safepoint.check.wire import SERVER
 from safepoint.errors import UsageError
+from safepoint.spawned import isolated
 from safepoint.trace import elsewhere, launch, record
 from safepoint.trace.beside import WITH
 from safepoint.trace.python import LIMIT, WHERE
@@ -30,9 +31,7 @@ AWAY = "aprun", "jsrun"  # they start nothing on the host that they are started 
 STARTERS = {"env", "nice", "numactl", "taskset", "stdbuf", "time", "timeout", "perf", "strace", "xvfb-run"}
 NUMBERS = "-n", "-np", "--np"  # before how many ranks
 PASSED = WHERE, LIMIT, WITH, elsewhere.NODES, SERVER, "PYTHONPATH", "LD_PRELOAD"
-HERE = str(Path(__file__).resolve().parents[2])
-# Where the package lies: the follower is of the same one, wherever this Python finds another.
-FOLLOWER = "import sys; sys.path.insert(0, sys.argv.pop(1)); from safepoint.check.node import main; sys.exit(main())"
+FOLLOWER = "from safepoint.check.node import main; sys.exit(main())"
 
 
 def several(config: Config, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> bool:
@@ -154,7 +153,7 @@ def environment(where: Path, executable: str, server: Server | None) -> dict[str
     Raises `UsageError`."""
     if server is None:
         return {elsewhere.NODES: elsewhere.told("", {}, ())}
-    command = executable, "-c", FOLLOWER, HERE
+    command = executable, *isolated(FOLLOWER)[1:]
     if any("\n" in word for word in command):
         raise UsageError(f"{executable} has a line end in its name, with which it cannot be started on other nodes")
     told = elsewhere.told(secrets.token_hex(8), read_json(where / record.WATCH), command)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import io
 import operator
 import os
 import stat
@@ -26,7 +27,7 @@ if sys.platform != "win32":
     import fcntl
 
 FICLONE = 0x40049409  # linux/fs.h
-NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}  # errno values of a file system without locks
+NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, kernel.ENOTSUPP}  # of a file system without locks
 WORTH_CLONING = 1 << 20  # bytes; a reflink flushes a dirty source first, so smaller files are copied faster
 NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
@@ -68,6 +69,14 @@ def close_read_only(close: Callable[..., None], *what: int) -> None:
         pass
 
 
+class _Reading(io.FileIO):
+    """A network file system may say only here what went wrong."""
+
+    def close(self) -> None:
+        with names_file(str(self.name)):
+            super().close()
+
+
 def _open_no_follow(path: str, flags: int) -> int:
     """Open the file of this name: not what a symbolic link that took its place points to, and without waiting for
     somebody who writes into a fifo that did. The time of its last reading is the user's, and to note it takes a file
@@ -106,7 +115,10 @@ class Disk:
     def stat(self, file: str | BinaryIO) -> os.stat_result:
         """The file of this name itself, never what a symbolic link points to; or the one that is open, whatever has
         its name by now."""
-        return os.lstat(file) if isinstance(file, str) else os.fstat(file.fileno())
+        if isinstance(file, str):
+            return os.lstat(file)
+        with names_file(file.name):
+            return os.fstat(file.fileno())
 
     def scan(self, path: str) -> list[os.DirEntry[str]]:
         """What is in this directory, by name. Most file systems tell without a look at each which are directories."""
@@ -115,7 +127,7 @@ class Disk:
 
     def open(self, path: str) -> BinaryIO:
         """For reading."""
-        return open(path, "rb", buffering=0, opener=_open_no_follow)
+        return _Reading(path, opener=_open_no_follow)
 
     def read_into(self, buffer: memoryview, path: str) -> tuple[int, os.stat_result]:
         """Read a file from its beginning, as far as there is room; how many bytes, and what it is like after that. For
@@ -259,7 +271,8 @@ class Disk:
 
         lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
         try:
-            lock.acquire()
+            with names_file(path):
+                lock.acquire()
         except filelock.Timeout:
             return None
         info = os.stat(path)
@@ -267,7 +280,8 @@ class Disk:
 
         def release() -> None:
             if descriptor is None or kernel.has_open(descriptor, which):
-                lock.release()
+                with names_file(path):
+                    lock.release()
             else:  # closed by the program: the number may be that of a file of its own by now, which must stay open
                 lock._context.lock_file_fd = None
 
@@ -305,10 +319,15 @@ def _copy_range(source: BinaryIO, target: BinaryIO, start: int, end: int) -> Non
         if count == 0:
             break
         start += count
-    os.lseek(source.fileno(), start, os.SEEK_SET)
-    os.lseek(target.fileno(), start, os.SEEK_SET)
-    while start < end and (data := source.read(min(end - start, 1 << 20))):
+    with names_file(str(source.name)):
+        source.seek(start)
+    target.seek(start)
+    while start < end:
         look()
+        with names_file(str(source.name)):
+            data = source.read(min(end - start, 1 << 20))
+        if not data:
+            break
         write_all(target, data)
         start += len(data)
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
+from safepoint.disk import kernel
 from safepoint.disk.disk import NONE, Disk, allow_writing, close_read_only, names_file, write_all
 
 if sys.platform != "win32":
@@ -74,6 +75,12 @@ def _size(disk: Disk, file: BinaryIO) -> int:
     if not stat.S_ISREG(info.st_mode):
         raise OSError(errno.ENXIO, "not a regular file")
     return info.st_size
+
+
+def size_of(file: BinaryIO) -> int:
+    """Of one that is open."""
+    with names_file(str(file.name)):
+        return os.fstat(file.fileno()).st_size
 
 
 def write(disk: Disk, path: str, data: bytes | bytearray) -> None:
@@ -142,6 +149,40 @@ def freed_later(disk: Disk, paths: Iterable[str]) -> Iterator[None]:
                 later.close()
 
 
+def move(disk: Disk, source: str, target: str) -> None:
+    """As a rename. What the file system moves to no other directory (EXDEV: a directory of the image below an overlay,
+    another mount or quota project) moves piece by piece, a file at last as a copy. Killed inside, each piece has its
+    old name, the new one, or both."""
+    try:
+        disk.rename(source, target)
+        return
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    info = disk.stat(source)
+    if stat.S_ISDIR(info.st_mode):
+        disk.mkdir(target)
+        for name in listdir(disk, source):
+            move(disk, f"{source}/{name}", f"{target}/{name}")
+        disk.set_mode_and_time(target, info.st_mode, info.st_mtime_ns)
+        disk.rmdir(source)
+        return
+    new = os.path.join(os.path.dirname(target), f".safepoint-{os.path.basename(target)}"[:255])
+    if exists(disk, new):  # of a process that died here
+        disk.remove(new)
+    if stat.S_ISLNK(info.st_mode):
+        disk.link(os.readlink(source), new)
+    else:
+        with disk.open(source) as reader, disk.create(new) as writer:
+            disk.duplicate(reader, writer)
+        disk.set_mode_and_time(new, info.st_mode, info.st_mtime_ns)
+        # The copy before the file goes: else a power cut could leave neither.
+        disk.sync_files([new])
+    disk.rename(new, target)
+    disk.sync_dir(os.path.dirname(target))  # as before: its name
+    disk.remove(source)
+
+
 def remove_tree(disk: Disk, path: str, *, keep: Collection[str] = ()) -> None:
     """Remove a directory with all it holds, or a file. A directory without permissions is no obstacle. Those to `keep`
     are only emptied."""
@@ -202,9 +243,26 @@ def sync(
     disk.helpers.each(lambda sync: sync(), work)
 
 
+def room(path: str) -> float:
+    """Bytes that a file in this directory may still have, as far as that is known."""
+    if not hasattr(os, "statvfs"):
+        return float("inf")
+    info = os.statvfs(path)
+    return info.f_bavail * info.f_frsize
+
+
+def mount_point(path: str) -> str:
+    """Where that is mounted which holds `path`."""
+    while os.path.dirname(path) != path and not kernel.is_mount(path):
+        path = os.path.dirname(path)
+    return path
+
+
 def cause(error: OSError) -> str:
     """The system's cause in words; of a permission that is lacking also where, to whom that belongs, and a remedy."""
     text, path = error.strerror or str(error), error.filename
+    if error.errno == kernel.ENOTSUPP:  # of which the C library knows no words
+        return f"not supported by this file system (error {error.errno})"
     if sys.platform == "win32" or error.errno not in (errno.EACCES, errno.EPERM) or not isinstance(path, (str, bytes)):
         return text
     with contextlib.suppress(OSError):  # gone meanwhile, or more than we may see
@@ -214,11 +272,13 @@ def cause(error: OSError) -> str:
     return text
 
 
+def lacks(place: str, rights: int) -> bool:
+    """Whether this process has not all of these rights there, or the file system is mounted to be read only."""
+    return not os.access(place, rights, effective_ids=os.access in os.supports_effective_ids)
+
+
 def _closed(path: str) -> tuple[str, str]:
     """What is closed to this process on the way to `path`, and the permissions that it needs there; "": nothing."""
-
-    def lacks(place: str, rights: int) -> bool:
-        return not os.access(place, rights, effective_ids=os.access in os.supports_effective_ids)
 
     way = path.split(os.sep)
     for place in (os.sep.join(way[:end]) or os.sep for end in range(1, len(way))):

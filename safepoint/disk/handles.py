@@ -61,7 +61,8 @@ def _leased(path: str) -> bool | Which:
         info = os.fstat(descriptor)
         return error.errno == errno.EAGAIN or (info.st_dev, info.st_ino)
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # nothing was written
+            os.close(descriptor)
 
 
 def holders(path: str) -> list[str]:

@@ -19,6 +19,7 @@ if sys.platform != "win32":
     import fcntl
 
 STATX_MNT_ID, STATX_MNT_ID_UNIQUE = 0x1000, 0x4000  # linux/stat.h; the unique one since Linux 6.8
+STATX_ATTR_MOUNT_ROOT = 0x2000
 SYNC_FILE_RANGE_WRITE = 2  # linux/fs.h
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 SIGKILL = 9
@@ -26,8 +27,9 @@ PF_EXITING = 4  # linux/sched.h
 # Where the page cache of this kernel is the only one: what it holds after a kill is what the program wrote.
 IN_MEMORY = {"tmpfs", "ramfs"}  # a flush is nothing there
 LOCAL_FILE_SYSTEMS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "bcachefs", "f2fs", "jfs", "tmpfs", "overlay"}
+ENOTSUPP = 524  # linux/errno.h: what network file systems say that forget to translate it
 # errno values of a call of Linux that this kernel or file system does not have
-NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
+NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, ENOTSUPP}
 
 Which = tuple[int, int]  # a file: its device and inode
 
@@ -83,6 +85,16 @@ class PageCache(NamedTuple):
     boot: str
     mount: str | None  # None: cannot be proven here (old kernel, network file system)
 
+    def unproven(self, then: PageCache) -> str:
+        """Why it need not be the cache of then, as far as that was looked at; empty: it is that one."""
+        if then.host != self.host:
+            return f"it was not committed, and it was taken on {then.host}: only there could it be shown to be whole"
+        if then.boot and self.boot and then.boot != self.boot:
+            return "the machine went down before it was committed"
+        if self.mount is None or then.mount is None:
+            return "it was not committed, and nothing shows on this file system or kernel that it is whole"
+        return "" if then == self else "it was not committed, and this is not the mount in which it was taken"
+
 
 def page_cache(path: str) -> PageCache:
     """Which page cache holds `path`."""
@@ -108,30 +120,30 @@ def file_system(path: str) -> str:
 
 
 def _statx_mount(path: str, which: int) -> int | None:
+    mask, _, mount = _statx(path, which)
+    return mount if mask & which else None
+
+
+def _statx(path: str, which: int) -> tuple[int, int, int]:
+    """Which fields are known, the attributes, and the mount; of a path that cannot be looked at nothing is known."""
     import ctypes
 
     buffer = ctypes.create_string_buffer(256)
-    flags = 0
-    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), flags, which, buffer) != 0:
-        return None
-    mask, mount = struct.unpack_from("=I", buffer, 0)[0], struct.unpack_from("=Q", buffer, 0x90)[0]
-    return int(mount) if mask & which else None
+    if not hasattr(_libc(), "statx") or _libc().statx(AT_FDCWD, os.fsencode(path), 0, which, buffer) != 0:
+        return 0, 0, 0
+    return (*struct.unpack_from("=I4xQ", buffer), *struct.unpack_from("=Q", buffer, 0x90))
 
 
 def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+    return ""
 
 
-def mount_point(path: str) -> str:
-    """Where the file system is mounted that holds `path`."""
-    device = os.lstat(path).st_dev
-    while os.path.dirname(path) != path and os.lstat(os.path.dirname(path)).st_dev == device:
-        path = os.path.dirname(path)
-    return path
+def is_mount(path: str) -> bool:
+    """Whether something is mounted here, a part of the same file system too, or a subvolume begins here."""
+    mounted = sys.platform == "linux" and _statx(path, 0)[1] & STATX_ATTR_MOUNT_ROOT
+    return bool(mounted) or (os.path.isdir(path) and os.path.ismount(path))
 
 
 def cached(file: BinaryIO) -> bool:
@@ -163,14 +175,6 @@ def extents(file: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
             return
         end = min(os.lseek(file.fileno(), start, os.SEEK_HOLE), size)
         yield start, end
-
-
-def room(path: str) -> float:
-    """Bytes that a file in this directory may still have, as far as that is known."""
-    if not hasattr(os, "statvfs"):
-        return float("inf")
-    info = os.statvfs(path)
-    return info.f_bavail * info.f_frsize
 
 
 # Who else is there.

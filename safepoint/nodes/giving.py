@@ -10,8 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from safepoint.disk import kernel
-from safepoint.disk.files import NO_DESCRIPTOR, cause, read
+from safepoint.disk.files import NO_DESCRIPTOR, cause, read, room
 from safepoint.errors import SafepointError
 from safepoint.nodes.held import flush, has, hold, keys_of
 from safepoint.nodes.line import GRAIN, Line, Lines, Proven, part
@@ -259,7 +258,7 @@ class Server:
     def _hold(self, channel: Channel, request: dict[str, Any]) -> None:
         rank = self._rank(request)
         bundle, size = whole(request, "bundle", 0, 1 << 62), whole(request, "content", 1, LARGEST_RECORD)
-        length, free = whole(request, "length", 0, 1 << 62), kernel.room(self._root.side)
+        length, free = whole(request, "length", 0, 1 << 62), room(self._root.side)
         with self._lock:
             needs = self._admitted + 2 * length  # as much is left for the next set of this node
             if needs > free:

@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import xxhash
 
-from safepoint.disk import kernel
 from safepoint.disk.disk import write_all
-from safepoint.disk.files import exists, listdir, read, remove_tree, sync, write
+from safepoint.disk.files import exists, listdir, read, remove_tree, room, sync, write
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
 from safepoint.nodes.copying import LATE, SOON, Wanted, committed
@@ -338,6 +337,6 @@ def _as_proven(peer: Peer, blocks: Iterable[bytes], proven: object) -> Iterator[
 
 
 def _refuse_full(one: Root, layout: Layout) -> None:
-    needs, free = layout.size + layout.length(layout.at), kernel.room(one.side)
+    needs, free = layout.size + layout.length(layout.at), room(one.side)
     if needs > free:  # as much is left for the next set of this node
         raise Unreachable(f"a parity of {layout.size} bytes has no room: {free:.0f} are free, and {needs} are needed")

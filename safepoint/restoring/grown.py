@@ -71,7 +71,7 @@ def _not_kept(record: Record, file: StoredFile, at_most: int, error: OSError) ->
     """What it means that there is no copy; nothing, if with 0 the user has said so before."""
     why = error.strerror
     if error.errno == errno.EFBIG:
-        why = f"over copy_append_below ({at_most}), and there are no reflinks here"
+        why = f"over copy_append_below ({at_most}), and no reflink of it could be had"
         if not at_most:
             return ""
     return (

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from stat import S_ISREG
 
 from safepoint.disk import Disk, codec, kernel
-from safepoint.disk.files import NO_FILE
+from safepoint.disk.files import NO_FILE, size_of
 from safepoint.errors import RestoreError
 from safepoint.record import (
     StoredFile,
@@ -71,7 +71,7 @@ def read_out(
     """
     grows = file.kind == "append"
     with or_damaged(path), disk.open(path) as source, ExitStack() as opened:
-        size, sink = os.fstat(source.fileno()).st_size, None
+        size, sink = size_of(source), None
         if file.kept == "raw" and not grows:
             _compare_size(file, size)  # else not a byte of it is read: it may be without end
         if target:
@@ -82,7 +82,7 @@ def read_out(
                 opened.close()
                 # The reflink itself, as it is what the program will read, from the disk.
                 source, sink = opened.enter_context(disk.open(target)), None
-                size = os.fstat(source.fileno()).st_size
+                size = size_of(source)
             elif file.size > most:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), target)
         if file.kept == "zst":

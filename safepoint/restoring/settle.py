@@ -32,7 +32,7 @@ def settle(
         for number in gone:
             remove_tree(root.disk, root.state("gone", number))
         candidates = [
-            c._replace(record=None, reason="its fsync failed, or something wrote to it")
+            c._replace(record=None, reason="it could not be stored, nor be marked as such")
             if c.number in memory.spoilt
             else c
             for c in found
@@ -119,8 +119,8 @@ def prove(root: Root, number: int, place: PageCache, *, read: bool = True) -> tu
     refuse_links(root, number, (item.path for item in taken.files))
     if read and _by_checksums(root, taken):
         return taken, True
-    if place.mount is None or (taken.host, taken.boot, taken.mount) != place:
-        raise Damaged("the machine went down, or the file system was mounted anew, before it was committed")
+    if why := place.unproven(PageCache(taken.host, taken.boot, taken.mount)):
+        raise Damaged(why)
     for item in taken.files:
         _check_item(root, number, item)
     return taken, False

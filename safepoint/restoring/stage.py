@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from stat import S_ISDIR, S_ISREG
 
-from safepoint.disk import Disk, codec, kernel
-from safepoint.disk.files import freed_later, listdir, remove_tree, stat_or_none
+from safepoint.disk import Disk, codec
+from safepoint.disk.files import freed_later, listdir, remove_tree, room, stat_or_none
 from safepoint.errors import RestoreError
 from safepoint.record import Record, StoredFile
 from safepoint.restoring.grown import bring_prefix, read_wherever
@@ -50,7 +50,7 @@ def stage(root: Root, record: Record, memory: Memory, progress: Progress | None 
     with reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
         on_error.callback(make_stage(root))
-        share = kernel.room(root.stage) < sum(file.size for file in record.files) * SPARE
+        share = room(root.stage) < sum(file.size for file in record.files) * SPARE
         _fill(root.disk, root.stage, [file for file in record.files if file.kind != "append"])
         root.disk.helpers.each(bring, [file for file in record.files if file.has_bytes])
         _dress_directories(root.disk, root.stage, record.files)
@@ -157,5 +157,5 @@ def _large_replaced(root: Root, record: Record) -> list[str]:
     if not paths or root.disk.page_cache(root.path).mount is None:
         return []
     there = {path: info for path in paths if (info := stat_or_none(root.disk, path)) and S_ISREG(info.st_mode)}
-    full = kernel.room(root.path) < SPARE * sum(info.st_size for info in there.values())
+    full = room(root.path) < SPARE * sum(info.st_size for info in there.values())
     return [] if full else list(there)

@@ -10,7 +10,7 @@ from functools import partial
 from stat import S_ISDIR
 
 from safepoint import companions
-from safepoint.disk.files import exists, listdir, remove_tree, stat_or_none, sync
+from safepoint.disk.files import exists, listdir, move, remove_tree, stat_or_none, sync
 from safepoint.manifest import Manifest
 from safepoint.patterns import Match, above
 from safepoint.record import Record, StoredFile
@@ -163,7 +163,7 @@ def _place(root: Root, file: StoredFile, seen: os.stat_result | None = None) -> 
     # One rename a file: killed between two, W is mixed, and the next restore, which must come first, repeats all. Where
     # that can be, the old file goes to `stage/`: a rename that replaces one makes ext4 write out the new one at once.
     if not (there and root.disk.exchange(source, target)):
-        root.disk.rename(source, target)
+        move(root.disk, source, target)
 
 
 def clear_discarded(root: Root) -> None:

@@ -25,6 +25,7 @@ from safepoint.errors import UsageError
 from safepoint.manifest import Manifest
 from safepoint.patterns import NAME, SIDE, above, excluded, expand, matches
 from safepoint.run.chances import Chances
+from safepoint.run.proc import limits_named
 
 OFTEN_WRITTEN = 5  # times that a file was written, and still no set
 WRITTEN = flags.CLOSE_WRITE | flags.MOVED_TO
@@ -77,7 +78,8 @@ class Closes:
         self._without = manifest.without(0, 1)
         self._required = _required(manifest)
         self._directories: dict[int, str] = {}  # by watch: the path relative to W
-        self._inotify = INotify(nonblocking=True)
+        with limits_named(work):
+            self._inotify = INotify(nonblocking=True)
         self._counts: dict[str, int] = {}
         self._floor: dict[str, int] = {}  # what was written before something died counts for nothing
         self._refused: dict[str, int] = {}  # nor what was no set, as somebody said
@@ -86,7 +88,11 @@ class Closes:
         self._marked = self._lost = False
         self._miscounted = False
         self.touched = False  # anything at all since the last set
-        self._cover()
+        try:
+            self._cover()
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         return int(self._inotify.fileno())
@@ -272,11 +278,11 @@ class Closes:
         for path in sorted(self._wanted("", [e.filled(0, 1).split("/") for e in self._manifest.entries])):
             full = os.path.join(self._work, path) if path else self._work
             try:
-                watch = self._inotify.add_watch(full, TOUCHED | flags.ONLYDIR)  # the same number for the same directory
+                with limits_named(full):  # a watch has the same number for the same directory
+                    watch = self._inotify.add_watch(full, TOUCHED | flags.ONLYDIR)
             except OSError as error:
                 if error.errno in (errno.ENOENT, errno.ENOTDIR):
                     continue
-                error.filename = full
                 raise
             if self._directories.get(watch) != path:
                 self._directories[watch] = path

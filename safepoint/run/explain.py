@@ -26,6 +26,7 @@ from safepoint.disk import codec
 from safepoint.errors import UsageError
 from safepoint.patterns import NAME, SIDE
 from safepoint.root import Root
+from safepoint.run.proc import limits_named
 from safepoint.run.proposal import Event, Proposal, What, propose
 
 CHANGES = flags.CREATE | flags.CLOSE_WRITE | flags.MODIFY | flags.DELETE
@@ -52,7 +53,8 @@ class Watch:
 
     def __init__(self, work: str) -> None:
         self._work = work
-        self._inotify = INotify(nonblocking=True)
+        with limits_named(work):
+            self._inotify = INotify(nonblocking=True)
         self._directories: dict[int, str] = {}
         self._left: dict[int, str] = {}  # by cookie: what was moved from its name and has no other yet
         self._seen: dict[str, Sample] = {}
@@ -103,7 +105,8 @@ class Watch:
         that it had before."""
         full = os.path.join(self._work, path) if path else self._work
         try:
-            self._directories[self._inotify.add_watch(full, MASK)] = path
+            with limits_named(full):
+                self._directories[self._inotify.add_watch(full, MASK)] = path
             inside = sorted(os.scandir(full), key=lambda entry: entry.name)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):

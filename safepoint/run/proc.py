@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,6 +20,25 @@ class Process(NamedTuple):
     session: int
     started: int  # in ticks since the machine began
     reaped: int  # grows when a child of it has ended and was waited for
+
+
+INOTIFY_LIMITS = {errno.ENOSPC: "max_user_watches", errno.EMFILE: "max_user_instances"}
+
+
+@contextlib.contextmanager
+def limits_named(path: str) -> Iterator[None]:
+    """Of a limit of inotify the kernel says "No space left on device" or "Too many open files": here the error names
+    the limit, and the directory that was to be watched."""
+    try:
+        yield
+    except OSError as error:
+        text = error.strerror
+        if name := INOTIFY_LIMITS.get(error.errno or 0):
+            with contextlib.suppress(OSError), open(f"/proc/sys/fs/inotify/{name}") as file:
+                name += f" = {file.read().strip()}"
+            files = ", or that of open files," if error.errno == errno.EMFILE else ""
+            text = f"the limit fs.inotify.{name}{files} is reached (raise it with sysctl)"
+        raise OSError(error.errno, text, path) from error
 
 
 def every_process() -> Iterator[Process]:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from safepoint.disk import Disk, SyncFailed
-from safepoint.disk.files import cause, entries, exists, listdir, read, remove_tree, stat_or_none, sync
+from safepoint.disk.files import entries, exists, listdir, move, read, remove_tree, stat_or_none, sync
 from safepoint.disk.signals import uncut
 from safepoint.errors import SaveError
 from safepoint.record import Record, label, parse_taken
@@ -143,7 +143,7 @@ def set_aside(root: Root, path: str, full: str = "") -> None:
         if (info := stat_or_none(root.disk, there)) and not stat.S_ISDIR(info.st_mode):
             root.disk.rename(there, _free(root.disk, there))  # a link, say, that was set aside before
     make_parents(root.disk, target, root.discarded)
-    root.disk.rename(full or os.path.join(root.work, path), _free(root.disk, target))
+    move(root.disk, full or os.path.join(root.work, path), _free(root.disk, target))
 
 
 def _free(disk: Disk, path: str) -> str:
@@ -202,6 +202,6 @@ def save_error(
 
 
 def cause_of(root: Root, error: BaseException) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{root.shown(error.filename)}: {cause(error)}"
+    if isinstance(error, OSError):
+        return root.said(error)
     return str(error) or type(error).__name__

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint import companions
-from safepoint.disk import Disk, SyncFailed, handles, kernel
+from safepoint.disk import Disk, SyncFailed, handles
 from safepoint.disk.files import exists, listdir
 from safepoint.errors import RefusedFileError
 from safepoint.patterns import above, excluded
 from safepoint.record import Item, Kind, StoredFile, Taken
-from safepoint.root import Root
+from safepoint.root import Root, link_inside, other_mount_error
 
 # What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
@@ -59,52 +59,36 @@ def contents_of(root: Root, items: Sequence[Item], base: str, *, local: bool) ->
                 yield Content(file, full, item.compress if item.size else None, not in_place, local, item.inode)
                 continue
             info = root.disk.stat(full)
-            for file, inner, inode in _walk(root.disk, item.path, full, full, info.st_dev, item.without, info):
+            for file, inner, inode in _walk(root, item.path, full, full, info.st_dev, item.without, info):
                 yield Content(file, inner, item.compress if file.size else None, False, local, inode)
 
 
 def _walk(
-    disk: Disk, path: str, full: str, top: str, device: int, without: Sequence[str], known: os.stat_result | None = None
+    root: Root, path: str, full: str, top: str, device: int, without: Sequence[str], known: os.stat_result | None = None
 ) -> Iterator[tuple[StoredFile, str, int]]:
-    info = known or disk.stat(full)
+    info = known or root.disk.stat(full)
     if stat.S_ISREG(info.st_mode):
         yield StoredFile(path, "file", info.st_size, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
     elif stat.S_ISDIR(info.st_mode):
         if info.st_dev != device:
-            raise other_mount_error(disk, path, full, top)
+            raise other_mount_error(path, full, top)
         kind: Kind = "tree" if full == top else "dir"
         yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
-        for name in listdir(disk, full):
+        for name in listdir(root.disk, full):
             if excluded(without, inner := f"{path}/{name}"):
-                companions.refuse_left_out(disk, inner, os.path.join(full, name))
+                companions.refuse_left_out(root.disk, inner, os.path.join(full, name))
             else:
-                yield from _walk(disk, inner, os.path.join(full, name), top, device, without)
+                yield from _walk(root, inner, os.path.join(full, name), top, device, without)
     elif stat.S_ISLNK(info.st_mode):
-        yield StoredFile(path, "link", target=link_inside(path, full, top)), full, info.st_ino
+        yield StoredFile(path, "link", target=link_inside(root, path, full, top)), full, info.st_ino
     else:
         raise not_a_file_error(path, info.st_mode)
-
-
-def link_inside(path: str, full: str, top: str) -> str:
-    """Where a symbolic link in a listed directory points to. Raises `RefusedFileError` if that is outside."""
-    target = os.readlink(full)
-    inside = os.path.normpath(os.path.join(os.path.dirname(full), target))
-    if os.path.isabs(target) or os.path.commonpath((inside, top)) != top:
-        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {target}")
-    return target
 
 
 def not_a_file_error(path: str, mode: int) -> RefusedFileError:
     kinds = {stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
     what = kinds.get(stat.S_IFMT(mode), "neither a file nor a directory")
     return RefusedFileError(f"{path} is {what}, which cannot be saved: only files and directories can")
-
-
-def other_mount_error(disk: Disk, path: str, full: str, work: str) -> RefusedFileError:
-    return RefusedFileError(
-        f"{path} is on another file system (the one mounted at {kernel.mount_point(full)}) than its directory (the one "
-        f"mounted at {kernel.mount_point(work)}): a rename cannot move it; save it from a directory there"
-    )
 
 
 def refuse_open(root: Root, taken: Taken, contents: Sequence[Content]) -> None:

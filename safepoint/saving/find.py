@@ -17,7 +17,7 @@ from safepoint.manifest import Manifest
 from safepoint.patterns import Entry, Match, excluded
 from safepoint.record import Item
 from safepoint.root import Root
-from safepoint.saving.contents import not_a_file_error, other_mount_error, still_open
+from safepoint.saving.contents import not_a_file_error, still_open
 
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
 
@@ -64,12 +64,7 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
             return Found(missing=names)
         if missing:
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved{MAY_BE}")
-        root.guard(found)
-        device = root.disk.stat(root.work).st_dev
-        for path, (entry, info) in found.items():
-            _check_type(path, entry, info)
-            if info.st_dev != device:
-                _check_mount(root, path)
+        _check(root, found, first=first)
         moving = {f"{root.work}/{path}": path for path, (e, _) in found.items() if e.kind == "move" and not e.tree}
         opened = [moving[full] for full in root.disk.open_for_writing(list(moving))] if moving else []
         opened += [path for path, of in added.items() if of in opened and path not in opened]
@@ -141,13 +136,15 @@ def _refuse_large(root: Root, opened: Sequence[str], found: dict[str, Match], li
             raise RefusedFileError(f"{still_open(root.disk, path, os.path.join(root.work, path), size)} or append")
 
 
-def _check_mount(root: Root, path: str) -> None:
-    """Refuse what no rename could move. (In an overlay files have other devices, and are not elsewhere.)"""
-    full = os.path.join(root.work, path)
-    if root.disk.page_cache(os.path.dirname(full)).mount != root.disk.page_cache(root.work).mount or os.path.ismount(
-        full
-    ):
-        raise other_mount_error(root.disk, path, full, root.work)
+def _check(root: Root, found: dict[str, Match], *, first: bool) -> None:
+    root.guard(found)
+    device = root.disk.stat(root.work).st_dev
+    for path, (entry, info) in found.items():
+        _check_type(path, entry, info)
+        if info.st_dev != device:
+            root.refuse_mount(path, device)
+        if first and entry.kind == "copy":
+            root.refuse_fixed(path, tree=entry.tree)
 
 
 def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:

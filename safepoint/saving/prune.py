@@ -220,6 +220,15 @@ def drop(root: Root, numbers: Sequence[int], state: State = "set") -> None:
         remove_tree(root.disk, path)
 
 
+def _end_in_place(root: Root, top: str) -> None:
+    """Take away what could vouch for a set that cannot be renamed. The list first: without it no restart completes a
+    set that has lost its record."""
+    for name in ("taken.json", "record.json"):
+        if exists(root.disk, f"{top}/{name}"):
+            root.disk.remove(f"{top}/{name}")
+            root.disk.sync_dir(top)  # in this order, whatever a power cut leaves
+
+
 def _put_away(root: Root, numbers: Sequence[int], state: State) -> list[str]:
     """Under a name that nobody restores; which."""
     gone = []
@@ -229,7 +238,11 @@ def _put_away(root: Root, numbers: Sequence[int], state: State) -> list[str]:
             root.disk.rename(root.state(state, number), path)
         except FileNotFoundError:  # somebody removed it by hand
             continue
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EXDEV:  # it came with the image below an overlay: it ends where it is
+                _end_in_place(root, path := root.state(state, number))
+                gone.append(path)
+                continue
             if not exists(root.disk, path):
                 raise
             remove_tree(root.disk, path)  # of an earlier run, which had a set of this number too

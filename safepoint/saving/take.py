@@ -20,9 +20,9 @@ from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.record import Item, Life, Record, Taken, dump, label
-from safepoint.root import Root, is_ours
+from safepoint.root import Root, is_ours, link_inside, other_mount_error
 from safepoint.saving.back import cause_of, intact, put_back, save_error
-from safepoint.saving.contents import ancestors, link_inside, not_a_file_error, other_mount_error
+from safepoint.saving.contents import ancestors, not_a_file_error
 from safepoint.saving.prune import Sets
 
 
@@ -62,7 +62,7 @@ def take(
         if isinstance(error, OSError):
             if error.errno == errno.EXDEV:
                 path = root.shown(error.filename)
-                raise other_mount_error(root.disk, path, os.path.join(root.work, path), root.work) from error
+                raise other_mount_error(path, os.path.join(root.work, path), root.work) from error
             raise save_error(root, number, step, error, f"{holds}{back}") from error
         raise
     return taken
@@ -115,7 +115,7 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
     def visit(source: str, target: str) -> None:
         info = root.disk.stat(source)
         if item.tree and stat.S_ISLNK(info.st_mode):
-            root.disk.link(link_inside(root.shown(source), source, top), target)
+            root.disk.link(link_inside(root, root.shown(source), source, top), target)
             return
         if item.tree and stat.S_ISDIR(info.st_mode):
             root.disk.mkdir(target)

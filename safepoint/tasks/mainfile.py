@@ -64,15 +64,22 @@ def check(vertices: Iterable[Vertex]) -> None:
                 )
 
 
+SAFE_PATH, OURS = "PYTHONSAFEPATH", "safepoint"  # not for what the vertices start
+
+
 @contextlib.contextmanager
 def hidden() -> Iterator[None]:
-    """Inside, multiprocessing starts processes that do not load the file of `__main__` by themselves."""
+    """Inside, multiprocessing starts processes that do not load the file of `__main__` by themselves; nor, from Python
+    3.11 on, while they begin, a module that lies in the current directory."""
     before = sys.modules[MAIN]
     sys.modules[MAIN] = ModuleType(MAIN)
+    safe = os.environ.setdefault(SAFE_PATH, OURS)
     try:
         yield
     finally:
         sys.modules[MAIN] = before
+        if safe == OURS:
+            del os.environ[SAFE_PATH]
 
 
 def load(main: Main) -> None:

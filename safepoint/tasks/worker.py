@@ -111,6 +111,8 @@ def serve(connection: Any, setting: Setting) -> None:
     """Run what comes until `LEAVE` comes, or the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal: the driver decides
     _end_with_driver()
+    if os.environ.get(mainfile.SAFE_PATH) == mainfile.OURS:
+        del os.environ[mainfile.SAFE_PATH]
     os.environ.update(setting.environment)
     sys.path += [way for way in setting.main.ways if way not in sys.path]
     while message := _received(connection):

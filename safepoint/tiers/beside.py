@@ -28,6 +28,7 @@ from safepoint.listener import Listener, Outcome
 from safepoint.opening import Opening
 from safepoint.record import Item, Record
 from safepoint.root import Root
+from safepoint.spawned import isolated
 from safepoint.tiers.names import identity
 from safepoint.tiers.note import read_notes
 from safepoint.tiers.troubles import OVER, PLACE, PROCESS, QUIET, WAITS_PLACE, Troubles
@@ -40,20 +41,9 @@ TOO_LONG = 30.0  # seconds that it may take to start it
 ANEW = 60.0  # seconds between two starts of a drain that has ended before its time
 MOST_STEPS = 256  # sets whose step is kept in mind
 LAST = 2000  # bytes of what a drain has said at its end
-# A process that becomes another one, which starts it and ends; and that. The package by its own path: what lies in the
-# current directory, or is installed beside, is none of ours.
+# A process that becomes another one, which starts it and ends; and that.
 FIRST = "import os, sys\nif os.fork(): os._exit(0)\nos.execv(sys.argv[1], sys.argv[1:])"
-BEGIN = """\
-import importlib.util, sys
-top = sys.argv.pop(1)
-sys.path[:] = [path for path in sys.path if path]
-spec = importlib.util.spec_from_file_location("safepoint", top + "/__init__.py", submodule_search_locations=[top])
-sys.modules["safepoint"] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-from safepoint.cli import main
-sys.argv[0] = "safepoint"
-main()
-"""
+BEGIN = "from safepoint.cli import main\nsys.argv[0] = 'safepoint'\nmain()\n"
 NOT_ITS = ("SAFEPOINT_RUN", "SAFEPOINT_PROGRAM")  # by which processes of a program are known
 
 
@@ -67,7 +57,7 @@ class Started:
         if not sys.executable or not hasattr(os, "fork"):
             raise OSError("this Python cannot start another one")
         first = [sys.executable, "-I", "-S", "-c", FIRST]  # without site-packages, so in a few milliseconds
-        command = [*first, sys.executable, "-c", BEGIN, os.path.abspath(f"{__file__}/../.."), *words]
+        command = [*first, *isolated(BEGIN, *words)]
         environment = {name: value for name, value in os.environ.items() if name not in NOT_ITS}
         self.gone, self.moved, self.heard = False, time.monotonic(), time.monotonic()
         self._rest, self._root = b"", root

@@ -18,8 +18,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from safepoint.disk import Disk, kernel
-from safepoint.disk.files import exists, remove_tree, sync
+from safepoint.disk import Disk
+from safepoint.disk.files import exists, remove_tree, room, sync
 from safepoint.errors import NothingSavedError, SaveError
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged, read_out
@@ -79,7 +79,7 @@ def make_ready(work: str, disk: Disk) -> Root:
 def refuse_full(one: Root, parts: Mapping[int, Index]) -> None:
     """Raise `SaveError` if there is no room: before a byte is brought."""
     needs = sum(part.size for part in parts.values())
-    free = kernel.room(one.side)
+    free = room(one.side)
     if needs > free:
         raise SaveError(
             f"not fetched: the set has {needs} bytes, and in {one.work} {free:.0f} are free; nothing was changed"

@@ -17,7 +17,8 @@ from pathlib import Path
 from safepoint.errors import UsageError
 
 LIBMPI = re.compile(r"^lib(mpi|mpich|mpi_abi|mpi_(gnu|intel|cray|amd|nvidia)\w*)\.so[.\d]*$")
-LOADED = (
+LOADED = (  # as the program finds it, but for a module that lies where we are
+    "import sys; sys.path[:] = filter(None, sys.path)\n"
     "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI\n"
     "print(*{line.split()[-1] for line in open('/proc/self/maps') if '.so' in line}, sep='\\n')"
 )

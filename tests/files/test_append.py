@@ -448,7 +448,7 @@ def test_what_is_not_copied_is_said_with_size_and_meaning(work: Path, caplog: py
     (warning,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert warning.startswith(
         "t.csv: its first 1000 bytes, which set 2 (step 1) needs, are not copied (over copy_append_below (999), and "
-        "there are no reflinks here): as long as the program only adds to them all is well; but"
+        "no reflink of it could be had): as long as the program only adds to them all is well; but"
     )
     root = work / ".safepoint.d/rank-00000/set-00000002"
     assert sorted(path.name for path in root.iterdir()) == ["files", "record.json", "taken.json"]

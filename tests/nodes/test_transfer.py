@@ -289,7 +289,7 @@ def test_more_than_was_said_is_not_taken(work: Path, there: Root) -> None:
 
 
 def test_no_room_is_known_before_a_byte_travels(work: Path, there: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("safepoint.disk.kernel.room", lambda path: 10.0)
+    monkeypatch.setattr("safepoint.nodes.giving.room", lambda path: 10.0)
     root = Root(str(work))
     with (
         serving(there) as peer,

@@ -3,6 +3,7 @@ business of the kernel; that they are called in the right order that of `test_cr
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import mmap
 import os
@@ -12,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from testbed.children import child, says, tell
@@ -20,10 +21,12 @@ from testbed.handlers import ctrl_c
 from testbed.sessions import ordinary_user
 from testbed.waiting import wait_for
 
+from safepoint import SaveError
 from safepoint.disk import Disk, SyncFailed, handles, kernel
-from safepoint.disk.files import exists, read, remove_tree, tail, write
+from safepoint.disk.files import exists, read, remove_tree, size_of, tail, write
 from safepoint.disk.signals import interrupted
 from safepoint.disk.threads import AT_ONCE
+from safepoint.root import Root
 
 disk = Disk()
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: leases and /proc")
@@ -575,6 +578,30 @@ def test_syncing_stops_at_the_first_file_that_fails(path: str) -> None:
     with pytest.raises(SyncFailed):
         disk.sync_files([path, "/dev/full", path])
     disk.sync_files([path, path])
+
+
+@pytest.mark.parametrize("use", [
+    lambda disk, file: disk.stat(file), lambda disk, file: size_of(file), lambda disk, file: file.close(),
+])  # fmt: skip
+def test_an_error_of_a_descriptor_names_its_file(path: str, use: Callable[[Disk, BinaryIO], object]) -> None:
+    """As a network file system may say only at the end what went wrong."""
+    file = Disk().open(path)
+    os.close(file.fileno())
+    with pytest.raises(OSError, match=re.escape(f"[Errno {errno.EBADF}] Bad file descriptor: '{path}'")):
+        use(Disk(), file)
+    with contextlib.suppress(OSError):
+        file.close()
+
+
+@pytest.mark.parametrize(("number", "text"), [
+    (errno.EIO, "Input/output error"), (524, r"not supported by this file system \(error 524\)"),
+])  # fmt: skip
+def test_of_an_error_without_a_name_the_directory_is_said(tmp_path: Path, number: int, text: str) -> None:
+    """It came from below it: more is not known."""
+    root = Root(str(tmp_path))
+    of = pytest.raises(SaveError, match=f"^not taken: {re.escape(str(tmp_path))}: {text}; all is well$")
+    with of, root.reporting(SaveError, "not taken", "all is well"):
+        raise OSError(number, os.strerror(number))
 
 
 def test_nothing_is_created_over_what_exists(path: str) -> None:

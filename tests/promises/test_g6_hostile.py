@@ -455,6 +455,22 @@ def test_a_link_outside_of_every_listed_directory_is_no_part_of_a_set(pristine: 
     assert begin.point and begin.point.step == 1, begin
 
 
+def test_links_of_a_record_that_lead_out_together_make_restore_fall_back(pristine: Path, tmp_path: Path) -> None:
+    """G6: by its text each leads into its directory."""
+    work = copied(pristine, "sets", tmp_path)
+
+    def with_two(content: dict[str, Any]) -> None:
+        row = next(row for row in content["files"] if row[0] == "run.zarr/link")
+        at = content["columns"].index("target")
+        content["files"].append([*["run.zarr/up", *row[1:]][:at], ".", *row[at + 1 :]])
+        row[at] = "up/../../u.npy"
+
+    edit(work / BELOW / "set-00000003/record.json", with_two)
+    begin = start(work)
+    assert begin.point and begin.point.step == 1, begin
+    assert any("it names run.zarr/link as a link that leads out" in text for text in begin.warnings), begin
+
+
 def test_the_list_of_another_set_completes_nothing(pristine: Path, tmp_path: Path) -> None:
     """G6: `cp set-2/taken.json set-3`: the files of set 2 would be moved and committed as those of set 3."""
     work = copied(pristine, "uncommitted", tmp_path)

@@ -72,31 +72,50 @@ def test_an_init_refused_in_its_own_directory_leaves_the_default_session_in_char
         safepoint.hide(2)
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_without_locks_it_warns_and_works(start: Start, work: Path, said: Said, number: int) -> None:
-    """G8 is off, and that is said."""
+def flock_fails(number: int) -> Callable[[int, int], object]:
+    def flock(descriptor: int, how: int) -> object:
+        raise OSError(number, os.strerror(number))  # it knows no name
 
-    class NoLocks(Disk):
-        def lock(self, path: str) -> Callable[[], object] | None:
-            raise OSError(number, os.strerror(number), path)
+    return flock
 
-    session = start("u.dat\n", disk=NoLocks())
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, 524])
+def test_without_locks_it_warns_and_works(
+    start: Start, work: Path, said: Said, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G8 is off, and that is said. 524 is the ENOTSUPP of the kernel."""
+    monkeypatch.setattr("fcntl.flock", flock_fails(number))
+    session = start("u.dat\n")
     warning = f"no kernel locks in {work}: a second run at the same time would not be noticed"
     assert said[0] == ("WARNING", warning)
     write(work, u_dat="0")
     session.hide(0)
     session.close()
-    start(disk=NoLocks())
+    start()
     assert contents(work) == {"u.dat": "0"}
 
 
-def test_a_lock_that_fails_otherwise_is_an_error(start: Start, work: Path) -> None:
-    class Broken(Disk):
-        def lock(self, path: str) -> Callable[[], object] | None:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+@pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EPERM, errno.ESTALE])
+def test_a_lock_that_fails_otherwise_is_an_error(
+    start: Start, work: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fcntl.flock", flock_fails(number))
+    with pytest.raises(SaveError, match=rf"^cannot set up .safepoint.d: {ROOT}/lock: {os.strerror(number)}"):
+        start("u.dat\n")
 
-    with pytest.raises(SaveError, match=rf"^cannot set up .safepoint.d: {ROOT}/lock: Input/output error"):
-        start("u.dat\n", disk=Broken())
+
+def test_a_lock_that_cannot_be_given_back_is_a_warning_after_all_that_was_to_be_done(
+    start: Start, work: Path, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = start("u.dat\n")
+    write(work, u_dat="0")
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", flock_fails(errno.EIO))
+        session.finish(0)
+    assert said[-1] == (
+        "WARNING",
+        f"the lock was not given back ({ROOT}/lock: Input/output error): it goes with this process",
+    )
 
 
 # The side directory goes, or another one comes.
@@ -145,6 +164,13 @@ def unhindered(others: list[Session]) -> Iterator[None]:
             other.close()
 
 
+def said_of(work: Path, how: str) -> str:
+    """What the error says is gone: only what was looked at."""
+    if how == "lock removed":
+        return f"{work}/{ROOT}/lock was removed while this run was at work"
+    return f"{work}/.safepoint.d is not there any more, or another one is"
+
+
 @pytest.mark.leaves_damage
 @pytest.mark.parametrize("how", GONE)
 def test_a_side_directory_that_goes_under_a_run_is_an_error_that_says_all_sets_are_gone(
@@ -168,10 +194,10 @@ def test_a_side_directory_that_goes_under_a_run_is_an_error_that_says_all_sets_a
             with pytest.raises(SaveError) as caught:
                 call()
             text = str(caught.value)
-            assert f"{work}/.safepoint.d is not there any more, or another one is" in text
-            assert "all sets are gone with it" in text and "close() this session and call init() again" in text
+            assert said_of(work, how) in text and "close() this session and call init() again" in text
+            assert ("all sets are gone with it" in text) == (how != "lock removed")
             assert "intact" not in text
-        with pytest.raises(safepoint.RestoreError, match="all sets are gone with it"):
+        with pytest.raises(safepoint.RestoreError, match=said_of(work, how)):
             session.restore()
         session.close()
         after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -195,7 +221,7 @@ def test_what_the_error_of_a_lost_side_directory_advises_works(tmp_path: Path, h
     with unhindered(others):
         go(work, how, others)
         write(work, u_dat="1")
-        with pytest.raises(SaveError, match="all sets are gone with it"):
+        with pytest.raises(SaveError, match=said_of(work, how)):
             session.hide(1)
         session.close()
         if how == "replaced by another run":

@@ -4,14 +4,17 @@ and the power cut as the file system itself knows it. Needs root; elsewhere thes
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import logging
 import mmap
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +24,7 @@ from testbed.paths import TESTS
 from testbed.powercut import on_file_systems
 from testbed.program import KINDS, kinds, listed
 
-from safepoint import DamagedError, RestoreError, SaveError, Session
+from safepoint import DamagedError, RefusedFileError, RestoreError, SafepointError, SaveError, Session
 from safepoint.disk import Disk
 from safepoint.restoring.verify import verify
 from safepoint.root import Root
@@ -155,7 +158,7 @@ def test_after_a_kill_and_a_new_mount_the_set_that_was_never_committed_is_not_cl
     assert (before.host, before.boot) == (after.host, after.boot)
     with caplog.at_level(logging.INFO, logger="safepoint"):
         assert restored(volume.work) == (0, False)
-    reason = "set 2: the machine went down, or the file system was mounted anew, before it was committed"
+    reason = "set 2: it was not committed, and this is not the mount in which it was taken"
     ((_, level, text),) = caplog.record_tuples
     assert (level, text.partition("; ")[2].partition("; ")[0]) == (logging.WARNING, reason)
 
@@ -458,3 +461,71 @@ def test_a_table_too_large_for_a_copy_is_kept_where_there_are_reflinks(
     forget(log)
     begin(volume, manifest).close()
     assert log.read_bytes() == rows[:-8]
+
+
+@pytest.fixture
+def mounted_at(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts something in W, which goes at the end."""
+    work, done = tmp_path / "w", list[Path]()
+
+    def mount(*words: str | Path, at: str) -> Path:
+        (work / at).parent.mkdir(parents=True, exist_ok=True)
+        if subprocess.run(["mount", *words, work / at], capture_output=True).returncode:
+            pytest.skip("needs root, and a kernel that mounts this")
+        done.append(work / at)
+        return work
+
+    yield mount
+    for path in reversed(done):
+        subprocess.run(["umount", path], check=True)
+
+
+def life(work: Path, manifest: str, text: str) -> tuple[int, str]:
+    """The step that is restored and the file that comes back with it, before this is hidden."""
+    (work / ".safepoint").write_text(manifest)
+    with contextlib.closing(Session(work)) as session:
+        saved = session.restore()
+        found = (work / "st/a").read_text()
+        (work / "st/a").write_text(text)
+        session.hide((saved.step or 0) + 1 if saved else 1, wait=True)
+        (work / "st/a").write_text("torn")
+    return (saved.step or 0) if saved else 0, found
+
+
+def test_a_directory_of_the_image_below_an_overlay_is_given_back_or_refused(
+    tmp_path: Path, mounted_at: Callable[..., Path]
+) -> None:
+    """Copied, each restart gives it back; to be moved, it is refused by the first `hide`, for what is the matter."""
+    for name in ("lower/st", "upper", "below", "w"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "lower/st/a").write_text("0")
+    layers = f"lowerdir={tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}/below"
+    work = mounted_at("-t", "overlay", "overlay", "-o", layers, at="")
+    with pytest.raises(RefusedFileError, match=r"an overlay moves no directory of the image below it.*list it as copy"):
+        life(work, "st/\n", "moved")
+    shutil.rmtree(work / ".safepoint.d")
+    assert life(work, "st/ copy\n", "1") == (0, "moved")
+    assert life(work, "st/ copy\n", "2") == (1, "1")
+    assert life(work, "st/ copy\n", "3") == (2, "2")
+
+
+@pytest.mark.parametrize(("entry", "refused"), [
+    ("st/a copy", ""),
+    ("st/ copy", "st is where something is mounted"),
+    ("st/a", "another mount of its file system (the one mounted at {work}/st)"),
+    ("st/", "Device or resource busy"),
+])  # fmt: skip
+def test_another_mount_of_the_same_file_system_is_given_back_or_refused(
+    tmp_path: Path, mounted_at: Callable[..., Path], entry: str, refused: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/a").write_text("0")
+    (tmp_path / "w/st").mkdir(parents=True)
+    work = mounted_at("--bind", tmp_path / "other", at="st")
+    if refused:
+        with pytest.raises(SafepointError, match=re.escape(refused.format(work=work))):
+            life(work, f"{entry}\n", "1")
+        assert (work / "st/a").read_text() == "1"
+        return
+    assert life(work, f"{entry}\n", "1") == (0, "0")
+    assert life(work, f"{entry}\n", "2") == (1, "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -228,3 +229,15 @@ def test_the_death_of_the_process_that_starts_workers_costs_no_vertex(tmp_path: 
 
 def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs Python 3.11: PYTHONSAFEPATH")
+def test_no_worker_begins_with_a_module_of_the_current_directory(tmp_path: Path) -> None:
+    """The program is another directory's; what a vertex starts knows nothing of that."""
+    (tmp_path / "away").mkdir()
+    for name in ("queue", "pickle", "socket", "multiprocessing"):
+        (tmp_path / f"away/{name}.py").write_text(f"open({str(tmp_path / 'loaded')!r}, 'a').write(__name__)\n")
+    text = SCRIPT.replace("return sum(sum", "import os; assert 'PYTHONSAFEPATH' not in os.environ; return sum(sum")
+    (tmp_path / "program.py").write_text(textwrap.dedent(text))
+    assert task_graphs.python("../program.py", cwd=tmp_path / "away") == "36\n"
+    assert not (tmp_path / "loaded").exists(), (tmp_path / "loaded").read_text()

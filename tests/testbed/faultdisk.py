@@ -561,3 +561,25 @@ def _materialise(tree: dict[int, Any], inode: int, path: str, inodes: dict[int, 
     os.chmod(path, mode & 0o7777)
     os.utime(path, ns=(mtime_ns, mtime_ns))
     inodes[os.lstat(path).st_ino] = inode
+
+
+class FromImage(FaultDisk):
+    """As in a container: what is there already no rename moves, if it is a directory; `files`: nor any other that would
+    leave its directory."""
+
+    def __init__(self, directory: str | os.PathLike[str], *, files: bool = False, **options: Any) -> None:
+        super().__init__(directory, **options)
+        self.fixed = {os.lstat(below).st_ino for below, _, _ in os.walk(self.directory)}
+        self.files = files
+
+    def _check(self, source: str, target: str) -> bool:
+        leaves = self.files and len({".safepoint.d" in path.split(os.sep) for path in (source, target)}) > 1
+        return leaves or (os.path.isdir(source) and os.lstat(source).st_ino in self.fixed)
+
+    def rename(self, source: str, target: str) -> None:
+        if self._check(source, target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source, None, target)
+        super().rename(source, target)
+
+    def exchange(self, one: str, other: str) -> bool:
+        return not self._check(one, other) and super().exchange(one, other)

@@ -21,8 +21,10 @@ from testbed.places import flip
 from testbed.sweep import some_of
 from testbed.waiting import wait_for
 
+import safepoint
 from safepoint import SaveError, Session, UsageError
 from safepoint.root import Root
+from safepoint.spawned import isolated
 from safepoint.tiers import beside, note, troubles
 from safepoint.tiers.url import place_of
 
@@ -940,3 +942,44 @@ def test_a_fetch_says_if_the_manifest_names_another_place_from_there(work: Path,
     (tmp_path / "deep").mkdir()
     done = cli("fetch", tmp_path / "place", tmp_path / "deep/c")
     assert done.exit_code == 0 and f"puts sets to {tmp_path / 'deep/place'}" in done.output, done.output
+
+
+STRANGERS = ("warnings", "queue", "contextlib", "importlib", "click", "json", "ctypes", "socket", "yaml", "safepoint")
+
+
+def strangers(directory: Path) -> Path:
+    """Modules that are none of ours; what they leave when one is loaded."""
+    for name in STRANGERS:
+        (directory / f"{name}.py").write_text(f"open({str(directory / 'loaded')!r}, 'a').write(__name__)\n")
+    return directory / "loaded"
+
+
+@pytest.mark.parametrize("paths", ["", "{work}:", ":"])
+def test_a_python_of_ours_loads_no_module_that_lies_where_the_program_is(
+    work: Path, tmp_path: Path, paths: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever PYTHONPATH says; an empty part of it means the current directory. What it needs it has."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/found_by_path.py").write_text("")
+    loaded = strangers(work)
+    monkeypatch.setenv("PYTHONPATH", f"{paths.format(work=work)}{os.pathsep}{tmp_path}/own")
+    code = "import found_by_path, click, xxhash, safepoint, warnings, queue; print(safepoint.__file__)"
+    with monkeypatch.context() as patch:
+        patch.chdir(work)
+        patch.setattr(sys, "path", ["", str(work), *sys.path, str(tmp_path / "own")])
+        done = subprocess.run(isolated(code, "a word"), capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, str(Path(safepoint.__file__))), done.stderr
+    assert not loaded.exists(), loaded.read_text()
+
+
+def test_the_drain_of_a_run_loads_no_module_that_lies_where_the_program_is(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = strangers(work)
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("PYTHONPATH", f":{work}")
+    with contextlib.closing(Session(work)) as session:
+        session.restore()
+        (work / "u.dat").write_text("1")
+        session.hide(1, wait="remote")
+    assert not loaded.exists(), loaded.read_text()

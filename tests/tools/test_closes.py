@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -165,3 +166,18 @@ def test_hundreds_of_older_files_that_go_cost_no_more_each_than_a_few(tmp_path: 
 
     few = calls(50)
     assert few < calls(400) < 8 * 1.2 * few
+
+
+@pytest.mark.parametrize(("call", "number", "limit"), [
+    ("__init__", errno.EMFILE, r"fs\.inotify\.max_user_instances = \d+, or that of open files,"),
+    ("add_watch", errno.ENOSPC, r"fs\.inotify\.max_user_watches = \d+"),
+])  # fmt: skip
+def test_a_limit_of_inotify_is_not_called_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, limit: str
+) -> None:
+    def fails(*arguments: object, **more: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(f"safepoint.run.closes.INotify.{call}", fails)
+    with pytest.raises(OSError, match=rf"the limit {limit} is reached \(raise it with sysctl\): '{tmp_path}'"):
+        Closes(parse("u.dat\n"), str(tmp_path), Chances())

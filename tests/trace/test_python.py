@@ -18,7 +18,7 @@ from testbed.checked import ALL as ALL_CALLS
 from testbed.checked import prepared, read
 from testbed.sweep import ALL, one_of, some_of
 
-from safepoint.trace import record, roles
+from safepoint.trace import linked, record, roles
 from safepoint.trace.record import ANY_SOURCE, ENTERED, NONE, PICKLED, RAISED, RETURNED, WILD_SOURCE
 from safepoint.trace.signatures import signatures
 from safepoint.trace.wrappers import OF_HANDLES, SKIPPED
@@ -329,3 +329,14 @@ def test_hide_and_mark_are_noted_and_what_safepoint_sends_itself_is_not(tmp_path
     for rank in range(2):
         assert called(tmp_path / "t", rank) == [("mark", 9), ("hide", 10)] * 2
         assert [one.bytes for one in read(tmp_path / "t", rank)] == [0, 0, 0, 1]
+
+
+def test_a_module_where_we_are_is_not_taken_for_the_mpi_of_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("mpi4py", "warnings"):
+        (tmp_path / f"{name}.py").write_text("open('loaded', 'a')\n")
+    before = linked._of_python(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert linked._of_python(sys.executable) == before
+    assert not (tmp_path / "loaded").exists()

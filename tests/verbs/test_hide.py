@@ -187,6 +187,48 @@ OUTSIDE = {
 }
 
 
+WAYS = {  # links in run/ by name: what leads where; whether that is in it, as the kernel follows it
+    "an address": ({"out": "{work}/run/a/file"}, True),
+    "an address by another way": ({"out": "{tmp}/alias/run/a/file"}, True),
+    "an address over a link": ({"up": "{work}/run/a", "out": "up/../a/file"}, True),
+    "an address of the directory": ({"out": "{work}/run"}, True),
+    "over its own directory": ({"out": "../run/a/file"}, True),
+    "in a circle": ({"out": "back", "back": "out"}, True),
+    "to what is not there": ({"out": "a/b/c/../none"}, True),
+    "the text leads in, the link out": ({"a/b/c/up": "../../..", "out": "a/b/c/up/../.."}, False),
+    "the text leads out, the link in": ({"in": "a/b/c", "a/out": "../in/../../../a/file"}, True),
+    "over an address": ({"a/up": "{work}/run", "out": "a/up/../.."}, False),
+    "an address beside it": ({"out": "{work}/running"}, False),
+    "an address over its end": ({"out": "{work}/run/../u.dat"}, False),
+    "over a directory beside it": ({"out": "../other/../run/a/file"}, False),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("attribute", ["", "copy"])
+def test_a_link_is_judged_by_where_it_leads_and_not_by_its_text(
+    start: Start, work: Path, tmp_path: Path, name: str, attribute: str
+) -> None:
+    links, inside = WAYS[name]
+    (tmp_path / "alias").symlink_to(work)
+    session = start(f"run/ {attribute}\n")
+    write(work, run__a__file="1", run__a__b__c__d="1")
+    for link, target in links.items():
+        (work / "run" / link).symlink_to(target.format(work=work, tmp=tmp_path))
+    before = {link: os.path.realpath(work / "run" / link) for link in links}
+    if not inside:
+        with pytest.raises(SafepointError, match=r"is a symbolic link that leads out of its directory, to "):
+            session.hide(0)
+        assert {link: os.path.realpath(work / "run" / link) for link in links} == before
+        return
+    session.hide(0, wait=True)
+    session.close()
+    again = start()
+    assert {link: os.path.realpath(work / "run" / link) for link in links} == before
+    assert not any(os.path.isabs(os.readlink(work / "run" / link)) for link in links)  # it may be restored elsewhere
+    again.close()
+
+
 @pytest.mark.parametrize("target", OUTSIDE.values(), ids=OUTSIDE)
 @pytest.mark.parametrize("attribute", ["", "copy"])
 def test_a_link_that_leads_out_of_its_directory_is_refused(

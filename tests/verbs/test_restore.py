@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import mmap
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -16,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
+from testbed.faultdisk import FromImage, Killed
+from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, ordinary_user, sets, write
+from testbed.sweep import ALL, PROOF
 from testbed.waiting import wait_for
 
 from safepoint import RefusedFileError, SafepointError, Session
-from safepoint.disk import Disk, PageCache, kernel
+from safepoint.disk import Disk, PageCache
 from safepoint.disk.files import freed_later
 from safepoint.restoring import stage
 
@@ -289,7 +294,7 @@ def test_restore_waits_for_the_blocks_where_that_is_better(
 ) -> None:
     disk = Disk()
     if why == "little room":
-        monkeypatch.setattr(kernel, "room", lambda path: 5.0)
+        monkeypatch.setattr(stage, "room", lambda path: 5.0)
     if why == "a network file system":
         monkeypatch.setattr(disk, "page_cache", lambda path: PageCache("here", "now", None))
     asked: list[list[str]] = []
@@ -516,3 +521,65 @@ def test_a_file_of_a_set_that_is_to_be_completed_must_not_be_open(start: Start, 
         session.restore()
     point = session.restore()
     assert point and point.step == 1 and contents(work) == {"a.dat": "1", "b.dat": "1"}
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_what_no_rename_moves_comes_back_piece_by_piece_killed_at_any_operation(tmp_path: Path, files: bool) -> None:
+    """G1, G3: a directory of a container's image, or another mount. What was in place is in `discarded/`, all of it."""
+    seed, lost = tmp_path / "seed", {"u.dat": "torn", "st/a": "torn", "st/sub/b": "torn", "st/sub/c": "more"}
+    seed.mkdir()
+    (seed / ".safepoint").write_text("st/ copy\nu.dat copy\n")
+    with contextlib.closing(Session(seed)) as session:
+        write(seed, u_dat="1", st__a="1", st__sub__b="1")
+        (seed / "st/latest").symlink_to("a")
+        session.hide(1, wait=True)
+    whole = contents(seed)
+    for name, text in lost.items():
+        (seed / name).write_text(text)
+    for at in itertools.count(0, 1 if ALL else 5 if PROOF else 31):
+        work = tmp_path / f"{at}"
+        shutil.copytree(seed, work, symlinks=True)
+        disk = FromImage(work, files=files, kill_at=at)
+        with suppress(Killed), contextlib.closing(Session(work, disk=disk)) as session:
+            session.restore()
+        disk.end()
+        there = [(path.name, path.read_text()) for path in work.rglob("*") if path.is_file()]
+        assert {(Path(name).name, text) for name, text in lost.items() if "/" in name} <= set(there), at
+        with contextlib.closing(Session(work, disk=FromImage(work, files=files))) as session:
+            saved = session.restore()
+            assert saved and saved.step == 1, at
+        assert contents(work) == whole, at
+        if at >= len(disk.record.ops):
+            break
+        shutil.rmtree(work)
+
+
+def test_sets_of_an_image_go_where_they_are(work: Path, start: Start, said: Said) -> None:
+    """A container that begins with sets in it: newer ones are passed over, and older ones pruned."""
+    session = start("u.dat\n")
+    for step in (1, 2):
+        write(work, u_dat=str(step))
+        session.hide(step, wait=True)
+    session.close()
+    (work / ROOT / "set-00000002/record.json").write_text("damaged")
+    session = Session(work, disk=FromImage(work))
+    with contextlib.closing(session):
+        saved = session.restore()
+        assert saved and saved.step == 1
+        for step in (2, 3, 4):
+            write(work, u_dat=str(step))
+            session.hide(step, wait=True)
+    assert sets(work) == [3, 4] and not [text for level, text in said if "not removed" in text]
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs root, to be somebody else")
+@pytest.mark.parametrize("entry", ["st/u.dat copy", "st/ copy"])
+def test_what_restore_could_not_put_back_is_refused_by_the_first_hide(work: Path, entry: str) -> None:
+    """A file that may be written, in a directory in which no name can be changed."""
+    write(work, st__u_dat="1")
+    with ordinary_user(work, work / "st/u.dat"):
+        (work / ".safepoint").write_text(f"{entry}\n")
+        session = Session(work)
+        with pytest.raises(RefusedFileError, match=rf"restore could put nothing else .*no names in {work}/st "):
+            session.hide(1)
+        session.close()

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import signal
+import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from testbed.disks import Failing, ends
+from testbed.jobs import mpiexec
 from testbed.sessions import (
     NOBODY,
     ROOT,
@@ -394,3 +396,60 @@ def test_a_manifest_that_goes_under_a_run_changes_nothing_for_it(start: Start, w
     with pytest.raises(ManifestError):
         Session(work)
     assert session._committed and session._committed.step == 1
+
+
+# An exception on one rank of several.
+
+RANKED = """
+import sys
+from pathlib import Path
+from mpi4py import MPI
+import safepoint
+
+comm, how = MPI.COMM_WORLD, sys.argv[1]
+try:
+    with safepoint.init(comm=comm) as session:
+        saved = session.restore()
+        print("begin", saved.step if saved else 0, flush=True)
+        Path(f"u-{comm.rank}.dat").write_text("1")
+        session.hide(1)
+        if how == "all":
+            if comm.rank == 0:
+                Path("u-0.dat").write_text("2")
+            session.hide(2)  # the others have none
+        if comm.rank == 1 and how == "raises":
+            raise ValueError("diverged")
+        if comm.rank == 1 and how == "exits":
+            sys.exit(7)
+        if how == "ends well":
+            sys.exit(0)
+        comm.Barrier()
+except safepoint.MissingFilesError:
+    print("caught", flush=True)
+comm.Barrier()
+"""
+
+
+@pytest.mark.parametrize(("how", "status", "told"), [
+    pytest.param("raises", 1, "ValueError: diverged", marks=pytest.mark.proof),
+    ("exits", 7, "SystemExit: 7"),
+    pytest.param("all", 0, "", marks=pytest.mark.proof),
+    pytest.param("ends well", 0, "", marks=pytest.mark.proof),
+])  # fmt: skip
+def test_an_exception_on_one_rank_ends_the_job_and_one_on_all_does_not(
+    work: Path, how: str, status: int, told: str
+) -> None:
+    """Its set is durable before; and it is said which rank it was, and why."""
+    pytest.importorskip("mpi4py")
+    (work / ".safepoint").write_text("u-{rank}.dat\n")
+    (work / "program.py").write_text(RANKED)
+    command = mpiexec(3, "program.py", how)
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=500)
+    assert (done.returncode == 0) == (status == 0), done.stderr
+    why = f"safepoint: rank 1 of 3 ends the job, as the others would wait for it: {told}" * bool(told)
+    assert why in done.stderr and ("ends the job" in done.stderr) == bool(told), done.stderr
+    assert ("Traceback" in done.stderr) == (how == "raises"), done.stderr
+    assert done.stdout.count("caught") == (3 if how == "all" else 0)
+    if how == "raises":
+        again = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=500).stdout
+        assert again.count("begin") == again.count("1") == 3, again
