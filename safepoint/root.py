@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from stat import S_ISDIR, S_ISLNK
+from contextlib import contextmanager, suppress
+from stat import S_IMODE, S_ISDIR, S_ISLNK, S_IWGRP
 from typing import Literal, cast
 
 from safepoint.disk import Disk
-from safepoint.disk.files import cause, exists, listdir
+from safepoint.disk.files import cause, exists, listdir, stat_or_none
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.patterns import SIDE
 from safepoint.record import StoredFile
@@ -40,6 +41,7 @@ NAMES = (
 
 
 REMOTE = ("remote.json", "remote.lock", "drain.log")  # beside the roots, of whoever puts sets to another place
+PRIVATE, SHARED = 0o700, 0o770  # modes of directories
 NODES, HELD = "nodes.json", "held"  # of a run whose sets are on disks of nodes; sets that are copies of other nodes'
 
 
@@ -68,6 +70,32 @@ class Root:
             os.path.join(self.path, name) for name in NAMES
         )
         self.attempts, self.lost, self.probe, self.fetched = others
+
+    @functools.cached_property
+    def mode(self) -> int:
+        """Of each directory that is made here. What is in W behind a directory of mode 0700 may be 0644 itself, so what
+        is here is its owner's alone; in a W where a group may write, it is that group's too."""
+        try:
+            return SHARED if self.disk.stat(self.work).st_mode & S_IWGRP else PRIVATE
+        except OSError:
+            return PRIVATE
+
+    def mode_of(self, path: str) -> int:
+        """Of the directory here that stands for this one of W."""
+        if self.mode == PRIVATE or not path:
+            return self.mode
+        info = stat_or_none(self.disk, os.path.join(self.work, path))
+        return PRIVATE | (S_IMODE(info.st_mode) & SHARED if info else 0)
+
+    def make_side(self) -> None:
+        """Make the side directory if there is none; on return nobody else can look into it, but for whom `mode` names.
+        Of an older version it is closed now, if it is ours."""
+        with suppress(FileExistsError):
+            self.disk.mkdir(self.side, self.mode)
+        info = self.disk.stat(self.side)
+        if S_ISDIR(info.st_mode) and S_IMODE(info.st_mode) & ~self.mode & 0o77:
+            with suppress(PermissionError):
+                self.disk.set_mode_and_time(self.side, S_IMODE(info.st_mode) & self.mode, info.st_mtime_ns)
 
     def held(self, rank: int) -> Root:
         """Copies of the sets of another rank, that this node keeps for it."""

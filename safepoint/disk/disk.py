@@ -32,6 +32,8 @@ NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT, NO_TIME = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOATIME", 0)
+# Modes of what is made, of which the umask takes its part. OURS: for a copy of a file, until it has the mode of that.
+ANYBODY, OURS = 0o666, 0o600
 
 
 class names_file:
@@ -134,13 +136,15 @@ class Disk:
 
     # Changing.
 
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path)
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        os.mkdir(path, mode)
 
     @contextlib.contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        """A new file for writing; one that exists already is an error, never overwritten."""
-        with names_file(path), open(path, "xb", buffering=0) as file:
+    def create(self, path: str, mode: int = ANYBODY) -> Iterator[BinaryIO]:
+        """A new file for writing, with this mode from its first moment; one that exists already is an error, never
+        overwritten."""
+        opener = functools.partial(os.open, mode=mode)
+        with names_file(path), open(path, "xb", buffering=0, opener=opener) as file:
             yield file
 
     def append(self, path: str, data: bytes) -> None:
@@ -184,6 +188,14 @@ class Disk:
         """Give a file its permissions and modification time."""
         os.chmod(path, stat.S_IMODE(mode))
         os.utime(path, ns=(mtime_ns, mtime_ns))
+
+    def set_group(self, path: str, group: int) -> bool:
+        """Give a file or directory to this group; False if this process may not, and nothing was done."""
+        try:
+            os.chown(path, -1, group, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:
         try:
@@ -254,10 +266,20 @@ class Disk:
     # Asking the system; here, as tests answer otherwise.
 
     def lock(self, path: str) -> Callable[[], object] | None:
-        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""
+        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held.
+
+        Whoever can open the file can hold the lock. So only those may who can write in its directory, and so could
+        remove the file anyhow.
+        """
         import filelock  # here: it takes longer to import than the rest of the package together
 
-        lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+        mode = OURS | (stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) & stat.S_IWGRP) * 3
+        if sys.platform != "win32":
+            with contextlib.suppress(OSError):  # there is none, or it is another user's
+                there = os.lstat(path).st_mode
+                if stat.S_ISREG(there) and stat.S_IMODE(there) & ~mode:  # of an older version
+                    os.chmod(path, there & mode)
+        lock = filelock.FileLock(path, mode=mode, timeout=0, thread_local=False, fallback_to_soft=False)
         try:
             lock.acquire()
         except filelock.Timeout:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from safepoint.disk.disk import NONE, Disk, allow_writing, close_read_only, names_file, write_all
+from safepoint.disk.disk import ANYBODY, NONE, Disk, allow_writing, close_read_only, names_file, write_all
 
 if sys.platform != "win32":
     import resource
@@ -76,10 +76,36 @@ def _size(disk: Disk, file: BinaryIO) -> int:
     return info.st_size
 
 
-def write(disk: Disk, path: str, data: bytes | bytearray) -> None:
+def write(disk: Disk, path: str, data: bytes | bytearray, mode: int = ANYBODY) -> None:
     """A new file with this content, not yet durable."""
-    with disk.create(path) as file:
+    with disk.create(path, mode) as file:
         write_all(file, data)
+
+
+def give_rights(disk: Disk, path: str, mode: int, mtime_ns: int, group: int) -> None:
+    """Give a copy the permissions, the time and the group of its file; -1: which group is not known. Where the group
+    cannot be given, nobody gets a right that is not everybody's. Until now the copy was its owner's alone."""
+    if group >= 0 and _group_differs(mode) and disk.stat(path).st_gid != group and not disk.set_group(path, group):
+        mode = of_everybody(mode)
+    disk.set_mode_and_time(path, mode, mtime_ns)
+
+
+def make_directory(disk: Disk, path: str, mode: int, group: int) -> None:
+    """Make a directory that was there with these permissions and this group; as `give_rights`."""
+    disk.mkdir(path, mode & 0o777 if not _group_differs(mode) else mode & 0o700)
+    if group >= 0 and _group_differs(mode):
+        give_rights(disk, path, mode, disk.stat(path).st_mtime_ns, group)
+
+
+def _group_differs(mode: int) -> bool:
+    """Whether it matters which group it is: else that is not looked at, as few files have such a mode."""
+    return bool((mode >> 3 ^ mode) & 0o7 or mode & stat.S_ISGID)
+
+
+def of_everybody(mode: int) -> int:
+    """These permissions, of group and others only what both have."""
+    both = mode >> 3 & mode & 0o7
+    return mode & ~(stat.S_ISGID | 0o77) | both << 3 | both
 
 
 @contextlib.contextmanager

@@ -34,9 +34,9 @@ def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> li
         root.disk.sync_dir(root.path)
         if not resumed:
             clear_discarded(root)
-        anew = [file.path for file in record.files if file.kind == "append" and _cut_back(root, file)]
+        anew = [file.path for file in record.files if file.kind == "append" and _cut_back(root, record, file)]
         for file in movable(record):
-            _place(root, file, found[file.path].info if file.path in found else None)
+            _place(root, record, file, found[file.path].info if file.path in found else None)
         for path in strays:
             if exists(root.disk, os.path.join(root.work, path)):  # else it went aside with its directory
                 back.set_aside(root, path)
@@ -45,7 +45,7 @@ def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> li
     return anew + strays
 
 
-def _cut_back(root: Root, file: StoredFile) -> bool:
+def _cut_back(root: Root, record: Record, file: StoredFile) -> bool:
     """Give an append file the length it had, or, if it was begun anew, put the copy that is staged in its place;
     whether another one was set aside for that."""
     target = os.path.join(root.work, file.path)
@@ -58,7 +58,7 @@ def _cut_back(root: Root, file: StoredFile) -> bool:
     root.disk.sync_files([os.path.join(root.stage, file.path)])
     if another := exists(root.disk, target):  # rows that may be nowhere else, of whoever has cut it
         back.set_aside(root, file.path)
-    _place(root, file)
+    _place(root, record, file)
     sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     return another
 
@@ -68,7 +68,7 @@ def bring_in(root: Root, record: Record) -> None:
     with reporting(root, f"{record.label} not brought back"):
         for file in movable(record):
             if not exists(root.disk, os.path.join(root.work, file.path)):
-                _place(root, file)
+                _place(root, record, file)
         remove_tree(root.disk, root.stage)
 
 
@@ -78,10 +78,10 @@ def movable(record: Record) -> list[StoredFile]:
     return [file for file in record.files if file.kind in ("file", "tree") and trees.isdisjoint(above(file.path))]
 
 
-def _place(root: Root, file: StoredFile, seen: os.stat_result | None = None) -> None:
+def _place(root: Root, record: Record, file: StoredFile, seen: os.stat_result | None = None) -> None:
     """`seen`: what was under its name in W, if that was looked at just now."""
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
-    contents.make_parents(root.disk, target, root.work)
+    contents.make_ways(root.disk, [os.path.dirname(file.path)], root.work, record.parents or {})
     there = seen or stat_or_none(root.disk, target)
     if there and (file.kind == "tree" or S_ISDIR(there.st_mode)):
         back.set_aside(root, file.path)  # a directory cannot be replaced by a rename

@@ -13,13 +13,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from safepoint.disk import PageCache
-from safepoint.disk.files import listdir, remove_tree, write
+from safepoint.disk import PageCache, kernel
+from safepoint.disk.disk import OURS
+from safepoint.disk.files import give_rights, listdir, remove_tree, write
 from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.record import Item, Life, Record, Taken, dump, label
-from safepoint.root import Root, is_ours
+from safepoint.root import PRIVATE, Root, is_ours
 from safepoint.saving.back import cause_of, intact, put_back, save_error
 from safepoint.saving.contents import ancestors, link_inside, not_a_file_error, other_mount_error
 from safepoint.saving.prune import Sets
@@ -39,8 +40,8 @@ def take(
     try:
         parents = ancestors({os.path.dirname(item.path) for item in items if item.kind != "append"})
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
-        for directory in directories:
-            root.disk.mkdir(directory)
+        for name, directory in zip(parents, directories, strict=True):
+            root.disk.mkdir(directory, root.mode_of(name))
         if previous is None:
             # The new directories before the files move into them: a file system that writes its directories in any
             # order could otherwise forget the way to files that exist nowhere else.
@@ -85,7 +86,7 @@ def _make(root: Root, number: int) -> None:
     """Its directories, new or empty."""
     top, kept, path = root.set(number), root.stored(number, ""), root.taken(number)
     try:
-        root.disk.mkdir(top)
+        root.disk.mkdir(top, root.mode)
     except FileExistsError:  # of a process that died here, or that could not remove it
         is_ours(root.disk, top, kept)
         names = set(listdir(root.disk, top))
@@ -95,7 +96,7 @@ def _make(root: Root, number: int) -> None:
         if "taken.json" in names:
             root.disk.remove(path)
     try:
-        root.disk.mkdir(kept)
+        root.disk.mkdir(kept, root.mode)
     except FileExistsError:
         pass
     except OSError:
@@ -117,17 +118,19 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
             root.disk.link(link_inside(root.shown(source), source, top), target)
             return
         if item.tree and stat.S_ISDIR(info.st_mode):
-            root.disk.mkdir(target)
+            root.disk.mkdir(target, PRIVATE)
             for name in listdir(root.disk, source):
                 if not excluded(item.without, f"{root.shown(source)}/{name}"):
                     visit(os.path.join(source, name), os.path.join(target, name))
         elif not stat.S_ISREG(info.st_mode):
             raise not_a_file_error(root.shown(source), info.st_mode)
         else:
-            with root.disk.open(source) as reader, root.disk.create(target) as writer:
+            with root.disk.open(source) as reader, root.disk.create(target, OURS) as writer:
                 root.disk.duplicate(reader, writer)
         copied[source] = info
-        root.disk.set_mode_and_time(target, info.st_mode, info.st_mtime_ns)
+        # A snapshot too is read by nobody who may not read the file.
+        mode = kernel.without_acl(source, info.st_mode)
+        give_rights(root.disk, target, mode, info.st_mtime_ns, info.st_gid)
 
     visit(top, root.stored(number, item.path))
     seen = copied[top]

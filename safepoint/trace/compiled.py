@@ -14,14 +14,16 @@ from pathlib import Path
 from types import CodeType
 
 from safepoint.c import cache
+from safepoint.errors import UsageError
 
 
 def compiled(source: str, filename: str) -> CodeType:
     """As `compile(source, filename, "exec")`. What is kept is known by the source and this Python, and begins with its
     own digest; a file of another user, and one that is not whole, are as none. Where none can be kept nothing fails."""
     about = f"{sys.version}\0{sys.flags.optimize}\0{filename}\0".encode() + MAGIC_NUMBER + source.encode()
-    path = cache() / f"wrappers-{hashlib.sha256(about).hexdigest()[:16]}.marshal"
-    if not path.is_absolute():  # nobody knows a home: a directory here would be none
+    try:
+        path = cache(f"wrappers-{hashlib.sha256(about).hexdigest()[:16]}.marshal")
+    except UsageError:  # there is no place that is the user's alone
         return compile(source, filename, "exec")
     with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
         return _read(path)
@@ -46,7 +48,6 @@ def _read(path: Path) -> CodeType:
 
 def _keep(path: Path, body: bytes) -> None:
     """Whole, or not at all: many ranks may be at it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, made = tempfile.mkstemp(dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

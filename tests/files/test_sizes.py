@@ -394,10 +394,10 @@ def test_a_name_added_to_a_directory_while_it_is_copied_is_an_error(tmp_path: Pa
     """G1: the snapshot would be taken for unfinished after a kill, and made anew from a later state."""
 
     class Adds(Disk):
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if path.endswith("taken.json"):
                 (tmp_path / "t/extra").write_bytes(b"")
-            return super().create(path)
+            return super().create(path, *mode)
 
     session = session_of(tmp_path, "t/ copy\n", disk=Adds())
     (tmp_path / "t").mkdir()

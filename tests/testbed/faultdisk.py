@@ -234,15 +234,14 @@ class FaultDisk(Disk):
 
     # Changing.
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
         op = self.step("mkdir", path)
-        super().mkdir(path)
+        super().mkdir(path, mode)
         self._new(op, path)
 
-    def create(self, path: str) -> _Writer:  # type: ignore[override]
+    def create(self, path: str, mode: int = 0o666) -> _Writer:  # type: ignore[override]
         op = self.step("create", path)
-        with open(path, "xb"):
-            pass
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
         self._new(op, path)
         return _Writer(self, path)
 

@@ -174,9 +174,9 @@ def taken_json_after_the_first_rename(put: Set) -> None:
             self.disk, self.held = disk, None
 
         @contextlib.contextmanager
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if not path.endswith("taken.json"):
-                with self.disk.create(path) as file:
+                with self.disk.create(path, *mode) as file:
                     yield file
                 return
             held = io.BytesIO()

@@ -303,8 +303,8 @@ def test_a_disk_that_is_full_leaves_the_state_in_memory_and_the_last_set(start: 
         full = False
 
         @contextlib.contextmanager
-        def create(self, path: str) -> Any:
-            with super().create(path) as file:
+        def create(self, path: str, *mode: int) -> Any:
+            with super().create(path, *mode) as file:
                 if self.full and path.endswith("state.npz.new"):
                     raise OSError(28, "No space left on device", path)
                 yield file
