@@ -12,7 +12,9 @@ from stat import S_IMODE, S_ISDIR, S_ISLNK, S_IWGRP
 from typing import Literal, cast
 
 from safepoint.disk import Disk
-from safepoint.disk.files import cause, exists, listdir, stat_or_none
+from safepoint.disk.files import ancestors, cause, exists, listdir, stat_or_none
+from safepoint.disk.rights import OURS, SHARED, without_acl
+from safepoint.disk.rights import PRIVATE as PRIVATE
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
 from safepoint.patterns import SIDE
 from safepoint.record import StoredFile
@@ -41,7 +43,6 @@ NAMES = (
 
 
 REMOTE = ("remote.json", "remote.lock", "drain.log")  # beside the roots, of whoever puts sets to another place
-PRIVATE, SHARED = 0o700, 0o770  # modes of directories
 NODES, HELD = "nodes.json", "held"  # of a run whose sets are on disks of nodes; sets that are copies of other nodes'
 
 
@@ -86,6 +87,30 @@ class Root:
             return self.mode
         info = stat_or_none(self.disk, os.path.join(self.work, path))
         return PRIVATE | (S_IMODE(info.st_mode) & SHARED if info else 0)
+
+    def mode_in(self, name: str) -> int:
+        """Of a directory in a set, by its name there: `packed/a` stands for `a` of W."""
+        return self.mode_of(name.partition("/")[2])
+
+    def parents(self, paths: Iterable[str]) -> dict[str, list[int]] | None:
+        """Mode and group of each directory of W that leads to these: what is behind one of mode 0700 must not be
+        readable when it is given back where that is not any more."""
+        found = {}
+        for name in ancestors({os.path.dirname(path) for path in paths}):
+            if info := stat_or_none(self.disk, full := os.path.join(self.work, name)):
+                found[name] = [without_acl(full, S_IMODE(info.st_mode)), info.st_gid]
+        return found or None
+
+    def open_to_group(self, path: str, files: Iterable[StoredFile]) -> None:
+        """Let the group of W read what was made of these files, and is our user's alone until now, as far as it may
+        read each of them: by its own mode, and by those of the directories that lead to it."""
+        if self.mode == PRIVATE:
+            return
+        info, mode = self.disk.stat(path), SHARED
+        for file in files:
+            closed = any(not self.mode_of(way) & 0o010 for way in ancestors([os.path.dirname(file.path)]))
+            mode &= 0 if closed or file.group != info.st_gid else file.mode
+        self.disk.set_mode_and_time(path, mode & 0o660 | OURS, info.st_mtime_ns)
 
     def make_side(self) -> None:
         """Make the side directory if there is none; on return nobody else can look into it, but for whom `mode` names.

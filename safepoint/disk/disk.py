@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from safepoint.disk import kernel
 from safepoint.disk.kernel import PageCache
+from safepoint.disk.rights import ANYBODY, OURS, given, group_matters, of_everybody
 from safepoint.disk.signals import look
 from safepoint.disk.threads import Helpers
 
@@ -32,8 +33,6 @@ NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT, NO_TIME = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOATIME", 0)
-# Modes of what is made, of which the umask takes its part. OURS: for a copy of a file, until it has the mode of that.
-ANYBODY, OURS = 0o666, 0o600
 
 
 class names_file:
@@ -184,18 +183,13 @@ class Disk:
             os.truncate(path, length)
             os.chmod(path, mode)
 
-    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
-        """Give a file its permissions and modification time."""
+    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
+        """Give a file its permissions, modification time and group; -1: any. Where this process may not give it that
+        group, nobody gets a right that is not everybody's."""
+        if group >= 0 and group_matters(mode) and not given(path, group):
+            mode = of_everybody(mode)
         os.chmod(path, stat.S_IMODE(mode))
         os.utime(path, ns=(mtime_ns, mtime_ns))
-
-    def set_group(self, path: str, group: int) -> bool:
-        """Give a file or directory to this group; False if this process may not, and nothing was done."""
-        try:
-            os.chown(path, -1, group, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
 
     def remove(self, path: str) -> None:
         try:

@@ -12,10 +12,18 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from safepoint.disk.disk import ANYBODY, NONE, Disk, allow_writing, close_read_only, names_file, write_all
+from safepoint.disk.disk import (
+    NONE,
+    Disk,
+    allow_writing,
+    close_read_only,
+    names_file,
+    write_all,
+)
+from safepoint.disk.rights import ANYBODY, PRIVATE, group_matters
 
 if sys.platform != "win32":
     import resource
@@ -82,30 +90,39 @@ def write(disk: Disk, path: str, data: bytes | bytearray, mode: int = ANYBODY) -
         write_all(file, data)
 
 
-def give_rights(disk: Disk, path: str, mode: int, mtime_ns: int, group: int) -> None:
-    """Give a copy the permissions, the time and the group of its file; -1: which group is not known. Where the group
-    cannot be given, nobody gets a right that is not everybody's. Until now the copy was its owner's alone."""
-    if group >= 0 and _group_differs(mode) and disk.stat(path).st_gid != group and not disk.set_group(path, group):
-        mode = of_everybody(mode)
-    disk.set_mode_and_time(path, mode, mtime_ns)
+def make_ways(disk: Disk, names: Iterable[str], base: str, parents: Mapping[str, Sequence[int]]) -> None:
+    """Make these directories below `base` that are not there, and those above them, with the mode and the group that
+    `parents` has of each; where it has none, the umask decides."""
+    for name in ancestors(names):
+        if not exists(disk, full := os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker
+                make_directory(disk, full, *parents.get(name, (0o777, -1)))
+
+
+def make_parents(disk: Disk, path: str, base: str, mode: Callable[[str], int] | int = PRIVATE) -> None:
+    """Make the directories between `base` and `path` that are not there, with this mode, or that of each by its name
+    below `base`."""
+    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
+        if not exists(disk, os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
+                disk.mkdir(os.path.join(base, name), mode if isinstance(mode, int) else mode(name))
 
 
 def make_directory(disk: Disk, path: str, mode: int, group: int) -> None:
-    """Make a directory that was there with these permissions and this group; as `give_rights`."""
-    disk.mkdir(path, mode & 0o777 if not _group_differs(mode) else mode & 0o700)
-    if group >= 0 and _group_differs(mode):
-        give_rights(disk, path, mode, disk.stat(path).st_mtime_ns, group)
+    """With the rights that it had, or fewer: as `set_mode_and_time`."""
+    disk.mkdir(path, mode & (0o700 if group_matters(mode) else 0o777))
+    if group_matters(mode) and group >= 0:
+        disk.set_mode_and_time(path, mode, disk.stat(path).st_mtime_ns, group)
 
 
-def _group_differs(mode: int) -> bool:
-    """Whether it matters which group it is: else that is not looked at, as few files have such a mode."""
-    return bool((mode >> 3 ^ mode) & 0o7 or mode & stat.S_ISGID)
-
-
-def of_everybody(mode: int) -> int:
-    """These permissions, of group and others only what both have."""
-    both = mode >> 3 & mode & 0o7
-    return mode & ~(stat.S_ISGID | 0o77) | both << 3 | both
+def ancestors(paths: Iterable[str]) -> list[str]:
+    """`paths` and all directories on the way to them, parents before children."""
+    every = set()
+    for path in paths:
+        while path:
+            every.add(path)
+            path = os.path.dirname(path)
+    return sorted(every)
 
 
 @contextlib.contextmanager

@@ -343,27 +343,3 @@ def _held_by(pid: str, files: Collection[Which]) -> Iterator[tuple[Which, str]]:
                 major, minor = (int(part, 16) for part in device.split(":"))
                 if (os.makedev(major, minor), int(inode)) in files:
                     yield (os.makedev(major, minor), int(inode)), f"a writable mapping of {whose}"
-
-
-ACL = "system.posix_acl_access"
-ACL_HEAD, ACL_ENTRY = struct.Struct("<I"), struct.Struct("<HHI")  # linux/posix_acl_xattr.h: version; tag, rights, who
-ACL_USER, ACL_GROUP_OBJ, ACL_GROUP, ACL_MASK = 0x02, 0x04, 0x08, 0x10
-
-
-def without_acl(path: str, mode: int) -> int:
-    """The permissions that a copy without an ACL may have, of a file with this mode: what the group has by the mode
-    may be what the ACL gives to some users. Looked at only where group and others have different rights."""
-    if sys.platform != "linux" or not (mode >> 3 ^ mode) & 0o7:
-        return mode
-    try:
-        data = os.getxattr(path, ACL, follow_symlinks=False)
-    except OSError:  # it has none, or the file system knows none
-        return mode
-    entries = list(ACL_ENTRY.iter_unpack(data[ACL_HEAD.size :]))
-    mask = next((rights for tag, rights, _ in entries if tag == ACL_MASK), 0o7)
-    group = mask & next((rights for tag, rights, _ in entries if tag == ACL_GROUP_OBJ), 0)
-    others = mode & 0o7
-    for tag, rights, _ in entries:
-        if tag in (ACL_USER, ACL_GROUP):  # who has fewer rights than others is one of them beside the copy
-            group, others = group & rights, others & rights
-    return mode & ~0o77 | group << 3 | others

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import xxhash
 
 from safepoint.disk import codec, kernel
-from safepoint.disk.disk import OURS, write_all
+from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, sync, write
+from safepoint.disk.rights import OURS
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
 from safepoint.nodes.copying import LATE, SOON, Wanted, committed

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from safepoint.disk.files import exists, give_rights, remove_tree, sync
+from safepoint.disk.files import exists, make_ways, remove_tree, sync
 from safepoint.manifest import Manifest
 from safepoint.record import StoredFile
 from safepoint.restoring.read import Damaged, read_out, reporting
@@ -82,7 +82,7 @@ def _take_out(root: Root, number: int, path: str) -> None:
         kept = _unpacked(root, number, files, path)
     if not exists(root.disk, kept):
         raise Damaged(f"{path} is missing")
-    contents.make_ways(root.disk, [os.path.dirname(path)], root.work, parents)
+    make_ways(root.disk, [os.path.dirname(path)], root.work, parents)
     # The way to it before it moves: a file system may forget a new directory, and what it holds is nowhere else.
     sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     root.disk.rename(kept, target)
@@ -106,10 +106,10 @@ def _unpacked(root: Root, number: int, files: list[StoredFile], path: str) -> st
             root.disk.link(file.target, target)
         else:
             read_out(root.disk, root.where(number, file), file, target)
-            give_rights(root.disk, target, file.mode, file.mtime_ns, file.group)
+            root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
             made.append(target)
     sync(root.disk, made, directories)
     for file in reversed(files):
         if file.kind in ("tree", "dir"):
-            give_rights(root.disk, os.path.join(root.stage, file.path), file.mode, file.mtime_ns, file.group)
+            root.disk.set_mode_and_time(os.path.join(root.stage, file.path), file.mode, file.mtime_ns, file.group)
     return os.path.join(root.stage, path)

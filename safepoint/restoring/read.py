@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from stat import S_ISREG
 
 from safepoint.disk import Disk, codec, kernel
-from safepoint.disk.disk import OURS
 from safepoint.disk.files import NO_FILE
+from safepoint.disk.rights import OURS
 from safepoint.errors import RestoreError
 from safepoint.record import (
     StoredFile,

@@ -158,8 +158,8 @@ def _check_item(root: Root, number: int, item: Item) -> None:
 
 def _move_rest(root: Root, taken: Taken, *, first: bool) -> None:
     """Do what is left of a `take` whose process died; files that moved already are left."""
-    kept = root.stored(taken.number, "")
-    contents.make_parents(root.disk, f"{kept}/-", root.set(taken.number), root.mode)
+    top = root.set(taken.number)
+    contents.make_parents(root.disk, root.stored(taken.number, "file"), top, root.mode_in)
     if first:  # as in take: the way to files that exist nowhere else, before they move
         parents = contents.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
         ways = [root.stored(taken.number, name) for name in parents]
@@ -172,12 +172,12 @@ def _move_rest(root: Root, taken: Taken, *, first: bool) -> None:
         source, target = os.path.join(root.work, item.path), root.stored(taken.number, item.path)
         there = exists(root.disk, target)
         if item.kind == "move" and not there:
-            contents.make_parents(root.disk, target, kept, root.mode_of)
+            contents.make_parents(root.disk, target, top, root.mode_in)
             root.disk.rename(source, target)
         elif item.kind == "copy" and (not there or root.disk.stat(target).st_mtime_ns != item.mtime_ns):
             if there:
                 remove_tree(root.disk, target)
-            contents.make_parents(root.disk, target, kept, root.mode_of)
+            contents.make_parents(root.disk, target, top, root.mode_in)
             copied: dict[str, os.stat_result] = {}
             take.snapshot(root, item, taken.number, copied)
             take.check_unchanged(root, copied)

@@ -10,7 +10,7 @@ from functools import partial
 from stat import S_ISDIR, S_ISREG
 
 from safepoint.disk import Disk, codec, kernel
-from safepoint.disk.files import freed_later, give_rights, listdir, make_directory, remove_tree, stat_or_none
+from safepoint.disk.files import freed_later, listdir, make_directory, remove_tree, stat_or_none
 from safepoint.errors import RestoreError
 from safepoint.record import Record, StoredFile
 from safepoint.restoring.grown import bring_prefix, read_wherever
@@ -45,7 +45,7 @@ def stage(root: Root, record: Record, memory: Memory, progress: Progress | None 
             return
         target = os.path.join(root.stage, file.path)
         read_out(root.disk, root.where(record.number, file), file, target, tick, share=share)
-        give_rights(root.disk, target, file.mode, file.mtime_ns, file.group)
+        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
 
     with reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
@@ -92,7 +92,7 @@ def _dress_directories(disk: Disk, top: str, files: Sequence[StoredFile]) -> Non
     """Last, as filling a directory changes its time, and it may be read-only."""
     for file in reversed(files):
         if file.kind in ("tree", "dir"):
-            give_rights(disk, os.path.join(top, file.path), file.mode, file.mtime_ns, file.group)
+            disk.set_mode_and_time(os.path.join(top, file.path), file.mode, file.mtime_ns, file.group)
 
 
 def extract(
@@ -109,7 +109,7 @@ def extract(
     def bring(file: StoredFile) -> None:
         target = os.path.join(top, file.path)
         read_wherever(root, record.number, file, target, progress)
-        give_rights(root.disk, target, file.mode, file.mtime_ns, file.group)
+        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
 
     holds = "the set and the files in place are as they were"
     with root.reporting(RestoreError, f"{record.label} not extracted", holds):

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from stat import S_ISDIR
 
-from safepoint.disk.files import exists, listdir, remove_tree, stat_or_none, sync
+from safepoint.disk.files import exists, listdir, make_ways, remove_tree, stat_or_none, sync
 from safepoint.manifest import Manifest
 from safepoint.patterns import above
 from safepoint.record import Record, StoredFile
@@ -81,7 +81,7 @@ def movable(record: Record) -> list[StoredFile]:
 def _place(root: Root, record: Record, file: StoredFile, seen: os.stat_result | None = None) -> None:
     """`seen`: what was under its name in W, if that was looked at just now."""
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
-    contents.make_ways(root.disk, [os.path.dirname(file.path)], root.work, record.parents or {})
+    make_ways(root.disk, [os.path.dirname(file.path)], root.work, record.parents or {})
     there = seen or stat_or_none(root.disk, target)
     if there and (file.kind == "tree" or S_ISDIR(there.st_mode)):
         back.set_aside(root, file.path)  # a directory cannot be replaced by a rename

@@ -6,15 +6,18 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from safepoint.disk import Disk, SyncFailed, kernel
-from safepoint.disk.files import exists, listdir, make_directory, stat_or_none
+from safepoint.disk.files import ancestors as ancestors
+from safepoint.disk.files import listdir
+from safepoint.disk.files import make_parents as make_parents
+from safepoint.disk.rights import without_acl
 from safepoint.errors import RefusedFileError
 from safepoint.patterns import above, excluded
 from safepoint.record import Item, Kind, StoredFile, Taken
-from safepoint.root import PRIVATE, Root
+from safepoint.root import Root
 
 # What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
@@ -49,7 +52,7 @@ def contents_of(root: Root, items: Sequence[Item], base: str, *, local: bool) ->
         if item.kind == "append":
             full = os.path.join(root.work, item.path)
             info = root.disk.stat(full)
-            mode = kernel.without_acl(full, info.st_mode)
+            mode = without_acl(full, info.st_mode)
             file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns, group=info.st_gid)
             yield Content(file, full, None, False, local, item.inode)
         else:
@@ -73,7 +76,7 @@ def _walk(
         if info.st_dev != device:
             raise other_mount_error(disk, path, full, top)
         kind: Kind = "tree" if full == top else "dir"
-        mode = kernel.without_acl(full, info.st_mode)
+        mode = without_acl(full, info.st_mode)
         yield StoredFile(path, kind, mode=mode, mtime_ns=info.st_mtime_ns, group=info.st_gid), full, info.st_ino
         for name in listdir(disk, full):
             if not excluded(without, inner := f"{path}/{name}"):
@@ -131,7 +134,7 @@ def rights_unchanged(disk: Disk, content: Content, info: os.stat_result, size: i
         refuse_another(disk, content, info.st_ino)
     elif content.local and not info.st_nlink:
         raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
-    return kernel.without_acl(content.full, info.st_mode), info.st_gid
+    return without_acl(content.full, info.st_mode), info.st_gid
 
 
 def refuse_another(disk: Disk, content: Content, inode: int) -> None:
@@ -152,41 +155,3 @@ def refusing_lost(root: Root) -> Iterator[None]:
             raise
         text = f"{root.shown(error.filename)} was removed or replaced after hide took it: {error.strerror}"
         raise RefusedFileError(text) from error
-
-
-def ancestors(paths: Iterable[str]) -> list[str]:
-    """`paths` and all directories on the way to them, parents before children."""
-    every = set()
-    for path in paths:
-        while path:
-            every.add(path)
-            path = os.path.dirname(path)
-    return sorted(every)
-
-
-def make_parents(disk: Disk, path: str, base: str, mode: Callable[[str], int] | int = PRIVATE) -> None:
-    """Make the directories between `base` and `path` that are not there, with this mode, or that of each by its name
-    below `base`."""
-    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
-        if not exists(disk, os.path.join(base, name)):
-            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
-                disk.mkdir(os.path.join(base, name), mode if isinstance(mode, int) else mode(name))
-
-
-def make_ways(disk: Disk, names: Iterable[str], base: str, parents: Mapping[str, Sequence[int]]) -> None:
-    """Make directories of W that are not there, as they were when the set was taken. Of one of which nothing is known,
-    in a set of an older version, the umask decides."""
-    for name in ancestors(names):
-        if not exists(disk, full := os.path.join(base, name)):
-            with contextlib.suppress(FileExistsError):  # another rank was quicker
-                make_directory(disk, full, *parents.get(name, (0o777, -1)))
-
-
-def parents_of(root: Root, items: Sequence[Item]) -> dict[str, list[int]]:
-    """Mode and group of each directory of W that leads to what was taken: what is behind one of mode 0700 must not be
-    readable when it is given back where that is not any more."""
-    found = {}
-    for name in ancestors({os.path.dirname(item.path) for item in items}):
-        if info := stat_or_none(root.disk, full := os.path.join(root.work, name)):
-            found[name] = [kernel.without_acl(full, stat.S_IMODE(info.st_mode)), info.st_gid]
-    return found

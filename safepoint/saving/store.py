@@ -18,23 +18,22 @@ import errno
 import functools
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from safepoint.disk import Disk, SyncFailed, codec
 from safepoint.disk.bundle import Bundle
-from safepoint.disk.disk import OURS, write_all
+from safepoint.disk.disk import write_all
 from safepoint.disk.files import NO_ROOM, exists, open_all, remove_tree, sync
+from safepoint.disk.rights import OURS
 from safepoint.errors import RefusedFileError
 from safepoint.record import Item, Record, StoredFile, Taken, dump
-from safepoint.root import PRIVATE, Root
+from safepoint.root import Root
 from safepoint.saving.contents import (
     Content,
-    ancestors,
     contents_of,
     directories_up_to,
     make_parents,
-    parents_of,
     refuse_another,
     refuse_open,
     refusing_lost,
@@ -85,7 +84,7 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
     with flushing(root.disk, last) as opened:
         files |= _described(root, number, [*last, *rest], small, memory, opened)
         rows, new = tuple(files[content.file.path] for content in contents), root.record(number) + ".new"
-        record = _record(taken, rows, memory.options.version)._replace(parents=parents_of(root, taken.files) or None)
+        record = _record(root, taken, rows, memory.options.version)
         kept = {new, *_paths(root, number, rows)}
         # The names too, of every directory down to each file: else they could be durable and not be found.
         names = directories_up_to(map(os.path.dirname, kept), {root.set(number), root.work})
@@ -95,10 +94,11 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
         return record
 
 
-def _record(taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
+def _record(root: Root, taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
     whose = taken.rank, taken.ranks, taken.saver
     head = taken.number, taken.step, taken.time, time.time(), taken.host, version
-    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history, taken.extra)
+    parents = root.parents(item.path for item in taken.files)
+    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history, taken.extra, parents)
 
 
 def _paths(root: Root, number: int, files: Sequence[StoredFile]) -> set[str]:
@@ -178,7 +178,7 @@ def _bundle(root: Root, number: int, small: Sequence[Content]) -> dict[str, Stor
                 files[content.file.path] = _bundled(root.disk, content, bundle)
             bundle.close()
             root.disk.start_writeback(sink)  # while the record is made
-        _share(root, root.bundle(number), files.values())
+        root.open_to_group(root.bundle(number), files.values())
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -203,9 +203,7 @@ def _pack(root: Root, number: int, content: Content, level: int, memory: Memory)
     """Keep a file compressed; as it is, if it hardly shrinks or the disk has no room for a second copy."""
     file, full, target = content.file, content.full, root.packed(number, content.file.path)
     try:
-        top = root.packed_in(number)
-        make_parents(root.disk, f"{top}/-", root.set(number), root.mode)
-        make_parents(root.disk, target, top, root.mode_of)
+        make_parents(root.disk, target, root.set(number), root.mode_in)
         with root.disk.open(full) as source:
             if not codec.sample_shrinks(source, file.size, level):
                 return checksummed(root.disk, content, memory)
@@ -216,7 +214,7 @@ def _pack(root: Root, number: int, content: Content, level: int, memory: Memory)
         file = file._replace(mode=mode, group=group, checksum=digest, stored_size=size)
         packed = root.disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
-            _share(root, target, [file])
+            root.open_to_group(target, [file])
             return file._replace(kept="zst", stored_size=packed)
     except OSError as error:
         if error.errno not in (*NO_ROOM, errno.ENOTDIR, errno.EEXIST):  # there may be a directory a.zst beside a
@@ -227,20 +225,6 @@ def _pack(root: Root, number: int, content: Content, level: int, memory: Memory)
     with contextlib.suppress(OSError):  # what is left of it goes with the set
         root.disk.remove(target)
     return file if file.checksum else checksummed(root.disk, content, memory)
-
-
-def _share(root: Root, path: str, files: Iterable[StoredFile]) -> None:
-    """Let the group of W read what was made of these files, which is ours alone until now, as far as it may read each
-    of them: by its own mode, and by those of the directories that lead to it."""
-    if root.mode == PRIVATE:
-        return
-    info, mode = root.disk.stat(path), 0o660
-    for file in files:
-        ways = [root.mode_of(way) for way in ancestors([os.path.dirname(file.path)])]
-        if file.group != info.st_gid or not all(way & 0o010 for way in ways):
-            return
-        mode &= file.mode
-    root.disk.set_mode_and_time(path, mode | OURS, info.st_mtime_ns)
 
 
 def _write_back(disk: Disk, sink: Any, every: int) -> codec.Tick:

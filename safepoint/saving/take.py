@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from safepoint.disk import PageCache, kernel
-from safepoint.disk.disk import OURS
-from safepoint.disk.files import give_rights, listdir, remove_tree, write
+from safepoint.disk import PageCache
+from safepoint.disk.files import listdir, remove_tree, write
+from safepoint.disk.rights import OURS, without_acl
 from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
@@ -129,8 +129,8 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
                 root.disk.duplicate(reader, writer)
         copied[source] = info
         # A snapshot too is read by nobody who may not read the file.
-        mode = kernel.without_acl(source, info.st_mode)
-        give_rights(root.disk, target, mode, info.st_mtime_ns, info.st_gid)
+        mode = without_acl(source, info.st_mode)
+        root.disk.set_mode_and_time(target, mode, info.st_mtime_ns, info.st_gid)
 
     visit(top, root.stored(number, item.path))
     seen = copied[top]

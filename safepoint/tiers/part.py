@@ -17,8 +17,9 @@ import xxhash
 
 from safepoint.disk import codec
 from safepoint.disk.bundle import tar_header
-from safepoint.disk.disk import OURS, close_read_only, write_all
-from safepoint.disk.files import exists, give_rights, read
+from safepoint.disk.disk import close_read_only, write_all
+from safepoint.disk.files import exists, read
+from safepoint.disk.rights import OURS
 from safepoint.disk.signals import look
 from safepoint.record import Record, StoredFile, parse_record
 from safepoint.restoring.grown import prefixes_kept
@@ -258,7 +259,7 @@ def unpack(
         if not _is_head(stream.exactly(len(member.head)), member, int(record.committed)):
             raise Damaged(f"its stream does not have {member.path} where it should be")
         path = f"{top}/{member.path}"
-        make_parents(disk, path, top, root.mode)
+        make_parents(disk, path, top, root.mode_in)
         with disk.create(path, OURS) as sink:
             if member.path == "record.json":
                 if stream.exactly(member.size) != content:
@@ -269,7 +270,7 @@ def unpack(
         if member.file:
             proven |= {member.file.path} if member.file.kept == "raw" else set()
             mode = OURS if member.file.kept == "zst" else member.file.mode & 0o7777 | 0o400
-            give_rights(disk, path, mode, member.file.mtime_ns, member.file.group)
+            disk.set_mode_and_time(path, mode, member.file.mtime_ns, member.file.group)
         written.append(path)
         stream.exactly(-member.size % TAR_BLOCK)
     if stream.exactly(len(END) + 1) != END:

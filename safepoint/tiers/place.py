@@ -18,8 +18,8 @@ from stat import S_ISREG
 from typing import Any, TypeVar
 
 from safepoint.disk import Disk
-from safepoint.disk.disk import ANYBODY, OURS
 from safepoint.disk.files import entries, exists, listdir, read, write
+from safepoint.disk.rights import ANYBODY, OURS
 from safepoint.disk.signals import look
 from safepoint.errors import UsageError
 from safepoint.patterns import SIDE

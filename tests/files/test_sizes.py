@@ -449,7 +449,7 @@ def test_a_file_listed_later_comes_back_whole_from_a_set_that_is_passed_over_als
 
         helpers: Any = OneByOne()  # else the other files could be staged before u.dat is seen
 
-        def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
+        def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
             if "/in/" in path:
                 self.left -= 1
                 if not self.left:

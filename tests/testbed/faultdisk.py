@@ -297,9 +297,9 @@ class FaultDisk(Disk):
         super().truncate(path, length)
         self._changed(op, path)
 
-    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
+    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
         op = self.step("mode and time", path)
-        super().set_mode_and_time(path, mode, mtime_ns)
+        super().set_mode_and_time(path, mode, mtime_ns, group)
         if not os.path.isdir(path):
             self._changed(op, path)
 

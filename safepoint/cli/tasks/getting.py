@@ -17,7 +17,7 @@ from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.tasks import places
 from safepoint.cli.tasks.states import Past
-from safepoint.disk.disk import ANYBODY, OURS
+from safepoint.disk.rights import ANYBODY, OURS
 from safepoint.errors import NothingSavedError, UsageError
 from safepoint.tasks.jobs import FILE, NPY, PICKLE, Record, Reference
 from safepoint.tasks.saved import LostValue
