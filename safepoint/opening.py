@@ -196,10 +196,11 @@ class Opening:
         disk, root = self.disk, self.root
         if root.rank < rooted and not exists(disk, root.path):
             raise DamagedError(vanished(root))
-        for directory in (root.side, root.path):
-            refuse_link(disk, directory)
-            with contextlib.suppress(FileExistsError):
-                disk.mkdir(directory)
+        refuse_link(disk, root.side)
+        root.make_side()
+        refuse_link(disk, root.path)
+        with contextlib.suppress(FileExistsError):
+            disk.mkdir(root.path, root.mode)
         self.release = on_error.callback(claim(root, self._waiting, self._hint))
 
     @property

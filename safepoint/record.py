@@ -99,6 +99,7 @@ class StoredFile(NamedTuple):
     stored_size: int = 0  # bytes that the set keeps of it
     offset: int = 0  # in the bundle
     target: str = ""  # of a link
+    group: int = -1  # its number; -1: not known
 
     @property
     def has_bytes(self) -> bool:
@@ -122,6 +123,7 @@ class Record(NamedTuple):
     life: int = 0  # these as in Taken
     history: str = ""
     extra: dict[str, Any] | None = None
+    parents: dict[str, Any] | None = None  # directories of W that lead to the files: mode and group of each
 
     @property
     def key(self) -> int:
@@ -213,6 +215,9 @@ def _parsed(kind: type[Any], row_kind: type[Any], content: dict[str, Any]) -> An
     _check_paths(files)
     if not re.fullmatch("([0-3][0-9a-f]{15})?", getattr(whole, "history", "")):
         raise Unsealed("its history is none")
+    for pair in (getattr(whole, "parents", None) or {}).values():
+        if type(pair) is not list or len(pair) != 2 or not all(type(n) is int and -1 <= n < 1 << 32 for n in pair):
+            raise Unsealed("its directories are none")
     if "patterns" in kind._fields:
         try:
             any(map(per_rank, whole.patterns))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from stat import S_ISDIR, S_ISLNK
+from contextlib import contextmanager, suppress
+from stat import S_IMODE, S_ISDIR, S_ISLNK, S_IWGRP
 from typing import Literal, cast
 
 from safepoint.disk import Disk, kernel
-from safepoint.disk.files import cause, exists, lacks, listdir, mount_point
+from safepoint.disk.files import ancestors, cause, exists, listdir, stat_or_none
+from safepoint.disk.rights import OURS, SHARED, without_acl
+from safepoint.disk.rights import PRIVATE as PRIVATE
 from safepoint.errors import FormatError, RefusedFileError, RestoreError, SaveError
-from safepoint.patterns import SIDE, follows
+from safepoint.patterns import SIDE
 from safepoint.record import StoredFile
 from safepoint.sealed import LAST
 
@@ -69,6 +72,56 @@ class Root:
             os.path.join(self.path, name) for name in NAMES
         )
         self.attempts, self.lost, self.probe, self.fetched = others
+
+    @functools.cached_property
+    def mode(self) -> int:
+        """Of each directory that is made here. What is in W behind a directory of mode 0700 may be 0644 itself, so what
+        is here is its owner's alone; in a W where a group may write, it is that group's too."""
+        try:
+            return SHARED if self.disk.stat(self.work).st_mode & S_IWGRP else PRIVATE
+        except OSError:
+            return PRIVATE
+
+    def mode_of(self, path: str) -> int:
+        """Of the directory here that stands for this one of W."""
+        if self.mode == PRIVATE or not path:
+            return self.mode
+        info = stat_or_none(self.disk, os.path.join(self.work, path))
+        return PRIVATE | (S_IMODE(info.st_mode) & SHARED if info else 0)
+
+    def mode_in(self, name: str) -> int:
+        """Of a directory in a set, by its name there: `packed/a` stands for `a` of W."""
+        return self.mode_of(name.partition("/")[2])
+
+    def parents(self, paths: Iterable[str]) -> dict[str, list[int]] | None:
+        """Mode and group of each directory of W that leads to these: what is behind one of mode 0700 must not be
+        readable when it is given back where that is not any more."""
+        found = {}
+        for name in ancestors({os.path.dirname(path) for path in paths}):
+            if info := stat_or_none(self.disk, full := os.path.join(self.work, name)):
+                found[name] = [without_acl(full, S_IMODE(info.st_mode)), info.st_gid]
+        return found or None
+
+    def open_to_group(self, path: str, files: Iterable[StoredFile]) -> None:
+        """Let the group of W read what was made of these files, and is our user's alone until now, as far as it may
+        read each of them: by its own mode, and by those of the directories that lead to it."""
+        if self.mode == PRIVATE:
+            return
+        info, mode = self.disk.stat(path), SHARED
+        for file in files:
+            closed = any(not self.mode_of(way) & 0o010 for way in ancestors([os.path.dirname(file.path)]))
+            mode &= 0 if closed or file.group != info.st_gid else file.mode
+        self.disk.set_mode_and_time(path, mode & 0o660 | OURS, info.st_mtime_ns)
+
+    def make_side(self) -> None:
+        """Make the side directory if there is none; on return nobody else can look into it, but for whom `mode` names.
+        Of an older version it is closed now, if it is ours."""
+        with suppress(FileExistsError):
+            self.disk.mkdir(self.side, self.mode)
+        info = self.disk.stat(self.side)
+        if S_ISDIR(info.st_mode) and S_IMODE(info.st_mode) & ~self.mode & 0o77:
+            with suppress(PermissionError):
+                self.disk.set_mode_and_time(self.side, S_IMODE(info.st_mode) & self.mode, info.st_mtime_ns)
 
     def held(self, rank: int) -> Root:
         """Copies of the sets of another rank, that this node keeps for it."""
@@ -200,77 +253,12 @@ class Root:
         without any it is known only in which directory it came."""
         return f"{self.work if error.filename is None else self.shown(error.filename)}: {cause(error)}"
 
-    def from_work(self, path: str, target: str) -> str:
-        """The target of a link at this path: if it is the address of what is in W, by whatever way, from the link."""
-        words = target.split("/")
-        for end in range(2, len(words) + 1) if os.path.isabs(target) else ():
-            if os.path.realpath("/".join(words[:end])) == self.work:
-                inner, way = "/".join(words[end:]) or ".", os.path.dirname(path)
-                plain = ".." not in inner.split("/")
-                return os.path.relpath(inner, way or ".") if plain else f"{'../' * path.count('/')}{inner}"
-        return target
-
     def guard(self, paths: Iterable[str]) -> None:
         """Refuse paths whose directories are, by symbolic links, outside of W."""
         for parent in {os.path.dirname(path) for path in paths} - {""}:
             real = os.path.realpath(os.path.join(self.work, parent))
             if os.path.commonpath((real, self.work)) != self.work:
                 raise RefusedFileError(f"{parent}/ leads outside the working directory, to {real}")
-
-    def refuse_mount(self, path: str, device: int) -> None:
-        """Refuse what no rename could move. (In an overlay files have other devices than their directories.)"""
-        full = os.path.join(self.work, path)
-        directory = os.path.dirname(full)
-        other = self.disk.page_cache(directory).mount != self.disk.page_cache(self.work).mount
-        if other or self.disk.stat(directory).st_dev != device or kernel.is_mount(full):
-            raise other_mount_error(path, full, self.work)
-
-    def refuse_fixed(self, path: str, *, tree: bool) -> None:
-        """Refuse what can be copied, but not replaced by a restart. (What is moved shows by that that it can be.)"""
-        full = os.path.join(self.work, path)
-        if kernel.is_mount(full):
-            raise RefusedFileError(
-                f"{path} is where something is mounted, so restore could put nothing else in its place: list the "
-                f"files in it, or mount the directory above it"
-            )
-        closed = [way for way in (os.path.dirname(full), full)[: 1 + tree] if lacks(way, os.W_OK | os.X_OK)]
-        if closed and not (closed == [full] and self.disk.stat(full).st_uid == os.geteuid()):  # who may open it
-            raise RefusedFileError(
-                f"{path} can be copied, but restore could put nothing else in its place: this process can change no "
-                f"names in {closed[0]} (its permissions, or a mount that is read-only)"
-            )
-
-
-def link_inside(root: Root, path: str, full: str, top: str) -> str:
-    """Where a symbolic link in a listed directory points to; in place of an absolute address in that directory, from
-    where the link is: a set may be given back elsewhere. Raises `RefusedFileError` if it leads outside."""
-    tree = path[: len(path) - len(full[len(top) :])]
-
-    def link_at(way: str) -> str | None:
-        try:
-            return root.from_work(way, os.readlink(f"{top}{way[len(tree) :]}"))
-        except OSError:  # no link
-            return None
-
-    target = root.from_work(path, os.readlink(full))
-    if not follows(path, target, tree, link_at):
-        raise RefusedFileError(f"{path} is a symbolic link that leads out of its directory, to {os.readlink(full)}")
-    return target
-
-
-def other_mount_error(path: str, full: str, work: str) -> RefusedFileError:
-    """Why no rename can move what is at `full` to another directory of `work`, as far as that can be seen."""
-    here, there = mount_point(full), mount_point(work)
-    if here != there:
-        other = "mount of its file system" if os.lstat(here).st_dev == os.lstat(there).st_dev else "file system"
-        return RefusedFileError(
-            f"{path} is on another {other} (the one mounted at {here}) than its directory (the one mounted at "
-            f"{there}): a rename cannot move it; save it from a directory there"
-        )
-    why = "an overlay moves no directory of the image below it" if kernel.file_system(full) == "overlay" else ""
-    why = why or "the file system says so, though both are in one mount; directories of two quota projects are such"
-    what = f"{path} cannot be moved out of its directory by a rename ({os.strerror(errno.EXDEV)}: {why})"
-    return RefusedFileError(f"{what}: list it as copy, which needs no rename")
 
 
 def roots(disk: Disk, work: str) -> tuple[list[Root], list[str]]:

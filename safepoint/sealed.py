@@ -41,7 +41,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "number": (0, LAST), "set": (0, LAST), "step": (-math.inf, math.inf), "rank": (0, RANKS), "ranks": (1, RANKS),
     "saver": (0, RANKS), "time": (-AGES, AGES), "committed": (-AGES, AGES), "since": (-AGES, AGES),
     "until": (-AGES, AGES), "mode": (0, 0o177777), "mtime_ns": (-(1 << 63), (1 << 63) - 1), "inode": (0, (1 << 64) - 1),
-    "compress": (LEVELS[0], LEVELS[-1]), "life": (0, LIVES - 1),
+    "compress": (LEVELS[0], LEVELS[-1]), "group": (-1, (1 << 32) - 1), "life": (0, LIVES - 1),
 }  # fmt: skip
 
 

@@ -59,9 +59,8 @@ def built(compilers: Compilers, prefix: Path | None = None) -> Path:
         path.read_text("utf-8") for path in sorted(SOURCES.iterdir()) if path.suffix in (".c", ".h", ".f90", ".py")
     ]
     key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
-    home = cache() / f"c-{__version__}-{key}"
+    home = cache(f"c-{__version__}-{key}")
     if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as place:
             os.mkdir(whole := os.path.join(place, "whole"))
             _build(compilers, Path(whole), home)

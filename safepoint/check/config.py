@@ -10,6 +10,7 @@ import shlex
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from safepoint.c import others_may_write
 from safepoint.errors import UsageError
 
 NAME = ".safepoint-check"
@@ -27,7 +28,6 @@ class Config:
     build: str = ""  # a command of the shell, run if one of `sources` is newer than the program
     sources: tuple[str, ...] = ()  # patterns
     mpicc: str = ""  # the compiler of the MPI that the program is linked with
-    library: str = ""  # a tracer that is built already
     templates: tuple[str, ...] = ()  # names, files and directories, as -t has them
     directory: str = ""  # where the trace is while the program runs, and the report: on a file system that nodes share
     hang: float = 30.0  # seconds; 0: never
@@ -38,6 +38,11 @@ def read(directory: Path) -> Config:
     """Of the file in this directory; of none, all as it is without. Raises `UsageError` with file and line."""
     path = directory / NAME
     try:
+        if why := others_may_write(os.path.realpath(path)) if path.exists() else "":
+            raise UsageError(
+                f"{path} is not read, as it says which programs are run here: {why}. If it is right, make it yours: "
+                f"cp {NAME} {NAME}.mine && chmod go-w {NAME}.mine && mv -f {NAME}.mine {NAME}"
+            )
         with path.open("rb") as file:
             data = file.read(MOST + 1)
     except FileNotFoundError:

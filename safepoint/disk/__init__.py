@@ -2,9 +2,9 @@
 
 `Disk` is the seam: the operations that a test must be able to record, fail, kill or cut the power at. All the rest is
 made of these (`files`: functions that take a disk first), or is no matter of a disk (`kernel`: what the machine tells;
-`threads`; `signals`), or is bytes (`codec`, `bundle`). Each module knows those before it only:
+`threads`; `signals`; `rights`), or is bytes (`codec`, `bundle`). Each module knows those before it only:
 
-    kernel  signals  threads  disk  files  codec  bundle
+    kernel  signals  threads  rights  disk  files  codec  bundle
 """
 
 from safepoint.disk.disk import NONE, Disk

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from safepoint.disk import handles, kernel
 from safepoint.disk.kernel import PageCache
+from safepoint.disk.rights import ANYBODY, OURS, given, group_matters, narrow, of_everybody
 from safepoint.disk.signals import look
 from safepoint.disk.threads import Helpers
 
@@ -146,13 +147,15 @@ class Disk:
 
     # Changing.
 
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path)
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        os.mkdir(path, mode)
 
     @contextlib.contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        """A new file for writing; one that exists already is an error, never overwritten."""
-        with names_file(path), open(path, "xb", buffering=0) as file:
+    def create(self, path: str, mode: int = ANYBODY) -> Iterator[BinaryIO]:
+        """A new file for writing, with this mode from its first moment; one that exists already is an error, never
+        overwritten."""
+        opener = functools.partial(os.open, mode=mode)
+        with names_file(path), open(path, "xb", buffering=0, opener=opener) as file:
             yield file
 
     def append(self, path: str, data: bytes) -> None:
@@ -192,8 +195,11 @@ class Disk:
             os.truncate(path, length)
             os.chmod(path, mode)
 
-    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
-        """Give a file its permissions and modification time."""
+    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
+        """Give a file its permissions, modification time and group; -1: any. Where this process may not give it that
+        group, nobody gets a right that is not everybody's."""
+        if group >= 0 and group_matters(mode) and not given(path, group):
+            mode = of_everybody(mode)
         os.chmod(path, stat.S_IMODE(mode))
         os.utime(path, ns=(mtime_ns, mtime_ns))
 
@@ -266,10 +272,13 @@ class Disk:
     # Asking the system; here, as tests answer otherwise.
 
     def lock(self, path: str) -> Callable[[], object] | None:
-        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held."""
+        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held. Whoever
+        can open the file can hold it: only those who can write in its directory, and could remove the file anyhow."""
         import filelock  # here: it takes longer to import than the rest of the package together
 
-        lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+        mode = OURS | (stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) & stat.S_IWGRP) * 3
+        narrow(path, mode)
+        lock = filelock.FileLock(path, mode=mode, timeout=0, thread_local=False, fallback_to_soft=False)
         try:
             with names_file(path):
                 lock.acquire()

@@ -12,11 +12,12 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from safepoint.disk import kernel
 from safepoint.disk.disk import NONE, Disk, allow_writing, close_read_only, names_file, write_all
+from safepoint.disk.rights import ANYBODY, OURS, PRIVATE, group_matters, without_acl
 
 if sys.platform != "win32":
     import resource
@@ -83,10 +84,45 @@ def size_of(file: BinaryIO) -> int:
         return os.fstat(file.fileno()).st_size
 
 
-def write(disk: Disk, path: str, data: bytes | bytearray) -> None:
+def write(disk: Disk, path: str, data: bytes | bytearray, mode: int = ANYBODY) -> None:
     """A new file with this content, not yet durable."""
-    with disk.create(path) as file:
+    with disk.create(path, mode) as file:
         write_all(file, data)
+
+
+def make_ways(disk: Disk, names: Iterable[str], base: str, parents: Mapping[str, Sequence[int]]) -> None:
+    """Make these directories below `base` that are not there, and those above them, with the mode and the group that
+    `parents` has of each; where it has none, the umask decides."""
+    for name in ancestors(names):
+        if not exists(disk, full := os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker
+                make_directory(disk, full, *parents.get(name, (0o777, -1)))
+
+
+def make_parents(disk: Disk, path: str, base: str, mode: Callable[[str], int] | int = PRIVATE) -> None:
+    """Make the directories between `base` and `path` that are not there, with this mode, or that of each by its name
+    below `base`."""
+    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
+        if not exists(disk, os.path.join(base, name)):
+            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
+                disk.mkdir(os.path.join(base, name), mode if isinstance(mode, int) else mode(name))
+
+
+def make_directory(disk: Disk, path: str, mode: int, group: int) -> None:
+    """With the rights that it had, or fewer: as `set_mode_and_time`."""
+    disk.mkdir(path, mode & (0o700 if group_matters(mode) else 0o777))
+    if group_matters(mode) and group >= 0:
+        disk.set_mode_and_time(path, mode, disk.stat(path).st_mtime_ns, group)
+
+
+def ancestors(paths: Iterable[str]) -> list[str]:
+    """`paths` and all directories on the way to them, parents before children."""
+    every = set()
+    for path in paths:
+        while path:
+            every.add(path)
+            path = os.path.dirname(path)
+    return sorted(every)
 
 
 @contextlib.contextmanager
@@ -161,10 +197,10 @@ def move(disk: Disk, source: str, target: str) -> None:
             raise
     info = disk.stat(source)
     if stat.S_ISDIR(info.st_mode):
-        disk.mkdir(target)
+        disk.mkdir(target, PRIVATE)
         for name in listdir(disk, source):
             move(disk, f"{source}/{name}", f"{target}/{name}")
-        disk.set_mode_and_time(target, info.st_mode, info.st_mtime_ns)
+        disk.set_mode_and_time(target, without_acl(source, info.st_mode), info.st_mtime_ns, info.st_gid)
         disk.rmdir(source)
         return
     new = os.path.join(os.path.dirname(target), f".safepoint-{os.path.basename(target)}"[:255])
@@ -173,9 +209,9 @@ def move(disk: Disk, source: str, target: str) -> None:
     if stat.S_ISLNK(info.st_mode):
         disk.link(os.readlink(source), new)
     else:
-        with disk.open(source) as reader, disk.create(new) as writer:
+        with disk.open(source) as reader, disk.create(new, OURS) as writer:
             disk.duplicate(reader, writer)
-        disk.set_mode_and_time(new, info.st_mode, info.st_mtime_ns)
+        disk.set_mode_and_time(new, without_acl(source, info.st_mode), info.st_mtime_ns, info.st_gid)
         # The copy before the file goes: else a power cut could leave neither.
         disk.sync_files([new])
     disk.rename(new, target)

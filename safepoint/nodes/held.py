@@ -23,7 +23,7 @@ from safepoint.nodes.transfer import digest
 from safepoint.ranks import LARGEST
 from safepoint.record import Record
 from safepoint.restoring.read import Damaged
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.saving import prune
 from safepoint.tiers.fetching import bring, check, put_in_place
 from safepoint.tiers.part import LARGEST_RECORD, parsed
@@ -77,7 +77,7 @@ def hold(
     disk = root.disk
     for directory in (f"{root.side}/held", root.path):
         with contextlib.suppress(FileExistsError):
-            disk.mkdir(directory)
+            disk.mkdir(directory, PRIVATE)
         # Or a power cut would take the copy with the way to it; also if who has made that died before this.
         disk.sync_dir(directory.rpartition("/")[0])
     # The process of the life before may be at it still, or a copy that its sender has given up.

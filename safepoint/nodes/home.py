@@ -27,7 +27,7 @@ from safepoint.patterns import NAME
 from safepoint.ranks import LARGEST
 from safepoint.record import life_of, mark_key
 from safepoint.restoring import survey
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.sealed import FORMAT, write_durably
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class Home(Opening):
         top, work = directory_of(told, self.marker.run, self.start.work)
         try:
             with contextlib.suppress(FileExistsError):  # another rank's, or of the life before
-                disk.mkdir(work)
+                disk.mkdir(work, PRIVATE)
             info = disk.stat(work)
             if S_ISDIR(info.st_mode) and info.st_uid == user() and S_IMODE(info.st_mode) & 0o077:
                 disk.set_mode_and_time(work, 0o700, info.st_mtime_ns)
@@ -201,8 +201,7 @@ class Home(Opening):
             self.active = bool(ranks.rank in (0, self.lead) or self.manifest.entries or exists(disk, root.path))
             if self.leads:
                 check_format(root)
-                with contextlib.suppress(FileExistsError):
-                    disk.mkdir(root.side)
+                root.make_side()
                 if not exists(disk, root.format):
                     disk.sync_dir(root.work)
                     write_durably(disk, root.format, f"safepoint {FORMAT}\n".encode())

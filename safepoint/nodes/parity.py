@@ -26,6 +26,7 @@ import xxhash
 
 from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, room, sync, write
+from safepoint.disk.rights import OURS
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe
 from safepoint.nodes.copying import LATE, SOON, Wanted, committed
@@ -34,7 +35,7 @@ from safepoint.nodes.stripes import NAMED, Brief, Layout, laid_out, layout_of, r
 from safepoint.nodes.transfer import Peer, digest
 from safepoint.record import key
 from safepoint.restoring.read import Damaged
-from safepoint.root import HELD, Root
+from safepoint.root import HELD, PRIVATE, Root
 from safepoint.sealed import Unsealed, rows_of, seal, unseal
 from safepoint.tiers.part import BLOCK, LARGEST_RECORD, PIECE, Changed, Stream
 from safepoint.tiers.place import Unreachable
@@ -176,7 +177,7 @@ def put(one: Root, layout: Layout, blocks: Iterable[memoryview], floor: Callable
     disk, top, new = one.disk, _top(one), f"{_top(one)}/parity.new"
     _remove_new(one)
     try:
-        disk.mkdir(new)
+        disk.mkdir(new, PRIVATE)
         sum_ = _write(one, f"{new}/parity", blocks)
         content = {**layout._asdict(), "lines": [[list(each) for each in line] for line in layout.lines]}
         write(disk, f"{new}/layout.json", seal({**content, "sum": sum_}))
@@ -208,14 +209,14 @@ def _remove_new(one: Root) -> None:
 
 def _make_top(one: Root) -> None:
     with contextlib.suppress(FileExistsError):
-        one.disk.mkdir(_top(one))
+        one.disk.mkdir(_top(one), PRIVATE)
     # Or a power cut would take the parity with the way to it; also if who has made that died before this.
     one.disk.sync_dir(one.side)
 
 
 def _write(one: Root, path: str, blocks: Iterable[memoryview]) -> str:
     sum_, done, flushed = xxhash.xxh3_128(), 0, 0
-    with one.disk.create(path) as sink:
+    with one.disk.create(path, OURS) as sink:
         for block in blocks:  # which raise at their end if one of the others sent what it has not proven
             sum_.update(block)
             write_all(sink, block)

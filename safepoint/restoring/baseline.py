@@ -85,7 +85,7 @@ def check_baseline(root: Root, manifest: Manifest) -> list[str]:
     if (torn or linked) and not exists(root.disk, root.stage):  # else `give_up` has done so
         clear_discarded(root)
         # As there: killed, or cut, while it sets aside, the next restore must not clear what this one has.
-        root.disk.mkdir(root.stage)
+        root.disk.mkdir(root.stage, root.mode)
         root.disk.sync_dir(root.path)
     for name, size in grown.items():
         cut(root, name, size, there[name])
@@ -96,7 +96,7 @@ def check_baseline(root: Root, manifest: Manifest) -> list[str]:
         if excluded(without, row["path"]):
             continue
         if row.get("directory") and not exists(root.disk, os.path.join(root.work, row["path"])):
-            contents.make_parents(root.disk, f"{root.work}/{row['path']}/-", root.work)
+            contents.make_parents(root.disk, f"{root.work}/{row['path']}/-", root.work, 0o777)
     return torn
 
 

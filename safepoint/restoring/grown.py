@@ -37,11 +37,11 @@ def keep_prefixes(root: Root, record: Record, at_most: int) -> list[str]:
             if exists(root.disk, new):  # of a process that died here
                 root.disk.remove(new)
             _where_whole(root, number, file, lambda path: read_out(root.disk, path, file, new, most=at_most), new)
-            root.disk.set_mode_and_time(new, file.mode, file.mtime_ns)
+            root.disk.set_mode_and_time(new, file.mode, file.mtime_ns, file.group)
             # The bytes before the name: else a power cut leaves a copy that is taken for whole, and is empty.
             root.disk.sync_files([new])
             is_ours(root.disk, *_ways_to_prefix(root, number, file))
-            contents.make_parents(root.disk, target, root.set(number))
+            contents.make_parents(root.disk, target, root.set(number), root.mode_in)
             # By a rename: else a kill in the middle of copying leaves half of it, and the next restore makes none.
             root.disk.rename(new, target)
         except OSError as error:
@@ -155,7 +155,7 @@ def bring_prefix(root: Root, number: int, file: StoredFile, tick: codec.Tick | N
             return read_prefix(root.disk, path, file, tick)
         contents.make_parents(root.disk, staged, root.stage)
         read_out(root.disk, path, file, staged, share=share)
-        root.disk.set_mode_and_time(staged, file.mode, file.mtime_ns)
+        root.disk.set_mode_and_time(staged, file.mode, file.mtime_ns, file.group)
         return read_prefix(root.disk, staged, file, tick)
 
     return _where_whole(root, number, file, bring, staged)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from safepoint import companions
-from safepoint.disk.files import exists, remove_tree, sync
+from safepoint.disk.files import exists, make_ways, remove_tree, sync
 from safepoint.manifest import Manifest
 from safepoint.record import StoredFile
 from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.restoring.survey import read_record, read_taken, refuse_links
 from safepoint.restoring.swap import movable
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.saving import back, contents, prune
 
 
@@ -76,16 +77,17 @@ def _take_out(root: Root, number: int, path: str) -> None:
     if exists(root.disk, target):
         root.disk.sync_dir(os.path.dirname(target))  # who brought it may have been killed before that
         return
-    files: list[StoredFile] = []
+    files, parents = list[StoredFile](), dict[str, Any]()
     if exists(root.disk, root.record(number)):
         with suppress(Damaged):  # then nothing was compressed or bundled and removed, or it cannot be found
             record = read_record(root, number)
+            parents = record.parents or {}
             files = [file for file in record.files if file.path == path or file.path.startswith(path + "/")]
     if any(file.kept != "raw" for file in files):
         kept = _unpacked(root, number, files, path)
     if not exists(root.disk, kept):
         raise Damaged(f"{path} is missing")
-    contents.make_parents(root.disk, target, root.work)
+    make_ways(root.disk, [os.path.dirname(path)], root.work, parents)
     # The way to it before it moves: a file system may forget a new directory, and what it holds is nowhere else.
     sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     root.disk.rename(kept, target)
@@ -97,22 +99,22 @@ def _unpacked(root: Root, number: int, files: list[StoredFile], path: str) -> st
     """Make in `stage/`, durably, what a set keeps compressed or bundled: a kill must not leave half of it in W."""
     if exists(root.disk, root.stage):
         remove_tree(root.disk, root.stage)
-    root.disk.mkdir(root.stage)
+    root.disk.mkdir(root.stage, root.mode)
     contents.make_parents(root.disk, os.path.join(root.stage, path), root.stage)
     made, directories = [], [os.path.dirname(os.path.join(root.stage, path))]
     for file in files:
         target = os.path.join(root.stage, file.path)
         if file.kind in ("tree", "dir"):
-            root.disk.mkdir(target)
+            root.disk.mkdir(target, PRIVATE)
             directories.append(target)
         elif file.kind == "link":
             root.disk.link(file.target, target)
         else:
             read_out(root.disk, root.where(number, file), file, target)
-            root.disk.set_mode_and_time(target, file.mode, file.mtime_ns)
+            root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
             made.append(target)
     sync(root.disk, made, directories)
     for file in reversed(files):
         if file.kind in ("tree", "dir"):
-            root.disk.set_mode_and_time(os.path.join(root.stage, file.path), file.mode, file.mtime_ns)
+            root.disk.set_mode_and_time(os.path.join(root.stage, file.path), file.mode, file.mtime_ns, file.group)
     return os.path.join(root.stage, path)

@@ -11,6 +11,7 @@ from stat import S_ISREG
 
 from safepoint.disk import Disk, codec, kernel
 from safepoint.disk.files import NO_FILE, size_of
+from safepoint.disk.rights import OURS
 from safepoint.errors import RestoreError
 from safepoint.record import (
     StoredFile,
@@ -75,7 +76,7 @@ def read_out(
         if file.kept == "raw" and not grows:
             _compare_size(file, size)  # else not a byte of it is read: it may be without end
         if target:
-            sink = opened.enter_context(disk.create(target))
+            sink = opened.enter_context(disk.create(target, OURS))
             copied = file.kept != "raw" or (not share and kernel.cached(source))
             # Of a file that only grows without what came after: the rows of another step.
             if not copied and disk.duplicate(source, sink, file.size if grows else None, only_shared=True):

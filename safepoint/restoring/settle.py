@@ -68,7 +68,7 @@ def give_up(root: Root, finished: int, *, resumed: bool) -> None:
             clear_discarded(root)
         if (numbers or failed or resumed) and not exists(root.disk, root.stage):
             # A restore is at work: after a kill, or a cut, the next one must not clear what this one sets aside.
-            root.disk.mkdir(root.stage)
+            root.disk.mkdir(root.stage, root.mode)
             root.disk.sync_dir(root.path)
         rows: list[dict[str, Any]] = []
         with suppress(DamagedError):  # `check_baseline` tells it, when the files are back
@@ -172,25 +172,26 @@ def _check_item(root: Root, number: int, item: Item) -> None:
 
 def _move_rest(root: Root, taken: Taken, *, first: bool) -> None:
     """Do what is left of a `take` whose process died; files that moved already are left."""
-    contents.make_parents(root.disk, root.stored(taken.number, "file"), root.set(taken.number))
+    top = root.set(taken.number)
+    contents.make_parents(root.disk, root.stored(taken.number, "file"), top, root.mode_in)
     if first:  # as in take: the way to files that exist nowhere else, before they move
         parents = contents.ancestors({os.path.dirname(item.path) for item in taken.files if item.kind != "append"})
         ways = [root.stored(taken.number, name) for name in parents]
-        for way in ways:
+        for name, way in zip(parents, ways, strict=True):
             if not exists(root.disk, way):
-                root.disk.mkdir(way)
+                root.disk.mkdir(way, root.mode_of(name))
         for way in (*reversed(ways), root.stored(taken.number, ""), root.set(taken.number), root.path):
             root.disk.sync_dir(way)
     for item in taken.files:
         source, target = os.path.join(root.work, item.path), root.stored(taken.number, item.path)
         there = exists(root.disk, target)
         if item.kind == "move" and not there:
-            contents.make_parents(root.disk, target, root.set(taken.number))
+            contents.make_parents(root.disk, target, top, root.mode_in)
             root.disk.rename(source, target)
         elif item.kind == "copy" and (not there or root.disk.stat(target).st_mtime_ns != item.mtime_ns):
             if there:
                 remove_tree(root.disk, target)
-            contents.make_parents(root.disk, target, root.set(taken.number))
+            contents.make_parents(root.disk, target, top, root.mode_in)
             copied: dict[str, os.stat_result] = {}
             take.snapshot(root, item, taken.number, copied)
             take.check_unchanged(root, copied)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from stat import S_ISDIR, S_ISREG
 
 from safepoint.disk import Disk, codec
-from safepoint.disk.files import freed_later, listdir, remove_tree, room, stat_or_none
+from safepoint.disk.files import freed_later, listdir, make_directory, remove_tree, room, stat_or_none
 from safepoint.errors import RestoreError
 from safepoint.record import Record, StoredFile
 from safepoint.restoring.grown import bring_prefix, read_wherever
 from safepoint.restoring.read import Damaged, read_out, reporting
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.saving import contents
 from safepoint.saving.memory import Memory
 
@@ -45,13 +45,13 @@ def stage(root: Root, record: Record, memory: Memory, progress: Progress | None 
             return
         target = os.path.join(root.stage, file.path)
         read_out(root.disk, root.where(record.number, file), file, target, tick, share=share)
-        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns)
+        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
 
     with reporting(root, f"{record.label} not restored"), ExitStack() as on_error:
         root.guard(file.path for file in record.files)
         on_error.callback(make_stage(root))
         share = room(root.stage) < sum(file.size for file in record.files) * SPARE
-        _fill(root.disk, root.stage, [file for file in record.files if file.kind != "append"])
+        _fill(root.disk, root.stage, [file for file in record.files if file.kind != "append"], {})
         root.disk.helpers.each(bring, [file for file in record.files if file.has_bytes])
         _dress_directories(root.disk, root.stage, record.files)
         on_error.pop_all()
@@ -61,13 +61,13 @@ def make_stage(root: Root) -> Callable[[], object]:
     """Make `stage/` and leave it empty; what undoes that. One that was there says that a restore was killed, so it is
     never removed before the next one has ended: that would take itself for the first and empty `discarded/`."""
     try:
-        root.disk.mkdir(root.stage)
+        root.disk.mkdir(root.stage, root.mode)
     except FileExistsError:
         if S_ISDIR(root.disk.stat(root.stage).st_mode):
             _empty_stage(root)
             return partial(_empty_stage, root)
         clear_stage(root)
-        root.disk.mkdir(root.stage)
+        root.disk.mkdir(root.stage, root.mode)
     return partial(clear_stage, root)
 
 
@@ -76,12 +76,13 @@ def _empty_stage(root: Root) -> None:
         remove_tree(root.disk, os.path.join(root.stage, name))
 
 
-def _fill(disk: Disk, top: str, files: Sequence[StoredFile]) -> None:
-    """Make the directories and links that these files of a set need below `top`; what is there already may stay."""
-    parents = {os.path.dirname(file.path) for file in files}
-    for path in contents.ancestors({*parents, *(file.path for file in files if file.kind in ("tree", "dir"))}):
+def _fill(disk: Disk, top: str, files: Sequence[StoredFile], parents: Mapping[str, Sequence[int]]) -> None:
+    """Make the directories and links that these files of a set need below `top`; what is there already may stay.
+    `parents`: what those were like that are not in the set; of all others nobody else sees anything yet."""
+    trees = {file.path for file in files if file.kind in ("tree", "dir")}
+    for path in contents.ancestors({*map(os.path.dirname, (file.path for file in files)), *trees} - {""}):
         with suppress(FileExistsError):  # of another rank
-            disk.mkdir(os.path.join(top, path))
+            make_directory(disk, os.path.join(top, path), *parents.get(path, (PRIVATE, -1)))
     for file in files:
         if file.kind == "link":
             disk.link(file.target, os.path.join(top, file.path))
@@ -91,7 +92,7 @@ def _dress_directories(disk: Disk, top: str, files: Sequence[StoredFile]) -> Non
     """Last, as filling a directory changes its time, and it may be read-only."""
     for file in reversed(files):
         if file.kind in ("tree", "dir"):
-            disk.set_mode_and_time(os.path.join(top, file.path), file.mode, file.mtime_ns)
+            disk.set_mode_and_time(os.path.join(top, file.path), file.mode, file.mtime_ns, file.group)
 
 
 def extract(
@@ -108,7 +109,7 @@ def extract(
     def bring(file: StoredFile) -> None:
         target = os.path.join(top, file.path)
         read_wherever(root, record.number, file, target, progress)
-        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns)
+        root.disk.set_mode_and_time(target, file.mode, file.mtime_ns, file.group)
 
     holds = "the set and the files in place are as they were"
     with root.reporting(RestoreError, f"{record.label} not extracted", holds):
@@ -117,7 +118,7 @@ def extract(
         for way in {file.path if file.kind in ("tree", "dir") else os.path.dirname(file.path) for file in files}:
             if not f"{os.path.realpath(os.path.join(top, way))}/".startswith(f"{os.path.realpath(top)}/"):
                 raise Damaged(f"{way} would be written outside, through a symbolic link")
-        _fill(root.disk, top, files)
+        _fill(root.disk, top, files, record.parents or {})
         root.disk.helpers.each(bring, [file for file in files if file.has_bytes])
         _dress_directories(root.disk, top, files)
 

@@ -10,7 +10,8 @@ from functools import partial
 from stat import S_ISDIR
 
 from safepoint import companions
-from safepoint.disk.files import exists, listdir, move, remove_tree, stat_or_none, sync
+from safepoint.disk.files import exists, listdir, make_ways, move, remove_tree, stat_or_none, sync
+from safepoint.disk.rights import OURS, without_acl
 from safepoint.manifest import Manifest
 from safepoint.patterns import Match, above
 from safepoint.record import Record, StoredFile
@@ -73,9 +74,9 @@ def swap(root: Root, manifest: Manifest, record: Record, *, resumed: bool) -> li
         # Before a file has its name: killed in between, whoever opens it must not apply the journal of a later state.
         ours = [*movable(record), *(file for file in record.files if file.kind == "append")]
         later = _set_companions_aside(root, record, {*found, *(file.path for file in ours)})
-        anew = [file.path for file in record.files if file.kind == "append" and _cut_back(root, file)]
+        anew = [file.path for file in record.files if file.kind == "append" and _cut_back(root, record, file)]
         for file in movable(record):
-            _place(root, file, found[file.path].info if file.path in found else None)
+            _place(root, record, file, found[file.path].info if file.path in found else None)
         for path in strays:
             if exists(root.disk, os.path.join(root.work, path)):  # else it went aside with its directory, or file
                 back.set_aside(root, path)
@@ -98,7 +99,7 @@ def _set_companions_aside(root: Root, record: Record, files: Collection[str]) ->
     return aside
 
 
-def _cut_back(root: Root, file: StoredFile) -> bool:
+def _cut_back(root: Root, record: Record, file: StoredFile) -> bool:
     """Give an append file the length it had, or, if it was begun anew, put the copy that is staged in its place;
     whether another one was set aside for that."""
     target = os.path.join(root.work, file.path)
@@ -111,7 +112,7 @@ def _cut_back(root: Root, file: StoredFile) -> bool:
     root.disk.sync_files([os.path.join(root.stage, file.path)])
     if another := exists(root.disk, target):  # rows that may be nowhere else, of whoever has cut it
         back.set_aside(root, file.path)
-    _place(root, file)
+    _place(root, record, file)
     sync(root.disk, (), contents.directories_up_to({os.path.dirname(target)}, {root.work}))
     return another
 
@@ -126,9 +127,9 @@ def cut(root: Root, path: str, length: int, info: os.stat_result) -> None:
     contents.make_parents(root.disk, staged, root.stage)
     if exists(root.disk, staged):  # of a process that died here
         root.disk.remove(staged)
-    with root.disk.open(target) as source, root.disk.create(staged) as copy:
+    with root.disk.open(target) as source, root.disk.create(staged, OURS) as copy:
         root.disk.duplicate(source, copy, length)
-    root.disk.set_mode_and_time(staged, info.st_mode, info.st_mtime_ns)
+    root.disk.set_mode_and_time(staged, without_acl(target, info.st_mode), info.st_mtime_ns, info.st_gid)
     # The bytes before the name: else a power cut leaves an empty file in W, which no set has a copy of.
     root.disk.sync_files([staged])
     if not root.disk.exchange(staged, target):
@@ -142,7 +143,7 @@ def bring_in(root: Root, record: Record) -> None:
         _set_companions_aside(root, record, lacking)
         for file in movable(record):
             if not exists(root.disk, os.path.join(root.work, file.path)):
-                _place(root, file)
+                _place(root, record, file)
         remove_tree(root.disk, root.stage)
 
 
@@ -152,10 +153,10 @@ def movable(record: Record) -> list[StoredFile]:
     return [file for file in record.files if file.kind in ("file", "tree") and trees.isdisjoint(above(file.path))]
 
 
-def _place(root: Root, file: StoredFile, seen: os.stat_result | None = None) -> None:
+def _place(root: Root, record: Record, file: StoredFile, seen: os.stat_result | None = None) -> None:
     """`seen`: what was under its name in W, if that was looked at just now."""
     source, target = os.path.join(root.stage, file.path), os.path.join(root.work, file.path)
-    contents.make_parents(root.disk, target, root.work)
+    make_ways(root.disk, [os.path.dirname(file.path)], root.work, record.parents or {})
     there = seen or stat_or_none(root.disk, target)
     if there and (file.kind == "tree" or S_ISDIR(there.st_mode)):
         back.set_aside(root, file.path)  # a directory cannot be replaced by a rename

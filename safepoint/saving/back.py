@@ -136,13 +136,13 @@ def set_aside(root: Root, path: str, full: str = "") -> None:
     if exists(root.disk, root.discarded) and not stat.S_ISDIR(root.disk.stat(root.discarded).st_mode):
         root.disk.remove(root.discarded)  # a link: W's files must not leave through it
     if not exists(root.disk, root.discarded):
-        root.disk.mkdir(root.discarded)
+        root.disk.mkdir(root.discarded, root.mode)
     target = os.path.join(root.discarded, path)
     for way in ancestors({os.path.dirname(path)}):
         there = os.path.join(root.discarded, way)
         if (info := stat_or_none(root.disk, there)) and not stat.S_ISDIR(info.st_mode):
             root.disk.rename(there, _free(root.disk, there))  # a link, say, that was set aside before
-    make_parents(root.disk, target, root.discarded)
+    make_parents(root.disk, target, root.discarded, root.mode_of)
     move(root.disk, full or os.path.join(root.work, path), _free(root.disk, target))
 
 

@@ -11,11 +11,15 @@ from typing import NamedTuple
 
 from safepoint import companions
 from safepoint.disk import Disk, SyncFailed, handles
-from safepoint.disk.files import exists, listdir
+from safepoint.disk.files import ancestors as ancestors
+from safepoint.disk.files import listdir
+from safepoint.disk.files import make_parents as make_parents
+from safepoint.disk.rights import without_acl
 from safepoint.errors import RefusedFileError
 from safepoint.patterns import above, excluded
 from safepoint.record import Item, Kind, StoredFile, Taken
-from safepoint.root import Root, link_inside, other_mount_error
+from safepoint.root import Root
+from safepoint.saving.movable import link_inside, other_mount_error
 
 # What a name says that is no file any more; the last two are those of a socket, and of a fifo that somebody writes.
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN}
@@ -49,8 +53,9 @@ def contents_of(root: Root, items: Sequence[Item], base: str, *, local: bool) ->
     for item in items:
         if item.kind == "append":
             full = os.path.join(root.work, item.path)
-            mode = root.disk.stat(full).st_mode
-            file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns)
+            info = root.disk.stat(full)
+            mode = without_acl(full, info.st_mode)
+            file = StoredFile(item.path, "append", item.size, mode=mode, mtime_ns=item.mtime_ns, group=info.st_gid)
             yield Content(file, full, None, False, local, item.inode)
         else:
             full = f"{base}/{item.path}"
@@ -73,7 +78,8 @@ def _walk(
         if info.st_dev != device:
             raise other_mount_error(path, full, top)
         kind: Kind = "tree" if full == top else "dir"
-        yield StoredFile(path, kind, mode=info.st_mode, mtime_ns=info.st_mtime_ns), full, info.st_ino
+        mode = without_acl(full, info.st_mode)
+        yield StoredFile(path, kind, mode=mode, mtime_ns=info.st_mtime_ns, group=info.st_gid), full, info.st_ino
         for name in listdir(root.disk, full):
             if excluded(without, inner := f"{path}/{name}"):
                 companions.refuse_left_out(root.disk, inner, os.path.join(full, name))
@@ -104,9 +110,9 @@ def still_open(disk: Disk, path: str, full: str, why: str = "") -> str:
     return f"{path} is still open for writing{f' ({who})' if who else ''}{why}: close it before hide, or mark it copy"
 
 
-def mode_unchanged(disk: Disk, content: Content, info: os.stat_result, size: int) -> int:
-    """The mode of what was read, `size` bytes, and was like this after that. Raises `RefusedFileError` if it is not
-    what was taken."""
+def rights_unchanged(disk: Disk, content: Content, info: os.stat_result, size: int) -> tuple[int, int]:
+    """Mode and group of what was read, `size` bytes, and was like this after that: the mode that a copy may have.
+    Raises `RefusedFileError` if it is not what was taken."""
     file = content.file
     if not stat.S_ISREG(info.st_mode):
         raise not_a_file_error(file.path, info.st_mode)
@@ -116,7 +122,7 @@ def mode_unchanged(disk: Disk, content: Content, info: os.stat_result, size: int
         refuse_another(disk, content, info.st_ino)
     elif content.local and not info.st_nlink:
         raise RefusedFileError(f"{file.path} was removed after hide took it, from the set that is being stored")
-    return info.st_mode
+    return without_acl(content.full, info.st_mode), info.st_gid
 
 
 def refuse_another(disk: Disk, content: Content, inode: int) -> None:
@@ -137,21 +143,3 @@ def refusing_lost(root: Root) -> Iterator[None]:
             raise
         text = f"{root.shown(error.filename)} was removed or replaced after hide took it: {error.strerror}"
         raise RefusedFileError(text) from error
-
-
-def ancestors(paths: Iterable[str]) -> list[str]:
-    """`paths` and all directories on the way to them, parents before children."""
-    every = set()
-    for path in paths:
-        while path:
-            every.add(path)
-            path = os.path.dirname(path)
-    return sorted(every)
-
-
-def make_parents(disk: Disk, path: str, base: str) -> None:
-    """Make the directories between `base` and `path` that are not there."""
-    for name in ancestors([os.path.dirname(path)[len(base) + 1 :]]):
-        if not exists(disk, os.path.join(base, name)):
-            with contextlib.suppress(FileExistsError):  # another rank was quicker, or another thread
-                disk.mkdir(os.path.join(base, name))

@@ -17,6 +17,7 @@ from safepoint.manifest import Manifest
 from safepoint.patterns import Entry, Match, excluded
 from safepoint.record import Item
 from safepoint.root import Root
+from safepoint.saving import movable
 from safepoint.saving.contents import not_a_file_error, still_open
 
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
@@ -142,9 +143,9 @@ def _check(root: Root, found: dict[str, Match], *, first: bool) -> None:
     for path, (entry, info) in found.items():
         _check_type(path, entry, info)
         if info.st_dev != device:
-            root.refuse_mount(path, device)
+            movable.refuse_mount(root, path, device)
         if first and entry.kind == "copy":
-            root.refuse_fixed(path, tree=entry.tree)
+            movable.refuse_fixed(root, path, tree=entry.tree)
 
 
 def _check_type(path: str, entry: Entry, info: os.stat_result) -> None:

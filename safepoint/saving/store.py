@@ -25,6 +25,7 @@ from safepoint.disk import Disk, SyncFailed, codec
 from safepoint.disk.bundle import Bundle
 from safepoint.disk.disk import write_all
 from safepoint.disk.files import NO_ROOM, exists, open_all, remove_tree, sync
+from safepoint.disk.rights import OURS
 from safepoint.errors import RefusedFileError
 from safepoint.record import Item, Record, StoredFile, Taken, dump
 from safepoint.root import Root
@@ -33,10 +34,10 @@ from safepoint.saving.contents import (
     contents_of,
     directories_up_to,
     make_parents,
-    mode_unchanged,
     refuse_another,
     refuse_open,
     refusing_lost,
+    rights_unchanged,
 )
 from safepoint.saving.memory import Memory, remember_lost
 
@@ -83,7 +84,7 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
     with flushing(root.disk, last) as opened:
         files |= _described(root, number, [*last, *rest], small, memory, opened)
         rows, new = tuple(files[content.file.path] for content in contents), root.record(number) + ".new"
-        record = _record(taken, rows, memory.options.version)
+        record = _record(root, taken, rows, memory.options.version)
         kept = {new, *_paths(root, number, rows)}
         # The names too, of every directory down to each file: else they could be durable and not be found.
         names = directories_up_to(map(os.path.dirname, kept), {root.set(number), root.work})
@@ -93,10 +94,11 @@ def _stored(root: Root, taken: Taken, contents: Sequence[Content], memory: Memor
         return record
 
 
-def _record(taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
+def _record(root: Root, taken: Taken, files: tuple[StoredFile, ...], version: str) -> Record:
     whose = taken.rank, taken.ranks, taken.saver
     head = taken.number, taken.step, taken.time, time.time(), taken.host, version
-    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history, taken.extra)
+    parents = root.parents(item.path for item in taken.files)
+    return Record(*head, *whose, tuple(taken.patterns), files, taken.life, taken.history, taken.extra, parents)
 
 
 def _paths(root: Root, number: int, files: Sequence[StoredFile]) -> set[str]:
@@ -162,20 +164,21 @@ def checksummed(disk: Disk, content: Content, memory: Memory, opened: BinaryIO |
             refuse_another(disk, content, inode)
             return file._replace(checksum=digest)
         size, digest = codec.copy(source, limit=file.size)
-        mode = mode_unchanged(disk, content, disk.stat(source), size)
-    return file._replace(mode=mode, checksum=digest, stored_size=size)
+        mode, group = rights_unchanged(disk, content, disk.stat(source), size)
+    return file._replace(mode=mode, group=group, checksum=digest, stored_size=size)
 
 
 def _bundle(root: Root, number: int, small: Sequence[Content]) -> dict[str, StoredFile]:
     """Keep many small files in one, which takes one flush instead of one each. No room for it: none is bundled."""
     files: dict[str, StoredFile] = {}
     try:
-        with root.disk.create(root.bundle(number)) as sink:
+        with root.disk.create(root.bundle(number), OURS) as sink:
             bundle = Bundle(sink, _write_back(root.disk, sink, WRITE_BUNDLE))
             for content in small:
                 files[content.file.path] = _bundled(root.disk, content, bundle)
             bundle.close()
             root.disk.start_writeback(sink)  # while the record is made
+        root.open_to_group(root.bundle(number), files.values())
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -190,34 +193,35 @@ def _bundled(disk: Disk, content: Content, bundle: Bundle) -> StoredFile:
     path, kind, size, _, _, mtime_ns, *_ = content.file
     room = bundle.room(path, size)
     count, info = disk.read_into(room, content.full)
-    mode = mode_unchanged(disk, content, info, count)
+    mode, group = rights_unchanged(disk, content, info, count)
     checksum = codec.checksum(room)
     offset = bundle.add(path, size, mode, mtime_ns)
-    return StoredFile(path, kind, size, checksum, mode, mtime_ns, "tar", size, offset)
+    return StoredFile(path, kind, size, checksum, mode, mtime_ns, "tar", size, offset, group=group)
 
 
 def _pack(root: Root, number: int, content: Content, level: int, memory: Memory) -> StoredFile:
     """Keep a file compressed; as it is, if it hardly shrinks or the disk has no room for a second copy."""
     file, full, target = content.file, content.full, root.packed(number, content.file.path)
     try:
-        make_parents(root.disk, target, root.set(number))
+        make_parents(root.disk, target, root.set(number), root.mode_in)
         with root.disk.open(full) as source:
             if not codec.sample_shrinks(source, file.size, level):
                 return checksummed(root.disk, content, memory)
-            with root.disk.create(target) as sink:
+            with root.disk.create(target, OURS) as sink:
                 tick = _write_back(root.disk, sink, WRITE_BACK)
                 size, digest = codec.pack(source, sink, level, file.size, memory.options.pack_threads, tick)
-            mode = mode_unchanged(root.disk, content, root.disk.stat(source), size)
-        file = file._replace(mode=mode, checksum=digest, stored_size=size)
+            mode, group = rights_unchanged(root.disk, content, root.disk.stat(source), size)
+        file = file._replace(mode=mode, group=group, checksum=digest, stored_size=size)
         packed = root.disk.stat(target).st_size
         if packed <= codec.WORTH_PACKING * size:
+            root.open_to_group(target, [file])
             return file._replace(kept="zst", stored_size=packed)
     except OSError as error:
         if error.errno not in (*NO_ROOM, errno.ENOTDIR, errno.EEXIST):  # there may be a directory a.zst beside a
             raise
     except codec.BadFrame:
         with root.disk.open(full) as source:
-            mode_unchanged(root.disk, content, root.disk.stat(source), -1)  # it raises: the length was another
+            rights_unchanged(root.disk, content, root.disk.stat(source), -1)  # it raises: the length was another
     with contextlib.suppress(OSError):  # what is left of it goes with the set
         root.disk.remove(target)
     return file if file.checksum else checksummed(root.disk, content, memory)

@@ -16,13 +16,15 @@ from typing import Any
 from safepoint import companions
 from safepoint.disk import PageCache
 from safepoint.disk.files import listdir, remove_tree, write
+from safepoint.disk.rights import OURS, without_acl
 from safepoint.errors import RefusedFileError, SaveError
 from safepoint.manifest import Manifest
 from safepoint.patterns import excluded
 from safepoint.record import Item, Life, Record, Taken, dump, label
-from safepoint.root import Root, is_ours, link_inside, other_mount_error
+from safepoint.root import PRIVATE, Root, is_ours
 from safepoint.saving.back import cause_of, intact, put_back, save_error
 from safepoint.saving.contents import ancestors, not_a_file_error
+from safepoint.saving.movable import link_inside, other_mount_error
 from safepoint.saving.prune import Sets
 
 
@@ -40,8 +42,8 @@ def take(
     try:
         parents = ancestors({os.path.dirname(item.path) for item in items if item.kind != "append"})
         directories = [os.path.join(root.set(number), "files", name) for name in parents]
-        for directory in directories:
-            root.disk.mkdir(directory)
+        for name, directory in zip(parents, directories, strict=True):
+            root.disk.mkdir(directory, root.mode_of(name))
         if previous is None:
             # The new directories before the files move into them: a file system that writes its directories in any
             # order could otherwise forget the way to files that exist nowhere else.
@@ -86,7 +88,7 @@ def _make(root: Root, number: int) -> None:
     """Its directories, new or empty."""
     top, kept, path = root.set(number), root.stored(number, ""), root.taken(number)
     try:
-        root.disk.mkdir(top)
+        root.disk.mkdir(top, root.mode)
     except FileExistsError:  # of a process that died here, or that could not remove it
         is_ours(root.disk, top, kept)
         names = set(listdir(root.disk, top))
@@ -96,7 +98,7 @@ def _make(root: Root, number: int) -> None:
         if "taken.json" in names:
             root.disk.remove(path)
     try:
-        root.disk.mkdir(kept)
+        root.disk.mkdir(kept, root.mode)
     except FileExistsError:
         pass
     except OSError:
@@ -118,7 +120,7 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
             root.disk.link(link_inside(root, root.shown(source), source, top), target)
             return
         if item.tree and stat.S_ISDIR(info.st_mode):
-            root.disk.mkdir(target)
+            root.disk.mkdir(target, PRIVATE)
             for name in listdir(root.disk, source):
                 if excluded(item.without, inner := f"{root.shown(source)}/{name}"):
                     companions.refuse_left_out(root.disk, inner, os.path.join(source, name))
@@ -127,10 +129,12 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
         elif not stat.S_ISREG(info.st_mode):
             raise not_a_file_error(root.shown(source), info.st_mode)
         else:
-            with root.disk.open(source) as reader, root.disk.create(target) as writer:
+            with root.disk.open(source) as reader, root.disk.create(target, OURS) as writer:
                 root.disk.duplicate(reader, writer)
         copied[source] = info
-        root.disk.set_mode_and_time(target, info.st_mode, info.st_mtime_ns)
+        # A snapshot too is read by nobody who may not read the file.
+        mode = without_acl(source, info.st_mode)
+        root.disk.set_mode_and_time(target, mode, info.st_mtime_ns, info.st_gid)
 
     visit(top, root.stored(number, item.path))
     seen = copied[top]

@@ -11,8 +11,11 @@ import base64
 import contextlib
 import io
 import json
+import math
+import os
 import random
 import re
+import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 200  # characters of a member's name
 BUFFER = 1 << 20  # bytes that are written at once; an array goes past it
+SMALLEST = 1 << 20  # values without any bytes, empty texts say: so many may be in an array
 INDEX, FORMAT = "safepoint", 1
+POOL = 1 << 16  # words of a SeedSequence; numpy makes them of 4
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 KEPT = (
     "arrays of numpy, numbers, strings, bytes, None, lists, tuples and dicts of them, numpy.random.Generator and "
@@ -66,31 +71,54 @@ class Archive:
             raise
 
 
+# What reading a file raises that `Archive` has not written: a wrong value, a member that is packed or encrypted, lists
+# in lists in lists, a number that fits nowhere.
+OTHERS = (
+    LookupError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, ArithmeticError, MemoryError,
+    struct.error, zipfile.BadZipFile,
+)  # fmt: skip
+
+
 def read(path: str) -> dict[str, Any]:
-    """The state that an `Archive` was made of. Raises `FormatError` for another file, `OSError`."""
+    """The state that an `Archive` was made of. Raises `FormatError` for another file, `OSError`. It takes no more
+    memory than a few times the file, whatever that says of itself."""
 
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            members = _Members(archive)
+            members = _Members(archive, os.fstat(file.fileno()).st_size)
             index = json.loads(members[INDEX].tobytes())
             if index["format"] != FORMAT:
                 raise FormatError(f"{path}: format {index['format']}, and this library knows {FORMAT}")
             return {key: _decoded(value, members) for key, value in index["state"]}
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise FormatError(f"{path}: no state that save_state has written: {error}") from error
+    except OTHERS as error:
+        why = "lists in it are nested too deeply" if isinstance(error, RecursionError) else error
+        raise FormatError(f"{path}: no state that save_state has written: {why}") from error
 
 
 class _Members(dict[str, Any]):
     """The arrays of an archive, each read when it is asked for."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
+        """`size`: bytes of the file. Raises ValueError unless its members lie in it as they are, one beside the
+        other: what is packed, or shares its bytes with another one, could fill all memory."""
         super().__init__()
         self._archive = archive
+        if packed := next((each for each in archive.infolist() if each.compress_type != zipfile.ZIP_STORED), None):
+            raise ValueError(f"its member {packed.filename!r:.200} is compressed")
+        if sum(each.file_size for each in archive.infolist()) > size:
+            raise ValueError(f"its members have more than its {size} bytes")
 
     def __missing__(self, name: str) -> Any:
         from numpy.lib import format as npy
 
-        with self._archive.open(f"{name}.npy") as member:
+        about = self._archive.getinfo(f"{name}.npy")
+        with self._archive.open(about) as member:
+            # What the head asks for is compared with what is there before it is made.
+            old = npy.read_magic(member) == (1, 0)  # all later heads are as long as one another
+            shape, _, dtype = (npy.read_array_header_1_0 if old else npy.read_array_header_2_0)(member)
+            if math.prod(shape) * max(dtype.itemsize, 1) > max(about.file_size, SMALLEST):
+                raise ValueError(f"its member {name!r:.200} has {about.file_size} bytes, and names an array of {shape}")
+            member.seek(0)
             self[name] = npy.read_array(member, allow_pickle=False)
         return self[name]
 
@@ -210,6 +238,8 @@ def _generator(content: Any, members: Mapping[str, Any]) -> Any:
     state, spawns = _decoded(content, members)
     if state["bit_generator"] not in BIT_GENERATORS:
         raise FormatError(f"an unknown bit generator {state['bit_generator']!r}")
+    if spawns and not 0 < spawns["pool_size"] <= POOL:
+        raise ValueError("a seed with so large a pool")
     seed = np.random.SeedSequence(**spawns) if spawns else None
     bits = getattr(np.random, state["bit_generator"])(seed)
     bits.state = state

@@ -60,8 +60,9 @@ def held(directory: str, disk: Disk) -> Iterator[None]:
 
 def _take(directory: str, disk: Disk, leaving: contextlib.ExitStack) -> None:
     root = _Root(directory, disk)
-    _make(disk, root.work, root.side)
     refuse_link(disk, root.side)
+    root.make_side()
+    disk.sync_dir(root.work)  # its name: else a power cut could take all that is made durable below it
     _make(disk, root.side, directory)
     refuse_link(disk, directory)
     leaving.callback(_held.pop, directory, None)  # when the lock is free again, not before
@@ -79,7 +80,7 @@ def _make(disk: Disk, parent: str, path: str) -> None:
     if not exists(disk, path):
         with contextlib.suppress(FileExistsError):  # another process did it
             disk.mkdir(path)
-        # Its name: else a power cut could take all that is made durable below it.
+        # Its name, as that of the side directory.
         disk.sync_dir(parent)
 
 

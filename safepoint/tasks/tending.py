@@ -122,7 +122,7 @@ def used_by_last(store: Store, without: bool) -> Callable[[Record], bool]:
         if without:
             return lambda record: False
         raise UsageError(f"{store.directory} does not tell which graph was run last; nothing was removed") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         text = f"{store.directory}/graph.json cannot be read ({error}), so what is in use is not known"
         raise UsageError(f"{text}; nothing was removed") from error
     used = set(keys.values())

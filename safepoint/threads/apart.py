@@ -67,7 +67,7 @@ def units(line: Line) -> tuple[list[Unit], list[str]]:
                 continue
             unit = Unit(name, found["source"], parse(found["line"], Path(found["directory"])))
             noted.append((float(found["time"]), unit))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError(f"{note}: cannot be read ({error}): compile {name} again") from error
     noted.sort(key=lambda each: each[0])
     return [unit for _, unit in noted] + [Unit(source, source, line) for source in line.sources], told

@@ -50,9 +50,8 @@ def library(compiler: str) -> Library:
     parts = [compiler, version, *cc, _ran([*cc, "--version"]), *FLAGS, shutil.which(words(compiler)[0]) or ""]
     parts += [(SOURCES / name).read_text("utf-8") for name in (*PARTS, *HEADERS, interface.TARGET.name)]
     key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
-    home = cache() / f"threads-{__version__}-{key}"
+    home = cache(f"threads-{__version__}-{key}")
     if not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home.parent) as place:
             os.mkdir(whole := os.path.join(place, "whole"))
             build(Path(whole), cc, words(compiler) if fortran else [], version)

@@ -94,6 +94,9 @@ def text(source: Path, out: Path) -> None:
         raise UsageError(f"{out} is there, and no text that was made here: move it; nothing was written")
 
 
+LONGEST_LINE = 1 << 20  # bytes
+
+
 def is_sites(path: Path) -> bool:
     head = _first_line(path)
     return head.keys() == {"format", "build"} and head["format"] == FORMAT
@@ -117,7 +120,7 @@ def _first_line(path: Path) -> dict[str, Any]:
     """Empty if there is none, or it is no JSON object."""
     try:
         with open(path, "rb") as file:
-            found = json.loads(file.readline())
+            found = json.loads(file.readline(LONGEST_LINE))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

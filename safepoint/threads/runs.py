@@ -166,7 +166,7 @@ def _note(a: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The program among these words, and how it was built."""
     for word in a:
         program = word.removesuffix(SERIAL)
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             return program, json.loads(Path(f"{program}{TEXTS}", MARK).read_text("utf-8"))
     return "", {}
 

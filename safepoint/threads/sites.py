@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,9 @@ class Site(NamedTuple):
     procedure: str = ""
 
 
+MOST = 256 << 20  # bytes
+
+
 class Sites(NamedTuple):
     """The sites of one build. `build` is empty if the calls were written by hand."""
 
@@ -35,10 +40,18 @@ class Sites(NamedTuple):
     by_number: dict[int, Site]
 
 
+def whole(path: Path) -> bytes:
+    """A small file of a trace. Raises `OSError`, also of what is none: a pipe has no end, a hole fills the memory."""
+    info = path.stat()
+    if not stat.S_ISREG(info.st_mode) or info.st_size > MOST:
+        raise OSError(errno.EFBIG, f"not a file of at most {MOST:,} bytes", str(path))
+    return path.read_bytes()
+
+
 def read(path: Path) -> Sites:
     """The sites in a file. A last line without its end was cut by a kill, and is left out. Raises `FormatError`."""
     try:
-        text = path.read_bytes().decode(errors="surrogateescape")
+        text = whole(path).decode(errors="surrogateescape")
     except OSError as error:
         raise FormatError(f"cannot read the sites {path}: {error.strerror}", error.errno) from error
     rows = [_row(path, number, line) for number, line in enumerate(text.split("\n")[:-1], 1)]

@@ -171,7 +171,7 @@ def _quad(raw: bytes) -> float:
 def _about(directory: Path) -> dict[str, Any]:
     path = directory / "run.json"
     try:
-        found = json.loads(path.read_bytes().decode(errors="surrogateescape"))
+        found = json.loads(sites.whole(path).decode(errors="surrogateescape"))
     except FileNotFoundError as error:
         raise UsageError(f"{directory}: no trace there: {path.name} is missing") from error
     except OSError as error:

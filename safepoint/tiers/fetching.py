@@ -71,7 +71,7 @@ def make_ready(work: str, disk: Disk) -> Root:
     if not exists(disk, root.side):
         with contextlib.suppress(PermissionError):  # else it is not we who have made it
             disk.sync_dir(os.path.dirname(root.work))
-        disk.mkdir(root.side)
+    root.make_side()
     disk.sync_dir(root.work)
     return root
 
@@ -173,8 +173,8 @@ def bring(
     clear(root)
     disk, aside = root.disk, scratch(root)
     try:
-        disk.mkdir(root.fetched)
-        disk.mkdir(aside.set(record.number))
+        disk.mkdir(root.fetched, root.mode)
+        disk.mkdir(aside.set(record.number), root.mode)
         written, proven = unpack(aside, record, bundle, content, blocks)
         check(aside, record, proven)
         # All of it before it has the name of a set: a committed one is taken to be durable.

@@ -19,6 +19,7 @@ from safepoint.disk import codec
 from safepoint.disk.bundle import tar_header
 from safepoint.disk.disk import close_read_only, write_all
 from safepoint.disk.files import exists, read
+from safepoint.disk.rights import OURS
 from safepoint.disk.signals import look
 from safepoint.record import Record, StoredFile, parse_record
 from safepoint.restoring.grown import prefixes_kept
@@ -32,6 +33,7 @@ BLOCK = 1 << 20
 TAR_BLOCK = 512
 END = bytes(2 * TAR_BLOCK)  # of a tar
 LARGEST_RECORD = 1 << 30  # bytes
+OLDER_MODE = 0o644
 
 
 class Changed(Exception):
@@ -58,8 +60,19 @@ def members(record: Record, bundle: int, content: bytes) -> Iterator[Member]:
             yield _member(f"files/{file.path}", file.stored_size, file)
     when = int(record.committed)
     if bundle:
-        yield Member("bundle.tar", bundle, tar_header("bundle.tar", bundle, 0o644, when), None)
-    yield Member("record.json", len(content), tar_header("record.json", len(content), 0o644, when), None)
+        yield _made("bundle.tar", bundle, when, OURS)
+    yield _made("record.json", len(content), when, OURS)
+
+
+def _made(path: str, size: int, when: int, mode: int) -> Member:
+    return Member(path, size, tar_header(path, size, mode, when), None)
+
+
+def _is_head(head: bytes, member: Member, when: int) -> bool:
+    """Whether this stands before the file; an older version let everybody read what is made of several files."""
+    return head == member.head or (
+        member.file is None and head == _made(member.path, member.size, when, OLDER_MODE).head
+    )
 
 
 def _member(path: str, size: int, file: StoredFile) -> Member:
@@ -243,11 +256,11 @@ def unpack(
     """
     disk, stream, top, written, proven = root.disk, Stream(blocks), root.set(record.number), list[str](), set[str]()
     for member in members(record, bundle, content):
-        if stream.exactly(len(member.head)) != member.head:
+        if not _is_head(stream.exactly(len(member.head)), member, int(record.committed)):
             raise Damaged(f"its stream does not have {member.path} where it should be")
         path = f"{top}/{member.path}"
-        make_parents(disk, path, top)
-        with disk.create(path) as sink:
+        make_parents(disk, path, top, root.mode_in)
+        with disk.create(path, OURS) as sink:
             if member.path == "record.json":
                 if stream.exactly(member.size) != content:
                     raise Damaged("the record in its stream is another one than beside it")
@@ -256,7 +269,8 @@ def unpack(
                 _write(root, stream, sink, member)
         if member.file:
             proven |= {member.file.path} if member.file.kept == "raw" else set()
-            disk.set_mode_and_time(path, member.file.mode & 0o7777 | 0o400, member.file.mtime_ns)
+            mode = OURS if member.file.kept == "zst" else member.file.mode & 0o7777 | 0o400
+            disk.set_mode_and_time(path, mode, member.file.mtime_ns, member.file.group)
         written.append(path)
         stream.exactly(-member.size % TAR_BLOCK)
     if stream.exactly(len(END) + 1) != END:

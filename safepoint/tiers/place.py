@@ -15,9 +15,10 @@ from stat import S_ISREG
 
 from safepoint.disk import Disk
 from safepoint.disk.files import entries, exists, listdir, read, write
+from safepoint.disk.rights import ANYBODY, OURS
 from safepoint.errors import UsageError
 from safepoint.patterns import SIDE
-from safepoint.root import is_ours
+from safepoint.root import PRIVATE, is_ours
 from safepoint.tiers.url import Url, parse, refuse_secrets
 
 SECRET = re.compile("SECRET|TOKEN|PASS|CREDENTIAL|KEY|CONNECTION", re.I)
@@ -142,11 +143,11 @@ class Directory(Place):
         try:
             if not is_ours(disk, above):
                 with contextlib.suppress(FileExistsError):
-                    disk.mkdir(above)
+                    disk.mkdir(above, PRIVATE)  # of a set: nobody may read more here than in W
                 disk.sync_dir(os.path.dirname(above))  # else its name, and all in it, is lost with the power
             if exists(disk, new := f"{path}.{os.getpid()}{NEW}"):
                 disk.remove(new)
-            write(disk, new, data)
+            write(disk, new, data, OURS if above != self._top else ANYBODY)  # what is no set tells others who is here
             disk.sync_files([new])  # its bytes before its name
             disk.rename(new, path)
             disk.sync_dir(above)  # and its name before anything that relies on it

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from safepoint.disk.signals import look
 from safepoint.errors import UsageError
+from safepoint.root import PRIVATE
 from safepoint.tiers.place import NEW, Gone, Place, Unreachable, Vanished, code, told
 from safepoint.tiers.url import Url, lacking
 
@@ -103,7 +104,9 @@ class Store(Place):
             if self._writes_at_once:
                 fs.pipe_file(path, bytes(data))  # some take any other kind for a list of numbers
                 return
-            fs.makedirs(os.path.dirname(path), exist_ok=True)
+            fs.makedirs(top, exist_ok=True)
+            if os.path.dirname(path) != top:
+                fs.makedirs(os.path.dirname(path), exist_ok=True, permissions=PRIVATE)
             new = f"{path}.{os.getpid()}{NEW}"
             with fs.open(new, "wb") as file:
                 file.write(data)

@@ -22,8 +22,8 @@ def compiled(source: str, filename: str) -> CodeType:
     own digest; a file of another user, and one that is not whole, are as none. Where none can be kept nothing fails."""
     about = f"{sys.version}\0{sys.flags.optimize}\0{filename}\0".encode() + MAGIC_NUMBER + source.encode()
     try:
-        path = cache() / f"wrappers-{hashlib.sha256(about).hexdigest()[:16]}.marshal"
-    except UsageError:  # nobody knows a home
+        path = cache(f"wrappers-{hashlib.sha256(about).hexdigest()[:16]}.marshal")
+    except UsageError:  # there is no place that is the user's alone
         return compile(source, filename, "exec")
     with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
         return _read(path)
@@ -48,7 +48,6 @@ def _read(path: Path) -> CodeType:
 
 def _keep(path: Path, body: bytes) -> None:
     """Whole, or not at all: many ranks may be at it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, made = tempfile.mkstemp(dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

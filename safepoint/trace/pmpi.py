@@ -97,10 +97,9 @@ def library(mpicc: str, arguments: bool = False) -> Path:
     parts = [code, *(shown or [mpicc]), _ran(*words(mpicc), "--version"), os.environ.get("LD_LIBRARY_PATH", "")]
     parts += [SOURCES.joinpath(name).read_text("utf-8") for name in files] + list(flags)
     key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
-    target = cache() / f"trace-{__version__}-{key}.so"
+    target = cache(f"trace-{__version__}-{key}.so")
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as place:
         wrappers, made = Path(place, "wrappers.c"), Path(place, "made.so")
         wrappers.write_text(code)

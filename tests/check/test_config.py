@@ -129,3 +129,26 @@ def test_it_is_listened_for_other_nodes_only_if_there_may_be_some(
     given = {name: value.replace("TOP", str(launchers)) for name, value in environment.items()}
     assert hosts.several(config.Config(), told, given) is expected
     assert hosts.several(config.Config(port=7), told, given) and hosts.several(config.Config(nodes=("a",)), told, given)
+
+
+@pytest.mark.parametrize("whose", ["another user's", "writable"])
+def test_a_file_that_somebody_else_has_written_runs_nothing(tmp_path: Path, whose: str) -> None:
+    """It names programs: `command`, `build`, `mpicc`."""
+    path = tmp_path / config.NAME
+    path.write_text("command = ./solver\n")
+    assert config.read(tmp_path).command == ("./solver",)
+    path.chmod(0o666)
+    if whose == "another user's":
+        path.chmod(0o644)
+        try:
+            os.chown(path, 4321, -1)
+        except PermissionError:
+            pytest.skip("only root can give a file away")
+    why = "belongs to user 4321" if whose == "another user's" else r"others may write to .* \(mode 0666\)"
+    with pytest.raises(UsageError, match=f"{config.NAME} is not read, .*{why}.*make it yours: cp"):
+        config.read(tmp_path)
+
+
+def test_what_has_no_effect_is_no_setting() -> None:
+    with pytest.raises(UsageError, match="there is no 'library'"):
+        config.parse(b"library = ./libtrace.so\n")

@@ -274,11 +274,11 @@ def test_what_is_known_of_a_table_is_that_of_the_last_set_after_one_that_failed(
         left = 0
 
         @contextlib.contextmanager
-        def create(self, path: str) -> Iterator[BinaryIO]:
+        def create(self, path: str, *mode: int) -> Iterator[BinaryIO]:
             if path.endswith("record.json.new") and self.left:
                 self.left -= 1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-            with super().create(path) as file:
+            with super().create(path, *mode) as file:
                 yield file
 
     (tmp_path / ".safepoint").write_text("t.csv append\nu.dat\n")
@@ -489,10 +489,10 @@ def a_copy(path: str) -> bool:
 class Meddling(Disk):
     """Somebody changes the table between the look at it and the copy."""
 
-    def create(self, path: str) -> Any:
+    def create(self, path: str, *mode: int) -> Any:
         if "/append." in path:
             (Path(path).parents[3] / "t.csv").write_text("x" * len(ROWS_OF[1]))
-        return super().create(path)
+        return super().create(path, *mode)
 
 
 @pytest.mark.leaves_damage

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dbm.dumb
 import errno
 import os
+import re
 import signal
+import stat
+import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 from testbed.commands import answer
+from testbed.places import directory, drained, fetched
 from testbed.sessions import ROOT, DeadSaver, Said, Start, contents, kill, write
 
-from safepoint import RefusedFileError, SafepointError, SaveError, companions
+from safepoint import RefusedFileError, SafepointError, SaveError, Session, companions
 from safepoint.disk import Disk
 from safepoint.manifest import parse
+from safepoint.record import parse_record
 from safepoint.root import Root
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
@@ -453,3 +462,223 @@ def test_a_database_that_was_killed_has_the_rows_of_its_set(work: Path, mode: st
     for rows in (0, 10):
         done = subprocess.run([sys.executable, "-c", ROWS, mode], cwd=work, capture_output=True, text=True)
         assert (done.stdout.split(), done.returncode) == ([str(rows)], -signal.SIGKILL), done.stderr
+
+
+# Permissions.
+SECRET, BEHIND = (
+    b"for my eyes only ",
+    b"behind a closed door ",
+)  # of files with mode 0600; and with 0644 in a closed way
+CLOSED = "u.dat\nbig.dat compress\nsnap.dat copy\nlog.csv append\nsmall-*.txt optional\ntree/ copy\nmoved/\n"
+CLOSED += "closed/open.dat\nclosed/packed.dat compress\nclosed/log.csv append\nclosed/snap.dat copy\n"
+PLACES = {
+    "each of its own": CLOSED + "bundle_from = 1000\n",
+    "small ones in a bundle": CLOSED + "bundle_from = 2\n",
+    "one that is shared too": CLOSED + "bundle_from = 2\nshared.txt\n",
+}
+
+
+class Watching(Disk):
+    """After each operation that changes something nobody else can read a file that only its owner may."""
+
+    def __init__(self, *tops: Path) -> None:
+        self.tops, self.seen, self.known = tops, set[str](), dict[tuple[int, int, int], tuple[bool, bool]]()
+
+    def look(self) -> None:
+        for top in self.tops:
+            self._look_in(str(top), 0o055)
+
+    def _look_in(self, way: str, reach: int) -> None:
+        """`reach`: the rights of group and others that the directories above leave them."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(way) as found:
+            for entry in found:
+                info = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    self._look_in(entry.path, reach & (info.st_mode & 0o011) * 5)
+                else:
+                    self._look_at(entry, info, reach)
+
+    def _look_at(self, entry: os.DirEntry[str], info: os.stat_result, reach: int) -> None:
+        key = info.st_ino, info.st_mtime_ns, info.st_size
+        if key not in self.known:
+            data = Path(entry.path).read_bytes()
+            self.known[key] = SECRET in data, BEHIND in data
+        secret, behind = self.known[key]
+        if secret or entry.name.endswith((".zst", "bundle.tar")) or entry.name.startswith("rank-00000."):
+            self.seen.add(entry.path)
+            assert not info.st_mode & 0o077, f"{entry.path}: {info.st_mode:o}"
+        assert not (behind and info.st_mode & reach), f"{entry.path}: {info.st_mode:o} behind {reach:o}"
+
+    @contextlib.contextmanager
+    def create(self, path: str, *mode: int) -> Iterator[BinaryIO]:
+        with super().create(path, *mode) as file:
+            self.look()
+            yield file
+        self.look()
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self.look()
+
+    def exchange(self, one: str, other: str) -> bool:
+        done = super().exchange(one, other)
+        self.look()
+        return done
+
+    def duplicate(self, *files: Any, **how: Any) -> bool:
+        done = super().duplicate(*files, **how)
+        self.look()
+        return done
+
+    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
+        super().set_mode_and_time(path, mode, mtime_ns, group)
+        self.look()
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def write_closed(work: Path, step: int) -> None:
+    (work / "closed").mkdir(mode=0o700, exist_ok=True)
+    for way in ("tree", "moved"):
+        (work / way).mkdir(exist_ok=True)
+    names = ["u.dat", "big.dat", "snap.dat", "small-1.txt", "small-2.txt", "small-3.txt", "tree/a", "moved/a"]
+    for name in [*names, "closed/open.dat", "closed/packed.dat", "closed/snap.dat"]:
+        closed = name.startswith("closed/")
+        data = (BEHIND if closed else SECRET) + f"{step} ".encode() * 3
+        with open(work / name, "wb", opener=partial(os.open, mode=0o644 if closed else 0o600)) as file:
+            file.write(data * (2000 if name in ("big.dat", "closed/packed.dat") else 1))
+    for name in ("log.csv", "closed/log.csv"):
+        mode = 0o644 if name.startswith("closed/") else 0o600
+        with open(work / name, "ab", opener=partial(os.open, mode=mode)) as file:
+            file.write((BEHIND if mode == 0o644 else SECRET) + b"\n")
+    (work / "shared.txt").write_text(str(step))
+
+
+@pytest.mark.parametrize("manifest", PLACES.values(), ids=PLACES)
+@pytest.mark.usefixtures("no_umask")
+def test_at_no_moment_can_more_people_read_a_copy_than_the_file(tmp_path: Path, manifest: str) -> None:
+    """Wherever bytes are copied: sets, bundles, packed files, snapshots, `stage/`, `discarded/`, beginnings of append
+    files, pieces at a place, what is fetched, what is extracted. And all modes come back."""
+    (work := tmp_path / "a").mkdir(mode=0o755)
+    (tmp_path / "place").mkdir(mode=0o755)
+    (tmp_path / "b").mkdir(mode=0o755)
+    (work / ".safepoint").write_text(f"{manifest}remote = {tmp_path / 'place'}\ndrain = off\n")
+    disk = Watching(work, tmp_path / "place", tmp_path / "b")
+    with contextlib.closing(Session(work, disk=disk)) as session:
+        session.restore()
+        for step in (1, 2):
+            write_closed(work, step)
+            session.hide(step, wait=True)
+    drained(work, directory(tmp_path / "place", disk), disk=disk)
+    write_closed(work, 3)
+    (work / "small-9.txt").write_bytes(SECRET)  # a stray, which is set aside
+    (work / "small-9.txt").chmod(0o600)
+    (work / "log.csv").write_bytes(b"")  # begun anew: a copy of its beginning is kept, if there is one
+    (work / "log.csv").write_bytes((SECRET + b"\n") * 3)
+    with contextlib.closing(Session(work, disk=disk)) as session:
+        session.restore()
+    fetched(directory(tmp_path / "place", disk), tmp_path / "b", disk=disk)
+    (tmp_path / "b/.safepoint").write_text(manifest)
+    with contextlib.closing(Session(tmp_path / "b", disk=disk)) as session:
+        session.restore()
+    for top in (work, tmp_path / "b"):
+        modes = {path.relative_to(top).as_posix(): path.stat().st_mode & 0o777 for path in top.rglob("*")}
+        assert [modes[name] for name in ("closed", "closed/open.dat", "closed/log.csv")] == [0o700, 0o644, 0o644]
+        assert {modes[name] for name in ("u.dat", "big.dat", "snap.dat", "log.csv", "tree/a", "small-1.txt")} == {0o600}
+        assert modes[".safepoint.d"] == 0o700
+    seen = {re.sub(r".*/rank-00000/(set-[0-9]+/)?|.*/set-[-0-9a-f]+/", "", path, count=1) for path in disk.seen}
+    assert {"packed/big.dat.zst", "files/moved/a", "stage/u.dat", "append/log.csv", "discarded/small-9.txt"} <= seen
+    assert ("bundle.tar" in seen) == ("bundle_from = 2" in manifest)
+    assert any(name.startswith("rank-00000.000000") for name in seen) and any(
+        name.startswith("fetched/") for name in seen
+    )
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_group_that_may_write_in_the_directory_may_read_what_it_may_read_there(work: Path, older: bool) -> None:
+    """Shared on purpose; what is closed to the group in W is closed to it in a set."""
+    before = os.umask(0o002)
+    try:
+        work.chmod(0o2775)
+        if older:
+            (work / ".safepoint.d").mkdir(mode=0o777)
+        (work / ".safepoint").write_text("a.dat\nsub/b.dat\nclosed/c.dat\nsub/d.dat compress\nbundle_from = 1000\n")
+        with contextlib.closing(Session(work)) as session:
+            session.restore()
+            (work / "closed").mkdir(mode=0o700)
+            write(work, a_dat="1", sub__b_dat="2", closed__c_dat="3", sub__d_dat="4" * 1000)
+            session.hide(1, wait=True)
+        kept = work / ROOT / "set-00000001"
+        found = {path.relative_to(work).as_posix(): path.stat().st_mode & 0o777 for path in (work / ROOT).rglob("*")}
+        modes = {name.removeprefix(f"{ROOT}/set-00000001/"): mode for name, mode in found.items()}
+        assert (work / ".safepoint.d").stat().st_mode & 0o777 == 0o770 and modes[f"{ROOT}/lock"] == 0o660
+        assert [modes[name] for name in ("files", "files/sub", "files/closed")] == [0o770, 0o770, 0o700]
+        assert modes["packed/sub/d.dat.zst"] == 0o660 and kept.exists()
+    finally:
+        os.umask(before)
+
+
+def acl(*entries: tuple[int, int, int]) -> bytes:
+    """As linux/posix_acl_xattr.h has it: tag, rights, who."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+ALL = 0xFFFFFFFF
+OWNER = 1, 6, ALL
+ACLS = {
+    "what a user has, the group has not": (acl(OWNER, (2, 4, 4321), (4, 0, ALL), (16, 4, ALL), (32, 0, ALL)), 0o600),
+    "a group has less than others": (acl(OWNER, (4, 4, ALL), (8, 0, 4321), (16, 6, ALL), (32, 4, ALL)), 0o600),
+    "what the group has, it keeps": (acl(OWNER, (2, 6, 4321), (4, 4, ALL), (16, 6, ALL), (32, 0, ALL)), 0o640),
+}
+
+
+@pytest.mark.parametrize("attribute", ["", " copy", " compress", " append"])
+@pytest.mark.parametrize("given", ACLS.values(), ids=ACLS)
+def test_a_copy_without_the_acl_of_a_file_is_narrower(
+    start: Start, work: Path, given: tuple[bytes, int], attribute: str
+) -> None:
+    session = start(f"u.dat{attribute}\nv.dat\n")
+    write(work, u_dat="much the same" * 100, v_dat="1")
+    try:
+        os.setxattr(work / "u.dat", "system.posix_acl_access", given[0])
+    except (OSError, AttributeError) as error:
+        pytest.skip(f"no ACLs here: {error}")
+    session.hide(1, wait=True)
+    session.close()
+    record = parse_record((work / ROOT / "set-00000001/record.json").read_bytes())
+    assert [file.mode & 0o777 for file in record.files if file.path == "u.dat"] == [given[1]]
+    if attribute == " append":
+        return
+    (work / "u.dat").unlink(missing_ok=True)
+    start()
+    assert (work / "u.dat").stat().st_mode & 0o777 == given[1]
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_a_file_of_another_group_comes_back_with_it_or_narrower(
+    start: Start, work: Path, monkeypatch: pytest.MonkeyPatch, may: bool
+) -> None:
+    def refused(*arguments: Any, **how: Any) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    session = start("u.dat\nv.dat copy\n")
+    write(work, u_dat="1", v_dat="2")
+    for name in ("u.dat", "v.dat"):
+        (work / name).chmod(0o640)
+        try:
+            os.chown(work / name, -1, 4321)
+        except PermissionError as error:
+            pytest.skip(f"no other group here: {error}")
+    if not may:
+        monkeypatch.setattr(os, "chown", refused)
+    session.hide(1, wait=True)
+    session.close()
+    start()
+    found = [(work / name).stat() for name in ("u.dat", "v.dat")]
+    expected = (0o640, True) if may else (0o600, False)
+    assert [(info.st_mode & 0o777, info.st_gid == 4321) for info in found] == [expected] * 2

@@ -394,10 +394,10 @@ def test_a_name_added_to_a_directory_while_it_is_copied_is_an_error(tmp_path: Pa
     """G1: the snapshot would be taken for unfinished after a kill, and made anew from a later state."""
 
     class Adds(Disk):
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if path.endswith("taken.json"):
                 (tmp_path / "t/extra").write_bytes(b"")
-            return super().create(path)
+            return super().create(path, *mode)
 
     session = session_of(tmp_path, "t/ copy\n", disk=Adds())
     (tmp_path / "t").mkdir()
@@ -449,7 +449,7 @@ def test_a_file_listed_later_comes_back_whole_from_a_set_that_is_passed_over_als
 
         helpers: Any = OneByOne()  # else the other files could be staged before u.dat is seen
 
-        def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
+        def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
             if "/in/" in path:
                 self.left -= 1
                 if not self.left:

@@ -220,10 +220,10 @@ def test_killed_in_the_first_hide_after_a_finished_run_the_result_is_put_back(tm
     first.finish(step=5)
 
     class Dies(Elsewhere):
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if path.endswith("record.json.new"):
                 raise KeyboardInterrupt
-            return super().create(path)
+            return super().create(path, *mode)
 
         def remove(self, path: str) -> None:
             if re.search(r"/(set|failed|gone)-\d+/", path):

@@ -396,6 +396,7 @@ def plant(work: Path, *rows: dict[str, Any]) -> None:
         "stored_size": 0,
         "offset": 0,
         "target": "",
+        "group": -1,
     }
 
     def add(content: dict[str, Any]) -> None:

@@ -35,8 +35,10 @@ from safepoint import DamagedError, FormatError, ManifestError, SafepointError
 from safepoint.cli.group import program
 from safepoint.disk import Disk
 from safepoint.disk.codec import checksum
+from safepoint.record import parse_record
 from safepoint.root import Root
 from safepoint.run.attempts import Attempts
+from safepoint.sealed import Unsealed, seal, unseal
 
 pytestmark = pytest.mark.leaves_damage
 EXAMPLES = 10_000 if LONG else many(300)
@@ -779,3 +781,12 @@ def test_errors_that_name_the_manifest_and_the_format_say_what_is_there(pristine
         begin = start(work)
         assert isinstance(begin.error, kind) and "1099511627776 bytes" in begin.text, begin
         (work / name).write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    "parents", [{"a": 7}, {"a": [0o700]}, {"a": [0o700, "x"]}, {"a": [1 << 70, 0]}, {"a": [True, 0]}]
+)
+def test_directories_that_are_none_are_damage(parents: dict[str, Any], pristine: Path) -> None:
+    content = unseal((next(pristine.rglob("set-*/record.json"))).read_bytes())
+    with pytest.raises(Unsealed, match="its directories are none"):
+        parse_record(seal({**content, "parents": parents}))

@@ -401,16 +401,16 @@ class FullFrom(Disk):
         if self.broken:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *mode: int) -> None:
         self.broken = self.broken or bool(self.ending and path.endswith(self.ending))
         if os.path.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)  # the kernel looks for this first
         self._refuse(path)
-        super().mkdir(path)
+        super().mkdir(path, *mode)
 
-    def create(self, path: str) -> Any:
+    def create(self, path: str, *mode: int) -> Any:
         self._refuse(path)
-        return super().create(path)
+        return super().create(path, *mode)
 
     def rmdir(self, path: str) -> None:
         self._refuse(path)
@@ -447,10 +447,10 @@ class Lying(Disk):
         self.down = self.down or path.endswith(self.ending)
         super().sync_dir(path)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *mode: int) -> None:
         if self.down and not os.path.exists(path):  # a name that is there is refused before
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        super().mkdir(path)
+        super().mkdir(path, *mode)
 
 
 def test_an_fsync_that_returned_0_while_the_file_system_went_down_is_no_success(start: Start, work: Path) -> None:

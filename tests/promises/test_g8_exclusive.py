@@ -6,6 +6,7 @@ The kernel's lock itself is in tests/parts/test_disk.py; tests/proof/test_mpi.py
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -27,7 +28,7 @@ from testbed.sessions import ROOT, Said, Start, contents, write
 
 import safepoint
 import safepoint.owner
-from safepoint import LockedError, ManifestError, SaveError, Session, UsageError
+from safepoint import LockedError, ManifestError, SafepointError, SaveError, Session, UsageError
 from safepoint.disk import Disk
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
@@ -560,3 +561,35 @@ def test_a_program_that_closes_all_descriptors_is_told_that_its_lock_is_gone(tmp
     kinds = ["SaveError set 2 (step 1) not taken", "SaveError nothing is durable", "SaveError not finished"]
     for begin, text in zip([*kinds, "RestoreError cannot restore"], said, strict=True):
         assert text.startswith(f"{begin}: {tmp_path}/{ROOT}/lock is no longer locked by this run, as"), text
+
+
+@pytest.mark.parametrize("older", [0o644, 0o666, None])
+def test_nobody_else_can_hold_the_lock(work: Path, older: int | None) -> None:
+    """Whoever can open a file can hold its lock, and so hold a run off. That of an older version is closed, too."""
+    lock = work / ROOT / "lock"
+    (work / ".safepoint").write_text("u.dat\n")
+    if older is not None:
+        lock.parent.mkdir(parents=True)
+        lock.touch()
+        lock.chmod(older)
+        for way in (lock.parent, lock.parent.parent):
+            way.chmod(0o755)
+    work.chmod(0o755)
+    before = os.umask(0)
+    try:
+        with contextlib.closing(Session(work)):
+            assert lock.stat().st_mode & 0o777 == 0o600
+            assert (work / ".safepoint.d").stat().st_mode & 0o777 == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_a_link_in_the_place_of_the_lock_opens_or_closes_nothing_else(work: Path) -> None:
+    (work / ".safepoint").write_text("u.dat\n")
+    (work / ROOT).mkdir(parents=True)
+    (work / "mine").touch()
+    (work / "mine").chmod(0o644)
+    (work / ROOT / "lock").symlink_to(work / "mine")
+    with contextlib.suppress(OSError, SafepointError), contextlib.closing(Session(work)):
+        pass
+    assert (work / "mine").stat().st_mode & 0o777 == 0o644

@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from testbed import task_graphs
 from testbed.commands import cli
 from testbed.waiting import wait_for
 
+from safepoint.disk import Disk
 from safepoint.errors import LockedError, TaskError, UsageError
-from safepoint.tasks import Graph, functions, scratch
+from safepoint.tasks import Graph, functions, scratch, tending
 from safepoint.tasks.found import Found
 from safepoint.tasks.running import tasks_directory
 from safepoint.tasks.saved import Store
@@ -275,3 +277,9 @@ def test_two_runs_of_one_process_are_told_of_each_other(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert not [each for each in said if "init" in each]
+
+
+def test_a_graph_that_is_nested_too_deeply_is_told_by_name(tmp_path: Path) -> None:
+    (tmp_path / "graph.json").write_text("[" * 100_000)
+    with pytest.raises(UsageError, match=r"graph\.json cannot be read .*nothing was removed"):
+        tending.used_by_last(SimpleNamespace(directory=str(tmp_path), disk=Disk()), False)  # type: ignore[arg-type]

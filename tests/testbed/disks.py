@@ -51,17 +51,17 @@ class NoRoom(Disk):
             self.of = none if self.once else self.of
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def create(self, path: str) -> Any:
+    def create(self, path: str, *mode: int) -> Any:
         self._check(path)
-        return super().create(path)
+        return super().create(path, *mode)
 
     def append(self, path: str, data: bytes) -> None:
         self._check(path)
         super().append(path, data)
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *mode: int) -> None:
         self._check(path)
-        super().mkdir(path)
+        super().mkdir(path, *mode)
 
     def rename(self, source: str, target: str) -> None:
         self._check(source)

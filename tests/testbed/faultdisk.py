@@ -234,15 +234,14 @@ class FaultDisk(Disk):
 
     # Changing.
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
         op = self.step("mkdir", path)
-        super().mkdir(path)
+        super().mkdir(path, mode)
         self._new(op, path)
 
-    def create(self, path: str) -> _Writer:  # type: ignore[override]
+    def create(self, path: str, mode: int = 0o666) -> _Writer:  # type: ignore[override]
         op = self.step("create", path)
-        with open(path, "xb"):
-            pass
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
         self._new(op, path)
         return _Writer(self, path)
 
@@ -298,9 +297,9 @@ class FaultDisk(Disk):
         super().truncate(path, length)
         self._changed(op, path)
 
-    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int) -> None:
+    def set_mode_and_time(self, path: str, mode: int, mtime_ns: int, group: int = -1) -> None:
         op = self.step("mode and time", path)
-        super().set_mode_and_time(path, mode, mtime_ns)
+        super().set_mode_and_time(path, mode, mtime_ns, group)
         if not os.path.isdir(path):
             self._changed(op, path)
 

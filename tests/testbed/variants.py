@@ -174,9 +174,9 @@ def taken_json_after_the_first_rename(put: Set) -> None:
             self.disk, self.held = disk, None
 
         @contextlib.contextmanager
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if not path.endswith("taken.json"):
-                with self.disk.create(path) as file:
+                with self.disk.create(path, *mode) as file:
                     yield file
                 return
             held = io.BytesIO()
@@ -223,7 +223,7 @@ def restore_deletes_what_the_set_does_not_have(put: Set) -> None:
 
 @variant
 def a_changed_file_is_stored_all_the_same(put: Set) -> None:
-    everywhere(put, contents.mode_unchanged, lambda disk, content, info, size: info.st_mode)
+    everywhere(put, contents.rights_unchanged, lambda disk, content, info, size: (info.st_mode, info.st_gid))
 
 
 @variant

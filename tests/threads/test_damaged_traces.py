@@ -12,7 +12,7 @@ from testbed.threads_written import Digest, Loop, Record, Region, Statement, Tab
 from testbed.traced_threads import compiled, run_of
 
 from safepoint.errors import FormatError
-from safepoint.threads import export, kinds, sites, telling
+from safepoint.threads import export, kinds, runs, sites, telling, texts
 from safepoint.threads.compare import Found, compare
 from safepoint.threads.trace import Run
 
@@ -61,7 +61,21 @@ def test_a_table_without_its_end_is_named_in_either_order(tmp_path: Path) -> Non
             compare(one, other)
 
 
+@pytest.mark.parametrize("name", ["run.json", "sites.jsonl"])
+@pytest.mark.parametrize(
+    "harm", [lambda path: os.truncate(path, 1 << 40), lambda path: (path.unlink(), os.mkfifo(path))]
+)
+def test_what_has_no_end_is_not_read(tmp_path: Path, name: str, harm: Callable[[Path], None]) -> None:
+    written(tmp_path, Table(), program())
+    harm(tmp_path / name)
+    with pytest.raises(FormatError, match=rf"cannot read .*{name}: not a file of at most"):
+        Run(tmp_path) if name == "run.json" else sites.read(tmp_path / name)
+
+
 def test_json_that_is_nested_too_deeply_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / f"a{texts.TEXTS}").mkdir()
+    (tmp_path / f"a{texts.TEXTS}" / texts.MARK).write_text("[" * 100000)
+    assert runs.outdated([str(tmp_path / "a")]) == ""
     written(tmp_path, Table(), program())
     (tmp_path / "run.json").write_text("[" * 100000)
     with pytest.raises(FormatError, match=r"run\.json: not JSON"):

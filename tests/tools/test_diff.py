@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +67,6 @@ def test_other_bytes_are_compared_up_to_the_first_that_differs(tmp_path: Path) -
 
 
 def test_arrays_are_compared_value_by_value(tmp_path: Path) -> None:
-    import io
-
     def saved(array: Any) -> bytes:
         file = io.BytesIO()
         numpy.save(file, array)
@@ -129,6 +129,46 @@ def test_diff_compares_symbolic_links_by_what_they_point_to(tmp_path: Path) -> N
 def test_diff_says_nothing_of_a_set_of_which_a_rank_is_lacking(ranked: Path) -> None:
     result = cli("diff", 2, 3, ranked)
     assert result.exit_code == 20 and "not whole" in result.stderr and "rank 2" in result.stderr
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_small_archive_of_a_large_array_is_compared_in_blocks(tmp_path: Path, order: Any) -> None:
+    a = numpy.zeros((3, 2_000_000), "f8", order)
+    b = a.copy(order)
+    b[2, 1_999_998] = 1
+    files = []
+    for array in (a, b):
+        numpy.savez_compressed(file := io.BytesIO(), x=array)
+        files.append(file.getvalue())
+    assert max(map(len, files)) < 100_000
+    del a, b
+    tracemalloc.start()
+    try:
+        found = pair(tmp_path, *files, "u.npz")
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20  # of 48 MB
+    finally:
+        tracemalloc.stop()
+    assert (found.values, found.differing, found.where) == (6_000_000, 1, "x[2, 1999998]")
+
+
+@pytest.mark.parametrize("field", [8, 10])
+def test_an_archive_that_cannot_be_unpacked_is_compared_by_bytes(tmp_path: Path, field: int) -> None:
+    """It is encrypted, or packed in a way that is not known here."""
+    numpy.savez(file := io.BytesIO(), x=numpy.arange(9))
+    data = bytearray(file.getvalue())
+    data[data.index(b"PK\x01\x02") + field] = 99
+    found = pair(tmp_path, bytes(data), file.getvalue(), "u.npz")
+    assert found.kind == "bytes" and "cannot be read as what it seems to be" in found.text
+
+
+def test_a_dataset_with_a_row_larger_than_the_memory_is_compared_by_bytes(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    for name in ("a", "b"):
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("u", (1, 1 << 40), "f8", chunks=(1, 1 << 20), compression="gzip")
+            file.attrs["name"] = name
+    found = contents.compare(str(tmp_path / "a"), str(tmp_path / "b"), "x.h5")
+    assert found.kind == "bytes" and "values not compared" in found.text
 
 
 @pytest.mark.parametrize("name", ["u.npz", "u.h5"])

@@ -89,3 +89,49 @@ def test_many_ranks_at_once_leave_one_that_is_whole(home: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: two(), range(64))) == {2}
     assert len(kept(home)) == 1 and two() == 2
+
+
+EVIL = marshal.dumps(compile("def two():\n    return 666\n", "<there>", "exec"))
+PLANTED = hashlib.sha256(EVIL).digest() + EVIL
+
+
+@pytest.mark.parametrize(
+    "open_to_others",
+    ["", "safepoint", "safepoint/*", "linked"],
+    ids=["the directory above", "the directory", "the file", "where a link leads"],
+)
+def test_what_others_could_have_put_there_is_not_run(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, open_to_others: str
+) -> None:
+    """A shared cache, or one made with umask 000: another place is taken, and it is told which and why. Root's and
+    one's own are as they were."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    two()
+    (path,) = kept(home)
+    path.write_bytes(PLANTED)
+    assert two() == 666
+    if open_to_others == "linked":
+        (tmp_path / "elsewhere").mkdir()
+        home.rename(tmp_path / "elsewhere/safepoint")
+        home.symlink_to(tmp_path / "elsewhere/safepoint")
+        open_to_others = "elsewhere"
+    (there,) = tmp_path.glob(open_to_others) if open_to_others else [tmp_path]
+    there.chmod(0o777)
+    assert two() == 2
+    assert f"others may write to {there} (mode 0777): what is compiled is kept in {tmp_path}/home/" in caplog.text or (
+        there == tmp_path and f"others may write to {there}" in caplog.text
+    )
+    if there != tmp_path:
+        assert [path.name for path in (tmp_path / "home/.cache/safepoint").iterdir()] == [path.name]
+        assert {way.stat().st_mode & 0o777 for way in (tmp_path / "home").rglob("*") if way.is_dir()} == {0o700}
+
+
+def test_of_another_user_nothing_is_run_either(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two()
+    (path,) = kept(home)
+    path.write_bytes(PLANTED)
+    try:
+        os.chown(home, 4321, -1)
+    except PermissionError:
+        pytest.skip("only root can give a directory away")
+    assert two() == 2

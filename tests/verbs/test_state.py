@@ -7,8 +7,10 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -205,6 +207,67 @@ def test_a_file_that_is_none_of_ours_is_refused_with_its_name(start: Start, work
         start(restore=False).load_state()
 
 
+def npy(shape: str, data: bytes = b"", kind: str = "<f8") -> bytes:
+    """A member of an archive, with a head that says what it likes."""
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data
+
+
+def index_of(text: bytes) -> bytes:
+    return npy(f"({len(text)},)", text, "|u1")
+
+
+ARRAY = index_of(b'{"format": 1, "state": [["u", {"array": "u"}]]}')
+DEEP = b'{"format": 1, "state": [["u", %b]]}' % (b"[" * 900 + b"]" * 900)
+POOL = b'{"dict": [["entropy", 1], ["spawn_key", {"tuple": []}], ["pool_size", 9000000000]]}'
+GENERATOR = b'{"format": 1, "state": [["u", {"Generator": [{"dict": [["bit_generator", "PCG64"]]}, %b]}]]}'
+HOSTILE: dict[str, tuple[bytes, bytes, str]] = {  # the index, an array, and what is said
+    "lists in lists": (index_of(b"[" * 100_000), b"", "nested too deeply"),
+    "lists in a value": (index_of(DEEP), b"", ""),
+    "a head without its array": (ARRAY, npy("(1000000000000,)"), "names an array of"),
+    "more than any memory": (ARRAY, npy(f"({1 << 70},)"), "names an array of"),
+    "empty values": (ARRAY, npy("(1000000000000,)", kind="<U0"), "names an array of"),
+    "a bomb": (ARRAY, npy("(9000000,)", bytes(72_000_000)), "compressed"),
+    "a large pool": (index_of(GENERATOR % POOL), b"", "so large a pool"),
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_file_says_of_itself_takes_no_memory(tmp_path: Path, hostile: tuple[dict[str, bytes], int, str]) -> None:
+    index, array, why = hostile
+    path = tmp_path / "state.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if why == "compressed" else zipfile.ZIP_STORED) as archive:
+        archive.writestr("safepoint.npy", index)
+        archive.writestr("u.npy", array)
+    tracemalloc.start()
+    try:
+        if why:
+            with pytest.raises(FormatError, match=rf"state\.npz: no state that save_state has written: .*{why}"):
+                npz.read(str(path))
+        else:
+            with contextlib.suppress(FormatError):
+                npz.read(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 20 * max(1 << 20, path.stat().st_size)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("field", ["compression", "encrypted", "shared bytes"])
+def test_an_archive_of_another_kind_is_no_traceback(tmp_path: Path, field: str) -> None:
+    """A way to pack that Python does not know, a member that is encrypted, two names of the same bytes."""
+    path = tmp_path / "state.npz"
+    npz.Archive({"u": np.ones(90_000), "v": np.ones(90_000)}).write(Disk(), str(path))
+    data = path.read_bytes()
+    at = data.index(b"PK\x01\x02")
+    if field == "shared bytes":
+        path.write_bytes(data[: at + 20] + struct.pack("<II", len(data), len(data)) + data[at + 28 :])
+    else:
+        place, value = (10, 99) if field == "compression" else (8, 1)
+        path.write_bytes(data[: at + place] + struct.pack("<H", value) + data[at + place + 2 :])
+    with pytest.raises(FormatError, match=r"state\.npz: no state that save_state has written"):
+        npz.read(str(path))
+
+
 @pytest.mark.usefixtures("clean_slate")
 def test_the_default_session_is_begun_where_it_is_wanted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"save_state before init"):
@@ -303,8 +366,8 @@ def test_a_disk_that_is_full_leaves_the_state_in_memory_and_the_last_set(start: 
         full = False
 
         @contextlib.contextmanager
-        def create(self, path: str) -> Any:
-            with super().create(path) as file:
+        def create(self, path: str, *mode: int) -> Any:
+            with super().create(path, *mode) as file:
                 if self.full and path.endswith("state.npz.new"):
                     raise OSError(28, "No space left on device", path)
                 yield file

@@ -191,9 +191,9 @@ class Making(Gated):
 
     made = 0
 
-    def mkdir(self, path: str) -> None:
+    def mkdir(self, path: str, *mode: int) -> None:
         self.made += 1
-        super().mkdir(path)
+        super().mkdir(path, *mode)
 
 
 def spare(work: Path) -> list[Path]:
@@ -546,11 +546,11 @@ def test_the_same_if_it_is_none_of_an_fsync(start: Start, work: Path) -> None:
     """Such a set keeps its name, and counted as one that was never committed."""
 
     class Full(Gated):
-        def create(self, path: str) -> Any:
+        def create(self, path: str, *mode: int) -> Any:
             if path.endswith("set-00000002/record.json.new"):
                 self.gate.wait()
                 raise OSError(28, "No space left on device", path)
-            return super().create(path)
+            return super().create(path, *mode)
 
     disk = Full()
     session = one_in_flight(start, work, disk)

@@ -22,7 +22,7 @@ from safepoint.program import SETTINGS
 from safepoint.record import mark_key
 from safepoint.restoring.read import Damaged
 from safepoint.restoring.survey import finish_mark, survey
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.sealed import write_durably
 from safepoint.tiers import note
 from safepoint.tiers.fetching import AGAIN, Fetch, Found, make_ready, newest, refuse_full, roots_for, sets_at, why_not
@@ -130,7 +130,7 @@ def _bring(remote: Remote, url: str, work: str, found: Found, as_json: bool, hel
     if not exists(DISK, work):
         if not exists(DISK, above := os.path.dirname(work)):
             raise UsageError(f"{above} is not there: make it first; nothing was changed")
-        DISK.mkdir(work)
+        DISK.mkdir(work, PRIVATE)  # the directory that it comes from may be closed to others
     one = make_ready(work, DISK)
     check_format(one)
     held.enter_context(note.alone(one, "fetch"))
@@ -139,7 +139,7 @@ def _bring(remote: Remote, url: str, work: str, found: Found, as_json: bool, hel
     waiting = Waiting()
     for root in roots.values():
         with suppress(FileExistsError):
-            DISK.mkdir(root.path)
+            DISK.mkdir(root.path, root.mode)
         held.callback(claim(root, waiting))
     here = {rank for rank, root in roots.items() if _has(root, found)}
     lacking = {rank: parts[rank] for rank in roots if rank not in here}

@@ -33,7 +33,7 @@ from safepoint.restoring.settle import give_up, settle
 from safepoint.restoring.stage import BY_HAND, Progress, clear_stage, extract
 from safepoint.restoring.survey import survey
 from safepoint.restoring.swap import swap, touched
-from safepoint.root import Root
+from safepoint.root import PRIVATE, Root
 from safepoint.saving.memory import Memory, Options
 from safepoint.session import __version__
 
@@ -274,7 +274,7 @@ class _Extraction:
         self.undo()
         self._refuse_full()  # somebody else may have come first: what is there then is theirs
         if self._new:
-            DISK.mkdir(self.top)
+            DISK.mkdir(self.top, PRIVATE)  # W, or what is above it, may be closed to others
         self._ours = True
         with _bar("extracting", parts) as advance:
             for root, part in parts:

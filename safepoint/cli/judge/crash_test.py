@@ -106,7 +106,7 @@ def crash_test(
     check_source(directory, work or tempfile.gettempdir(), command)
     seed = int(time.time_ns() % 1_000_000) if seed is None else seed
     if work:
-        os.mkdir(work)
+        os.mkdir(work, 0o700)  # as mkdtemp: the directory that is copied may be closed to others
     top = os.path.realpath(work or tempfile.mkdtemp(prefix="safepoint-crash-test-"))
     trials = {name: Trial(name, top, command) for name in "ABCD"}
     test = CrashTest(trials, os.path.realpath(directory), keep, rules, tuple(more), time_limit)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 import click
@@ -16,6 +17,7 @@ from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.tasks import places
 from safepoint.cli.tasks.states import Past
+from safepoint.disk.rights import ANYBODY, OURS
 from safepoint.errors import NothingSavedError, UsageError
 from safepoint.tasks.jobs import FILE, NPY, PICKLE, Record, Reference
 from safepoint.tasks.saved import LostValue
@@ -79,8 +81,9 @@ def _shown(past: Past, reference: Reference) -> str:
 
 
 @contextlib.contextmanager
-def _replaced(target: str) -> Iterator[BinaryIO]:
-    """A file of this name with what is written inside. On error the older one is as it was."""
+def _replaced(target: str, mode: int = ANYBODY) -> Iterator[BinaryIO]:
+    """A file of this name with what is written inside, with this mode from the first moment. On error the older one is
+    as it was."""
     if os.path.exists(target) and not os.path.isfile(target):  # as /dev/stdout
         with open(target, "wb") as file:
             yield file
@@ -88,7 +91,7 @@ def _replaced(target: str) -> Iterator[BinaryIO]:
     path = os.path.realpath(target)
     beside = f"{path}.{os.getpid()}.new"
     try:
-        with open(beside, "wb") as file:
+        with open(beside, "wb", opener=partial(os.open, mode=mode)) as file:
             yield file
         os.replace(beside, path)
     except BaseException:
@@ -107,7 +110,7 @@ def _write(past: Past, reference: Reference, target: str) -> None:
         if os.path.isdir(source):
             name = f"{reference.vertex}{reference.output and '.'}{reference.output}"
             raise UsageError(f"{name} is a directory: copy it from {source}")
-        with _replaced(target) as file, open(source, "rb") as original:
+        with open(source, "rb") as original, _replaced(target, OURS | os.stat(source).st_mode & ANYBODY) as file:
             shutil.copyfileobj(original, file, 1 << 20)
     else:
         data = past.store.bytes(reference)  # before the file is touched: they may be damaged
