@@ -89,11 +89,11 @@ class Manifest(NamedTuple):
         whose = self.shared and any(not one.per_rank for one in self.entries)
         return whose or (self.shared and bool(self.others)), whose
 
-    def decides(self, path: str) -> Entry | None:
-        """The entry that says how this file is saved, in a program of one rank: the last one that means it."""
-        if excluded(self.without(0, 1), path):
+    def decides(self, path: str, rank: int = 0, size: int = 1) -> Entry | None:
+        """The entry that says how this file is saved: the last one that means it."""
+        if excluded(self.without(rank, size), path):
             return None
-        return next((entry for entry in reversed(self.entries) if entry.means(path, 0, 1)), None)
+        return next((entry for entry in reversed(self.entries) if entry.means(path, rank, size)), None)
 
     def without(self, rank: int, size: int) -> tuple[str, ...]:
         return tuple(entry.filled(rank, size) for entry in self.exclusions)  # the patterns of what is excluded

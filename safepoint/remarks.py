@@ -24,6 +24,8 @@ class Remarks:
         self._speaks = home.ranks.rank == home.lead or peers.size == 1
         self._said: set[str] = set()
         self._in_vain = 0  # calls of hide in a row that found nothing
+        self._whose = home.ranks.rank, home.ranks.size
+        self._more = sum(entry.optional for entry in home.manifest.entries)  # of which nothing was said
 
     @property
     def listed(self) -> str:
@@ -55,6 +57,15 @@ class Remarks:
         for entry, path in there.opened:
             if self.once(entry.text):  # once for an entry, however many files it means
                 logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+        for item in there.items:
+            listed = self._home.manifest.decides(item.path, *self._whose) if item.carried and self._more else None
+            if listed and self.once(f"{listed.text} is carried over"):
+                self._more -= 1
+                logger.warning(
+                    "%s was in the last set, and the program has not written it since: the next sets have it as it was "
+                    "there, and restore and finish bring it back. To let it stay in place too: %s copy optional",
+                    item.path, listed.text,
+                )  # fmt: skip
         if there.many and self.once(f"{there.many[0].text} means"):
             text, count = there.many[0].text, there.many[1]
             top = os.path.dirname(text)
@@ -111,11 +122,12 @@ class Remarks:
         newer = f", newer than {last.label}, so the result has no step" if last and last.step is not None else ""
         self.say(logging.INFO, f"finished{at}: {files} files in place{newer}")
 
-    def begun_anew(self, path: str) -> None:
-        logger.warning(
-            "%s, listed as append, was cut, begun anew or taken away since the last set: the sets before need what "
-            "it held; those that were not restored have no copy of that, and can no longer be given back", path,
-        )  # fmt: skip
+    def begun_anew(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            logger.warning(
+                "%s, listed as append, was cut, begun anew or taken away since the last set: the sets before need what "
+                "it held; those that were not restored have no copy of that, and can no longer be given back", path,
+            )  # fmt: skip
 
 
 def sizes(files: Sequence[StoredFile]) -> dict[str, int]:

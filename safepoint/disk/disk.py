@@ -170,6 +170,16 @@ class Disk:
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)
 
+    def hard_link(self, source: str, path: str) -> bool:
+        """Give a file a second name. False where that cannot be, and nothing was done."""
+        try:
+            os.link(source, path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (*kernel.NOT_HERE, errno.EMLINK, errno.EACCES):
+                raise
+            return False
+        return True
+
     def truncate(self, path: str, length: int) -> None:
         """Cut a file; that it is read-only is no obstacle for its owner, and stays so."""
         try:

@@ -99,8 +99,10 @@ def test_all_missing_files_are_named_and_nothing_is_moved(start: Start, work: Pa
     write(work, a_dat="a", e_dat="e")
     with pytest.raises(MissingFilesError) as caught:
         session.hide(0)
-    text = "missing: b.dat (line 2), c/*.vtk (line 3), though a.dat exists; nothing was moved (a file that may be "
-    assert str(caught.value) == text + "absent is to be listed as optional)"
+    assert str(caught.value) == (
+        "missing: b.dat (line 2), c/*.vtk (line 3), though a.dat exists; nothing was moved (list what the program does "
+        "not write for each set as copy, so that it stays; what may be absent as optional)"
+    )
     assert contents(work) == {"a.dat": "a", "e.dat": "e"}
     write(work, b_dat="b", c__1_vtk="1")
     assert session.hide(0) is not None
@@ -115,6 +117,76 @@ def test_optional_files_are_saved_if_they_are_there_and_not_missed_if_not(start:
     session.close()
     session = start()
     assert contents(work) == {"u.dat": "1", "notes.txt": "n1"}
+
+
+ONCE = {
+    "a file": "best.dat optional\n",
+    "compressed": "best.dat optional compress\n",
+    "in the bundle": "best.dat optional\nbundle_from = 1\n",
+    "of a glob": "b*.dat optional\n",
+}
+
+
+@pytest.mark.parametrize("end", ["killed", "killed at once", "finished", "finished at once", "a process each"])
+@pytest.mark.parametrize("kind", ONCE)
+def test_an_optional_file_that_is_not_written_again_is_in_every_set_after_it(
+    start: Start, work: Path, said: Said, kind: str, end: str
+) -> None:
+    """The best state of a training: `hide` has moved it away, and it must not go with its set (keep = 2)."""
+    session = start(f"u.dat\n{ONCE[kind]}")
+    best = "the best state\n" * 99
+    write(work, best_dat=best)
+    sets_after = 0 if end.endswith("at once") else 4
+    for step in range(sets_after + 1):
+        write(work, u_dat=str(step))
+        session.hide(step, wait=step % 2 == 0)
+        assert not (work / "best.dat").exists()
+        if end == "a process each":
+            session.close()
+            session = start(restore=False)
+            session.adopt()
+    told = [text for _, text in said if "has not written it since" in text]
+    assert len(told) == (sets_after if end == "a process each" else 1 if sets_after else 0)
+    assert all(text.startswith("best.dat was in the last set") and "copy optional" in text for text in told)
+    if end.startswith("finished"):
+        write(work, u_dat="later")
+        session.finish()
+    else:
+        session.close()
+        start()
+    assert contents(work) == {"u.dat": "later" if end.startswith("finished") else str(sets_after), "best.dat": best}
+
+
+def test_an_optional_file_that_restore_gave_back_and_the_program_removed_is_gone(start: Start, work: Path) -> None:
+    session = start("u.dat\nnotes.txt optional\n")
+    write(work, u_dat="0", notes_txt="n")
+    session.hide(0, wait=True)
+    session.restore()
+    (work / "notes.txt").unlink()
+    write(work, u_dat="1")
+    session.hide(1, wait=True)
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "1"}
+
+
+def test_what_the_disk_changed_in_a_file_that_is_carried_over_is_vouched_for_by_no_set(
+    start: Start, work: Path
+) -> None:
+    """G6: the sets have one and the same file, and the next record must not believe what it reads."""
+    session = start("u.dat\nbest.dat optional\n")
+    write(work, u_dat="0", best_dat="good")
+    session.hide(0, wait=True)
+    write(work, u_dat="1")
+    kept = next((work / ROOT).glob("set-*/files/best.dat"))
+    info = kept.stat()
+    kept.write_bytes(b"gone")
+    os.utime(kept, ns=(info.st_mtime_ns, info.st_mtime_ns))
+    with pytest.raises(SaveError, match=r"best\.dat is damaged in set 1 \(step 0\), from which this set has it"):
+        session.hide(1, wait=True)
+    assert contents(work) == {"u.dat": "1"}, "not also best.dat: it would be the file of set 1"
+    kept.write_bytes(b"good")
+    os.utime(kept, ns=(info.st_mtime_ns, info.st_mtime_ns))
 
 
 def test_an_optional_file_that_a_set_did_not_have_is_set_aside(start: Start, work: Path) -> None:

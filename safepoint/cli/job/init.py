@@ -39,7 +39,7 @@ HEAD = """\
 #     u.npy                       moved away by hide, at once; the program writes a new one
 #     fields/*.vtk   compress     kept compressed (or compress=9)
 #     history.csv    append       only ever grows: cut back to its length at the save point
-#     params.db      copy         changed in place or held open: a snapshot instead of a move
+#     params.db      copy         changed in place, held open, or not written each time: a snapshot instead of a move
 #     notes.txt      optional     may be absent
 #     part-{rank}.h5              one file of each rank
 #     run.zarr/                   a whole directory
