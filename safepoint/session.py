@@ -50,7 +50,7 @@ from safepoint.root import Root, State
 from safepoint.saving import back, commit, find, memory, prune, take
 from safepoint.saving.background import Background
 from safepoint.saving.ready import Ready
-from safepoint.settings import Setting
+from safepoint.settings import ALOOF, Setting
 
 __version__ = "0.2.0"
 logger = logging.getLogger("safepoint")
@@ -73,7 +73,7 @@ class Verbs:
         self._pid, self._choices = os.getpid(), choices
         self._peers = Serial() if choices.coordinate is False else ranks  # who agree on every set
         self._home = self._opens(disk, ranks, directory, choices.saver, choices.keep, settings)
-        if in_place:
+        if in_place or ALOOF in os.environ:
             self._home.manifest = self._home.manifest.in_place()
         setting = self._home.manifest.setting
         stored = memory.Options(__version__, setting("pack_threads"), setting("bundle_from"))
@@ -229,7 +229,7 @@ class Verbs:
                 listener.hiding(number)
             first = self._committed is None
             look = functools.partial(find.find, home.root, home.manifest, first=first)
-            there = ready.there = look(away=self._away()) if home.active else find.Found()
+            there = ready.there = look(away=self._away()) if home.active and not home.manifest.aloof else find.Found()
             if there.items or (home.active and self._peers.size > 1 and not there.missing):
                 self._remarks.found(there)
                 self._memory.check_kept(there.items)

@@ -42,6 +42,7 @@ from safepoint import (
     owner,
 )
 from safepoint.restoring.stage import BY_HAND
+from safepoint.saving.find import MAY_BE
 from testbed.faultdisk import FaultDisk, Killed, images
 from testbed.lives import killed_beside_a_child
 from testbed.program import LateSaver, NowSaver, TimedSaver, steps_of
