@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from safepoint.listener import Outcome
 from safepoint.opening import Opening
@@ -14,6 +17,47 @@ from safepoint.record import Record, StoredFile, label
 from safepoint.saving import find
 
 logger = logging.getLogger("safepoint")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND
+HOW = {"append": 'opened to be added to (with "a")', "copy": "opened to be changed in place"}
+
+
+class Moved:
+    """How the program goes on with the files that `hide` has moved away: does it write them anew, as it must, or does
+    it count on what they held? Of what Python opens in this process the interpreter tells (`sys.addaudithook`); of the
+    rest `crash-test` does."""
+
+    _hooked = False  # there is no way to take a hook away: one for all sessions
+    _of_name: ClassVar[
+        dict[str, dict[str, str]]
+    ] = {}  # by the last part of their paths; how each was begun, "" not yet
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def watch(self, paths: Iterable[str]) -> dict[str, str]:
+        """From now on these, until the next call. How those that were watched before were begun: append, or copy, as
+        the manifest should have it."""
+        before = {path: self._of_name.get(os.path.basename(path), {}).pop(path, "") for path in self._paths}
+        self._paths = list(paths)
+        for path in self._paths:
+            self._of_name.setdefault(os.path.basename(path), {})[path] = ""
+        if self._paths and not Moved._hooked:
+            Moved._hooked = True
+            sys.addaudithook(_opened)
+        return before
+
+
+def _opened(event: str, arguments: tuple[Any, ...]) -> None:
+    """The hook. What it raised would end what the program is about to do."""
+    if event not in ("open", "sqlite3.connect"):
+        return
+    with contextlib.suppress(Exception):
+        flags = arguments[2] if event == "open" else os.O_RDWR | os.O_CREAT
+        if flags & WRITES and (known := Moved._of_name.get(os.path.basename(name := os.fsdecode(arguments[0])))):
+            path = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
+            if known.get(path) == "":  # the first since it was moved
+                goes_on = flags & os.O_CREAT and not flags & (os.O_TRUNC | os.O_EXCL)
+                known[path] = "append" if flags & os.O_APPEND else "copy" if goes_on else "anew"
 
 
 class Remarks:
@@ -24,6 +68,7 @@ class Remarks:
         self._speaks = home.ranks.rank == home.lead or peers.size == 1
         self._said: set[str] = set()
         self._in_vain = 0  # calls of hide in a row that found nothing
+        self._moved = Moved()
         self._whose = home.ranks.rank, home.ranks.size
         self._more = sum(entry.optional for entry in home.manifest.entries)  # of which nothing was said
 
@@ -66,11 +111,25 @@ class Remarks:
                     "there, and restore and finish bring it back. To let it stay in place too: %s copy optional",
                     item.path, listed.text,
                 )  # fmt: skip
+        self._begun_by_adding(there)
         if there.many and self.once(f"{there.many[0].text} means"):
             text, count = there.many[0].text, there.many[1]
             top = os.path.dirname(text)
             instead = f"list {top}/ instead" if top else "write them into a directory, and list that with a slash"
             logger.warning("%s means %d files: one rename moves them all, if you %s", text, count, instead)
+
+    def _begun_by_adding(self, there: find.Found) -> None:
+        """What was moved away, and then not written anew: its older contents are in older sets alone, which go."""
+        work, manifest = self._home.root.work, self._home.manifest
+        moved = {f"{work}/{item.path}": item.path for item in there.items if item.kind == "move" and not item.tree}
+        for full, how in self._moved.watch(moved).items():
+            path = os.path.relpath(full, work)
+            entry = manifest.decides(path, *self._whose) if how in HOW else None
+            if entry and self.once(f"{entry.text} begun by adding"):
+                logger.warning(
+                    "%s was %s after hide had moved it away, so it has begun anew, without what it held: that is in "
+                    "older sets alone, and goes with them. List it as: %s %s", path, HOW[how], entry.text, how,
+                )  # fmt: skip
 
     def something(self) -> None:
         self._in_vain = 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import errno
 import os
 import re
 import socket
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,47 @@ def test_an_optional_file_that_a_set_did_not_have_is_set_aside(start: Start, wor
     start()
     assert contents(work) == {"u.dat": "0"}
     assert contents(work / ROOT / "discarded") == {"notes.txt": "of the lost iteration"}
+
+
+ADDS = {
+    "with a": (lambda path: path.open("a"), 'opened to be added to (with "a")', "append"),
+    "by a link to its directory": (
+        lambda path: (path.parent.parent / "link" / path.name).open("ab"),
+        'opened to be added to (with "a")',
+        "append",
+    ),
+    "by its descriptor": (
+        lambda path: os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT), "w"),
+        "opened to be changed in place",
+        "copy",
+    ),
+    "a database": (lambda path: sqlite3.connect(path), "opened to be changed in place", "copy"),
+    "anew": (lambda path: path.open("w"), "", ""),
+    "anew, and then added to": (lambda path: [path.open("w").close(), path.open("a")][1], "", ""),
+    "by a rename": (lambda path: [(path.parent / "new").open("a"), os.rename(path.parent / "new", path)][0], "", ""),
+}
+
+
+@pytest.mark.parametrize("how", ADDS)
+def test_a_file_that_begins_anew_since_it_was_moved_away_is_named_at_the_second_set(
+    start: Start, work: Path, said: Said, how: str
+) -> None:
+    """A log that is opened with "a" for each row keeps one row of all: said with the line to write, once."""
+    session = start("u.dat\nlog.txt\n")
+    (work.parent / "link").symlink_to(work)
+    told = []
+    for step in range(4):
+        write(work, u_dat=str(step))
+        with contextlib.closing(ADDS[how][0](work / "log.txt")) as file:
+            file.execute("create table t(x)") if how == "a database" else file.write(b"row" if "link" in how else "row")
+        session.hide(step, wait=True)
+        told.append([text for _, text in said if "log.txt" in text])
+    _, words, attribute = ADDS[how]
+    text = (
+        f"log.txt was {words} after hide had moved it away, so it has begun anew, without what it held: that is in "
+        f"older sets alone, and goes with them. List it as: log.txt {attribute}"
+    )
+    assert told == ([[], *[[text]] * 3] if words else [[]] * 4)
 
 
 def test_files_that_stay_in_place_do_not_make_a_set_when_all_moved_ones_are_absent(start: Start, work: Path) -> None:
