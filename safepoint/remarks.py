@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from safepoint.listener import Outcome
 from safepoint.opening import Opening
-from safepoint.patterns import NAME
+from safepoint.patterns import NAME, SIDE
 from safepoint.ranks import Ranks, Serial
 from safepoint.record import Record, StoredFile, label
 from safepoint.saving import find
@@ -54,7 +54,9 @@ def _opened(event: str, arguments: tuple[Any, ...]) -> None:
     with contextlib.suppress(Exception):
         flags = arguments[2] if event == "open" else os.O_RDWR | os.O_CREAT
         if flags & WRITES and (known := Moved._of_name.get(os.path.basename(name := os.fsdecode(arguments[0])))):
-            path = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
+            path = name if "" in known.values() else ""  # of some that is not known
+            if path and name not in known and f"/{SIDE}/" not in name:  # else it is ours, by the same name in a set
+                path = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
             if known.get(path) == "":  # the first since it was moved
                 goes_on = flags & os.O_CREAT and not flags & (os.O_TRUNC | os.O_EXCL)
                 known[path] = "append" if flags & os.O_APPEND else "copy" if goes_on else "anew"

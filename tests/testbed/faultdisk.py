@@ -90,7 +90,7 @@ class InOrder:
         if self._order < 0:
             work()
 
-    def dismiss(self) -> None:
+    def dismiss(self, *, wait: bool = False) -> None:
         pass
 
 

@@ -7,6 +7,8 @@ import json
 import os
 import pwd
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from testbed.disks import Failing, ends
+from testbed.paths import HOUSE
 from testbed.sessions import (
     NOBODY,
     ROOT,
@@ -394,3 +397,33 @@ def test_a_manifest_that_goes_under_a_run_changes_nothing_for_it(start: Start, w
     with pytest.raises(ManifestError):
         Session(work)
     assert session._committed and session._committed.step == 1
+
+
+FORKS = """
+import os, sys, threading
+import safepoint
+safepoint.init(background=sys.argv[1] == "True")
+safepoint.restore()
+for step in range(3):
+    for k in range(40):
+        with open(f"u{k}.dat", "w") as file:
+            file.write(str(step))
+    safepoint.hide(step=step)
+print(threading.active_count(), flush=True)
+if (child := os.fork()) == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+safepoint.finish()
+"""
+
+
+def test_without_the_background_there_is_no_thread_of_which_python_would_warn_at_a_fork(work: Path) -> None:
+    """The way out that docs/notebooks.md names. Python counts them (3.12 and later)."""
+    (work / ".safepoint").write_text("u*.dat\n")
+    for background, alone in ((False, True), (True, False)):
+        command = [sys.executable, "-W", "error", "-c", FORKS, str(background)]
+        environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
+        if background and sys.version_info >= (3, 12):
+            command[1:3] = []
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and (done.stdout == "1\n") == alone, done
