@@ -18,6 +18,7 @@ from safepoint.saving import find
 
 logger = logging.getLogger("safepoint")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND
+NAMED = 5  # entries of files that a program has not written anew
 HOW = {"append": 'opened to be added to (with "a")', "copy": "opened to be changed in place"}
 
 
@@ -27,9 +28,8 @@ class Moved:
     rest `crash-test` does."""
 
     _hooked = False  # there is no way to take a hook away: one for all sessions
-    _of_name: ClassVar[
-        dict[str, dict[str, str]]
-    ] = {}  # by the last part of their paths; how each was begun, "" not yet
+    waiting: ClassVar[dict[str, set[str]]] = {}  # not yet begun again, by the last part of their paths
+    begun: ClassVar[dict[str, str]] = {}  # and how the others were
 
     def __init__(self) -> None:
         self._paths: list[str] = []
@@ -37,10 +37,12 @@ class Moved:
     def watch(self, paths: Iterable[str]) -> dict[str, str]:
         """From now on these, until the next call. How those that were watched before were begun: append, or copy, as
         the manifest should have it."""
-        before = {path: self._of_name.get(os.path.basename(path), {}).pop(path, "") for path in self._paths}
+        before = {path: self.begun.pop(path) for path in self._paths if path in self.begun}
+        for path in self._paths:
+            self.waiting.get(os.path.basename(path), set()).discard(path)
         self._paths = list(paths)
         for path in self._paths:
-            self._of_name.setdefault(os.path.basename(path), {})[path] = ""
+            self.waiting.setdefault(os.path.basename(path), set()).add(path)
         if self._paths and not Moved._hooked:
             Moved._hooked = True
             sys.addaudithook(_opened)
@@ -53,13 +55,14 @@ def _opened(event: str, arguments: tuple[Any, ...]) -> None:
         return
     with contextlib.suppress(Exception):
         flags = arguments[2] if event == "open" else os.O_RDWR | os.O_CREAT
-        if flags & WRITES and (known := Moved._of_name.get(os.path.basename(name := os.fsdecode(arguments[0])))):
-            path = name if "" in known.values() else ""  # of some that is not known
-            if path and name not in known and f"/{SIDE}/" not in name:  # else it is ours, by the same name in a set
-                path = os.path.join(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
-            if known.get(path) == "":  # the first since it was moved
+        if flags & WRITES and (waiting := Moved.waiting.get(os.path.basename(path := os.fsdecode(arguments[0])))):
+            if path not in waiting and f"/{SIDE}/" not in path:  # else it is ours, by the same name in a set
+                path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            if path in waiting:  # the first since it was moved
+                waiting.remove(path)
                 goes_on = flags & os.O_CREAT and not flags & (os.O_TRUNC | os.O_EXCL)
-                known[path] = "append" if flags & os.O_APPEND else "copy" if goes_on else "anew"
+                if flags & os.O_APPEND or goes_on:
+                    Moved.begun[path] = "append" if flags & os.O_APPEND else "copy"
 
 
 class Remarks:
@@ -70,9 +73,10 @@ class Remarks:
         self._speaks = home.ranks.rank == home.lead or peers.size == 1
         self._said: set[str] = set()
         self._in_vain = 0  # calls of hide in a row that found nothing
-        self._moved = Moved()
+        self._moved, self._named = Moved(), NAMED
+        self._before: set[str] = set()  # what the set before has taken out of W
         self._whose = home.ranks.rank, home.ranks.size
-        self._more = sum(entry.optional for entry in home.manifest.entries)  # of which nothing was said
+        self._more = min(NAMED, sum(entry.optional for entry in home.manifest.entries))  # of which nothing was said
 
     @property
     def listed(self) -> str:
@@ -105,7 +109,8 @@ class Remarks:
             if self.once(entry.text):  # once for an entry, however many files it means
                 logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
         for item in there.items:
-            listed = self._home.manifest.decides(item.path, *self._whose) if item.carried and self._more else None
+            new = item.carried and self._more and self.once(f"{item.path} carried")
+            listed = self._home.manifest.decides(item.path, *self._whose) if new else None
             if listed and self.once(f"{listed.text} is carried over"):
                 self._more -= 1
                 logger.warning(
@@ -124,10 +129,19 @@ class Remarks:
         """What was moved away, and then not written anew: its older contents are in older sets alone, which go."""
         work, manifest = self._home.root.work, self._home.manifest
         moved = {f"{work}/{item.path}": item.path for item in there.items if item.kind == "move" and not item.tree}
-        for full, how in self._moved.watch(moved).items():
+        gone = self._before.difference(item.path for item in there.items) if moved else ()
+        if gone and (entry := manifest.decides(min(gone), *self._whose)) and self.once(f"{entry.text} of before"):
+            logger.warning(
+                "%s was in the last set, and is in this one no more, as the program has not written it again: it goes "
+                "with its set. If it is to stay list %s as copy", min(gone), entry.text,
+            )  # fmt: skip
+        self._before = {*moved.values()} or self._before
+        begun = [each for each in self._moved.watch(moved).items() if self.once(f"{each[0]} begun")]
+        for full, how in begun[: self._named]:
             path = os.path.relpath(full, work)
-            entry = manifest.decides(path, *self._whose) if how in HOW else None
+            entry = manifest.decides(path, *self._whose)
             if entry and self.once(f"{entry.text} begun by adding"):
+                self._named -= 1
                 logger.warning(
                     "%s was %s after hide had moved it away, so it has begun anew, without what it held: that is in "
                     "older sets alone, and goes with them. List it as: %s %s", path, HOW[how], entry.text, how,

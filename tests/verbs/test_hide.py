@@ -159,6 +159,20 @@ def test_an_optional_file_that_is_not_written_again_is_in_every_set_after_it(
     assert contents(work) == {"u.dat": "later" if end.startswith("finished") else str(sets_after), "best.dat": best}
 
 
+def test_a_file_of_a_glob_that_is_not_written_again_is_named_before_it_goes(
+    start: Start, work: Path, said: Said
+) -> None:
+    session = start("u.dat\nout-*.dat\n")
+    for step in range(4):
+        write(work, **{"u_dat": str(step), f"out-{step}_dat": "o"})
+        session.hide(step, wait=True)
+    text = (
+        "out-0.dat was in the last set, and is in this one no more, as the program has not written it again: it goes "
+        "with its set. If it is to stay list out-*.dat as copy"
+    )
+    assert [words for _, words in said if "out-" in words] == [text]
+
+
 def test_an_optional_file_that_restore_gave_back_and_the_program_removed_is_gone(start: Start, work: Path) -> None:
     session = start("u.dat\nnotes.txt optional\n")
     write(work, u_dat="0", notes_txt="n")
