@@ -47,7 +47,7 @@ def collective(verb: Verb) -> Verb:
             # Keep the helper threads for the next set, unless nothing runs in the background: then none is left, and
             # forking is safe.
             if self._work.thread is None and verb.__name__ in ("restore", "hide", "finish"):
-                self._root.disk.helpers.dismiss()
+                self._root.disk.helpers.dismiss(wait=True)
             self._after()
 
     return cast(Verb, call)

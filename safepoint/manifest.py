@@ -41,7 +41,7 @@ from safepoint.patterns import (
     may_exclude,
     plan_of,
 )
-from safepoint.settings import LEVELS, SETTINGS, Setting, Untold
+from safepoint.settings import ALOOF, LEVELS, SETTINGS, Setting, Untold
 
 EXAMPLE = """\
     u.npy                   # the files that make a save point, one per line
@@ -68,6 +68,7 @@ class Manifest(NamedTuple):
     others: tuple[Entry, ...] = ()  # the entries that are not this rank's
     shared: bool = False  # other ranks have their files in the same directory
     exclusions: tuple[Entry, ...] = ()
+    aloof: bool = False  # `hide` takes nothing: what does the program do without it?
 
     def setting(self, name: str) -> Any:
         return self.settings[name]
@@ -89,11 +90,11 @@ class Manifest(NamedTuple):
         whose = self.shared and any(not one.per_rank for one in self.entries)
         return whose or (self.shared and bool(self.others)), whose
 
-    def decides(self, path: str) -> Entry | None:
-        """The entry that says how this file is saved, in a program of one rank: the last one that means it."""
-        if excluded(self.without(0, 1), path):
+    def decides(self, path: str, rank: int = 0, size: int = 1) -> Entry | None:
+        """The entry that says how this file is saved: the last one that means it."""
+        if excluded(self.without(rank, size), path):
             return None
-        return next((entry for entry in reversed(self.entries) if entry.means(path, 0, 1)), None)
+        return next((entry for entry in reversed(self.entries) if entry.means(path, rank, size)), None)
 
     def without(self, rank: int, size: int) -> tuple[str, ...]:
         return tuple(entry.filled(rank, size) for entry in self.exclusions)  # the patterns of what is excluded
@@ -108,9 +109,9 @@ class Manifest(NamedTuple):
         return self._replace(entries=entries, exclusions=(*self.exclusions, *more))
 
     def in_place(self) -> Manifest:
-        """The same files, none of which moves."""
+        """The same files, none of which moves; with SAFEPOINT_ALOOF in the environment no set has them either."""
         entries = (entry._replace(kind="copy" if entry.kind == "move" else entry.kind) for entry in self.entries)
-        return self._replace(entries=tuple(entries))
+        return self._replace(entries=tuple(entries), aloof=ALOOF in os.environ)
 
     def owned_by(self, rank: int, size: int, saver: int | None) -> Manifest:
         """What is left to one rank: the entries of each rank and, for the saver, all others; without a saver, all.
@@ -147,8 +148,7 @@ class Manifest(NamedTuple):
 
         `stat` looks at a file itself (os.lstat). A directory that cannot be read is an error, never an empty one.
         """
-        found: dict[str, Match] = {}
-        missing = []
+        found, missing = dict[str, Match](), []
         each = tuple(entry for entry in self.entries if entry.per_rank) if self.shared else ()
         without = self.without(rank, size)
         for entry in self.entries:

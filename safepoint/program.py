@@ -270,7 +270,7 @@ class Session(Placed):
         self._check("reading")
         with extracted(self._root, which, directory) as files:
             if self._work.thread is None:
-                self._root.disk.helpers.dismiss()  # as after each verb: then forking is safe
+                self._root.disk.helpers.dismiss(wait=True)  # as after each verb: then forking is safe
             yield files
 
 

@@ -46,6 +46,11 @@ class Item(NamedTuple):
     compress: int | None = None
     without: tuple[str, ...] = ()  # patterns of what lies in this directory and is not saved
 
+    @property
+    def carried(self) -> bool:
+        """The program has not written it since the set before, from which this one has it: W has none."""
+        return self.kind == "copy" and not self.inode
+
 
 class Life(NamedTuple):
     """From one start to the next: what a set is known by beside its number, as numbers come again after a fall-back,

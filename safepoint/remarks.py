@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import sys
 from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 from safepoint.listener import Outcome
 from safepoint.opening import Opening
-from safepoint.patterns import NAME, escaped, quoted
+from safepoint.patterns import NAME, SIDE, escaped, quoted
 from safepoint.ranks import Ranks, Serial
 from safepoint.record import Record, StoredFile, label
 from safepoint.saving import find
 
 logger = logging.getLogger("safepoint")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND
+NAMED = 5  # entries of files that a program has not written anew
+HOW = {"append": 'opened to be added to (with "a")', "copy": "opened to be changed in place"}
+
+
+class Moved:
+    """How the program goes on with the files that `hide` has moved away: does it write them anew, as it must, or does
+    it count on what they held? Of what Python opens in this process the interpreter tells (`sys.addaudithook`); of the
+    rest `crash-test` does."""
+
+    _hooked = False  # there is no way to take a hook away: one for all sessions
+    waiting: ClassVar[dict[str, set[str]]] = {}  # not yet begun again, by the last part of their paths
+    begun: ClassVar[dict[str, str]] = {}  # and how the others were
+
+    def __init__(self) -> None:
+        self._paths: list[str] = []
+
+    def watch(self, paths: Iterable[str]) -> dict[str, str]:
+        """From now on these, until the next call. How those that were watched before were begun: append, or copy, as
+        the manifest should have it."""
+        before = {path: self.begun.pop(path) for path in self._paths if path in self.begun}
+        for path in self._paths:
+            self.waiting.get(os.path.basename(path), set()).discard(path)
+        self._paths = list(paths)
+        for path in self._paths:
+            self.waiting.setdefault(os.path.basename(path), set()).add(path)
+        if self._paths and not Moved._hooked:
+            Moved._hooked = True
+            sys.addaudithook(_opened)
+        return before
+
+
+def _opened(event: str, arguments: tuple[Any, ...]) -> None:
+    """The hook. What it raised would end what the program is about to do."""
+    if event not in ("open", "sqlite3.connect"):
+        return
+    with contextlib.suppress(Exception):
+        flags = arguments[2] if event == "open" else os.O_RDWR | os.O_CREAT
+        if flags & WRITES and (waiting := Moved.waiting.get(os.path.basename(path := os.fsdecode(arguments[0])))):
+            if path not in waiting and f"/{SIDE}/" not in path:  # else it is ours, by the same name in a set
+                path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            if path in waiting:  # the first since it was moved
+                waiting.remove(path)
+                goes_on = flags & os.O_CREAT and not flags & (os.O_TRUNC | os.O_EXCL)
+                if flags & os.O_APPEND or goes_on:
+                    Moved.begun[path] = "append" if flags & os.O_APPEND else "copy"
 
 
 class Remarks:
@@ -24,6 +73,10 @@ class Remarks:
         self._speaks = home.ranks.rank == home.lead or peers.size == 1
         self._said: set[str] = set()
         self._in_vain = 0  # calls of hide in a row that found nothing
+        self._moved, self._named = Moved(), NAMED
+        self._before: set[str] = set()  # what the set before has taken out of W
+        self._whose = home.ranks.rank, home.ranks.size
+        self._more = min(NAMED, sum(entry.optional for entry in home.manifest.entries))  # of which nothing was said
 
     @property
     def listed(self) -> str:
@@ -55,11 +108,44 @@ class Remarks:
         for entry, path in there.opened:
             if self.once(entry.text):  # once for an entry, however many files it means
                 logger.warning("%s is still open for writing: saved as a snapshot of what was flushed so far", path)
+        for item in there.items:
+            new = item.carried and self._more and self.once(f"{item.path} carried")
+            listed = self._home.manifest.decides(item.path, *self._whose) if new else None
+            if listed and self.once(f"{listed.text} is carried over"):
+                self._more -= 1
+                logger.warning(
+                    "%s was in the last set, and the program has not written it since: the next sets have it as it was "
+                    "there, and restore and finish bring it back. To let it stay in place too: %s copy optional",
+                    item.path, listed.text,
+                )  # fmt: skip
+        self._begun_by_adding(there)
         if there.many and self.once(f"{there.many[0].text} means"):
             text, count = there.many[0].text, there.many[1]
             top = os.path.dirname(text)
             instead = f"list {top}/ instead" if top else "write them into a directory, and list that with a slash"
             logger.warning("%s means %d files: one rename moves them all, if you %s", text, count, instead)
+
+    def _begun_by_adding(self, there: find.Found) -> None:
+        """What was moved away, and then not written anew: its older contents are in older sets alone, which go."""
+        work, manifest = self._home.root.work, self._home.manifest
+        moved = {f"{work}/{item.path}": item.path for item in there.items if item.kind == "move" and not item.tree}
+        gone = self._before.difference(item.path for item in there.items) if moved else ()
+        if gone and (entry := manifest.decides(min(gone), *self._whose)) and self.once(f"{entry.text} of before"):
+            logger.warning(
+                "%s was in the last set, and is in this one no more, as the program has not written it again: it goes "
+                "with its set. If it is to stay list %s as copy", min(gone), entry.text,
+            )  # fmt: skip
+        self._before = {*moved.values()} or self._before
+        begun = [each for each in self._moved.watch(moved).items() if self.once(f"{each[0]} begun")]
+        for full, how in begun[: self._named]:
+            path = os.path.relpath(full, work)
+            entry = manifest.decides(path, *self._whose)
+            if entry and self.once(f"{entry.text} begun by adding"):
+                self._named -= 1
+                logger.warning(
+                    "%s was %s after hide had moved it away, so it has begun anew, without what it held: that is in "
+                    "older sets alone, and goes with them. List it as: %s %s", path, HOW[how], entry.text, how,
+                )  # fmt: skip
 
     def something(self) -> None:
         self._in_vain = 0
@@ -114,7 +200,7 @@ class Remarks:
         newer = f", newer than {last.label}, so the result has no step" if last and last.step is not None else ""
         self.say(logging.INFO, f"finished{at}: {files} files in place{newer}")
 
-    def begun_anew(self, path: str, *, grows: bool) -> None:
+    def begun_anew(self, path: str, grows: bool) -> None:
         if grows:
             if self.once(f"{path} grows"):
                 logger.warning(

@@ -298,4 +298,5 @@ def adopted(home: Opening, memory: Memory) -> Adopted:
     number = max((candidate.number for candidate in found), default=mark["number"] if mark else 0)
     life = new_life(home.ranks, home.lead, max([life_of(mark_key(mark)), *(life_of(c.key) for c in found)]))
     newest_record = next((candidate.record for candidate in found if candidate.record), None)
+    memory.away = stage.away(root, home.manifest, newest_record)  # the hide of another process has moved them
     return Adopted(number, life, newest_record, mark["number"] if mark else 0)

@@ -26,6 +26,7 @@ from typing import Any, SupportsIndex
 
 from safepoint.collective import collective
 from safepoint.disk import Disk, codec
+from safepoint.disk.files import exists
 from safepoint.disk.signals import undisturbed
 from safepoint.errors import (
     DamagedError,
@@ -49,7 +50,7 @@ from safepoint.root import Root, State
 from safepoint.saving import back, commit, find, memory, prune, take
 from safepoint.saving.background import Background
 from safepoint.saving.ready import Ready
-from safepoint.settings import Setting
+from safepoint.settings import ALOOF, Setting
 
 __version__ = "0.2.0"
 logger = logging.getLogger("safepoint")
@@ -72,7 +73,7 @@ class Verbs:
         self._pid, self._choices = os.getpid(), choices
         self._peers = Serial() if choices.coordinate is False else ranks  # who agree on every set
         self._home = self._opens(disk, ranks, directory, choices.saver, choices.keep, settings)
-        if in_place:
+        if in_place or ALOOF in os.environ:
             self._home.manifest = self._home.manifest.in_place()
         setting = self._home.manifest.setting
         stored = memory.Options(__version__, setting("pack_threads"), setting("bundle_from"))
@@ -136,7 +137,7 @@ class Verbs:
         given, self._must_restore, self._broken = restart.number, False, ""
         self._home.first_start = self._home.first_start or given is None
         self._committed, self._number = outcome.record, self._number if given is None else given
-        self._agreed, self._hidden = given or 0, 0
+        self._agreed, self._hidden, self._memory.away = given or 0, 0, memory.Away()
         if outcome.record:
             # A program that is killed again and again must not fill the disk.
             self._prune(outcome.record, outcome.record.number, just_committed=False)
@@ -227,14 +228,19 @@ class Verbs:
             for listener in self._listeners:
                 listener.hiding(number)
             first = self._committed is None
-            there = ready.there = find.find(home.root, home.manifest, first=first) if home.active else find.Found()
+            look = functools.partial(find.find, home.root, home.manifest, first=first)
+            there = ready.there = look(away=self._away()) if home.active and not home.manifest.aloof else find.Found()
             if there.items or (home.active and self._peers.size > 1 and not there.missing):
                 self._remarks.found(there)
                 self._memory.check_kept(there.items)
                 self._number = number
-                ready.wait = max(self._begun_anew(there.items), ready.wait)  # then no older set is whole
+                anew = self._memory.begun_anew(self._root, there.items)
+                for path, grows in anew.items():
+                    self._remarks.begun_anew(path, grows)
+                ready.wait = max(bool(anew), ready.wait)  # then no older set is whole
                 how = home.page_cache, self._life, self._committed, self._sets, ready.extra
-                ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how)
+                carry = functools.partial(stage.carry, home.root, number, self._memory.away, lambda: self._committed)
+                ready.taken = take.take(home.root, home.manifest, there.items, number, ready.step, *how, carry)
         except BaseException as error:
             ready.wait, ready.failure = 0, error
         ready.busy = self._work.busy
@@ -255,6 +261,12 @@ class Verbs:
         except BaseException as error:
             ready.failure = ready.failure or error
 
+    def _away(self) -> Sequence[Item]:
+        """The optional files of the newest set: not in W, unless the program has written them again."""
+        if self._memory.away.number in self._sets.failures:
+            stage.forget_failed(self._root, self._home.manifest, self._memory, self._committed)
+        return self._memory.away.items
+
     def _hand_over(self, number: int, ready: Ready) -> SavePoint:
         """Store what all ranks have taken, now or in the background; what had waited there is needed no more."""
         self._must_restore, taken = False, ready.taken
@@ -267,6 +279,7 @@ class Verbs:
             self._hidden = number
             job = functools.partial(self._save, taken, agreed=self._agreed)
             self._give_up(self._work.hand_over(job, taken, busy=ready.busy))
+        self._memory.away = memory.Away(number, ready.there.optional)
         files = tuple(item.path for item in ready.there.items)
         extra = checked_extra(ready.extra)  # one of its own: the saver writes the other one down
         return SavePoint(number, ready.step, ready.time, files, extra=extra or {})
@@ -319,7 +332,7 @@ class Verbs:
         elif present and lacking and not failed:
             failed = -1
             if there.missing:
-                failure = MissingFilesError(f"missing: {there.missing}, though other ranks have theirs")
+                failure = MissingFilesError(f"missing: {there.missing}, though other ranks have theirs{find.MAY_BE}")
         if failed or not present:
             if failed:
                 self._sets.doubt()  # something of a set that was not taken may be left
@@ -360,23 +373,6 @@ class Verbs:
                     why = back.cause_of(self._root, failure)
                     self._broken = f"set {number} not stored ({why}); what is missing is in {self._root.shown(kept)}"
         return failure
-
-    def _begun_anew(self, items: Sequence[Item]) -> bool:
-        """Whether a file of the last sets that should only grow is gone, was cut, or is another one."""
-        now = {item.path: item for item in items if item.kind == "append"}
-        anew: dict[str, bool] = {}  # and whether it grows all the same
-        for path, known in self._memory.tables():
-            item = now.get(path)
-            if item is None or item.inode != known.inode or item.size < known.size:
-                anew[path] = False
-            elif isinstance(known, codec.Prefix):  # else it is not known what it began with
-                looking = self._root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
-                with looking, self._root.disk.open(os.path.join(self._root.work, path)) as file:
-                    if not codec.begins_with(file, known):
-                        anew.setdefault(path, item.size > known.size)
-        for path, grows in anew.items():
-            self._remarks.begun_anew(path, grows=grows)
-        return bool(anew)
 
     def _save_now(self, number: int, taken: Taken | None) -> None:
         """Save what was taken; on return every rank has committed. If one cannot, all put their files back."""
@@ -482,12 +478,13 @@ class Verbs:
             ranks.fail_together(UsageError(f"finish was called with different steps: {ranks_by_step(peers, at)}"))
         again = ranks.together(lambda: self._stage_last(there, bool(anyone or written)))
         rows = ranks.together(lambda: self._result(there, again))
-        at = self._committed.step if at is None and again and self._committed else at
+        whole = again is not None and again is self._committed
+        at = again.step if at is None and again and whole else at
         at = ranks.share(at, self._home.lead)
         (number,) = ranks.least(-self._number)
         ranks.together(lambda: self._mark_finished(rows, -number, at))
         drop_sets(self._home, self._sets)
-        last = self._committed if at is None and not again else None
+        last = self._committed if at is None and not whole else None
         self._remarks.finished(at, len(rows), last)
         for listener in self._listeners:
             listener.finished(-number, at)
@@ -502,28 +499,32 @@ class Verbs:
         self._remarks.found(there._replace(many=None))
         return at, there
 
-    def _stage_last(self, there: find.Found, written: bool) -> bool:
-        """Whether the files of the last set are to be put back, since no rank has written any after it."""
-        last = self._committed
+    def _stage_last(self, there: find.Found, written: bool) -> Record | None:
+        """The last set, if its files are to be put back, since no rank has written any after it; or of it the optional
+        ones that this rank has not written again."""
+        last, root = self._committed, self._root
         moving = any(entry.kind == "move" for entry in self._home.manifest.entries)
         if written and there.missing:
             raise MissingFilesError(f"not finished: missing: {there.missing}, though other ranks have theirs")
-        if written or not moving or last is None:
-            return False
+        gone = [i for i in self._away() if written and not exists(root.disk, os.path.join(root.work, i.path))]
+        if (written and not gone) or not moving or last is None:
+            return None
         if self._hidden > last.number:
             lost = f"not finished: the files of set {self._hidden} were hidden and could not be saved"
             raise SaveError(f"{lost}; {last.label} is intact: restore() gives it back")
+        if written:
+            last = last._replace(files=tuple(file for item in gone for file in stage.of_entry(last, item)))
         try:
-            stage.stage(self._root, last, self._memory)
+            stage.stage(root, last, memory.Memory() if written else self._memory)
         except read.Damaged as error:
             raise DamagedError(f"cannot finish: {last.label} is damaged: {error}; no file was touched") from error
-        return True
+        return last
 
-    def _result(self, there: find.Found, again: bool) -> list[dict[str, Any]]:
+    def _result(self, there: find.Found, again: Record | None) -> list[dict[str, Any]]:
         """Make the final files of this rank durable."""
         root, listed = self._root, self._home.manifest
-        if again and self._committed:
-            swap.bring_in(root, self._committed)
+        if again:
+            swap.bring_in(root, again)
             there = find.find(root, listed)
         if not there.items and any(not entry.optional for entry in listed.entries):
             names = self._remarks.listed

@@ -47,6 +47,7 @@ def _store(text: str) -> str:
     return text
 
 
+ALOOF = "SAFEPOINT_ALOOF"  # in the environment: `hide` takes nothing, and the program runs as it would without it
 SETTINGS: dict[str, Setting] = {
     "keep": (retention.parse, retention.Keep(2)),  # which committed sets stay; of all, and by rules, after finish too
     "store": (_store, "newest"),  # newest: a set that waits gives way to a newer one; every: hide waits for the saver

@@ -9,7 +9,7 @@ import functools
 from typing import Any
 
 from safepoint.disk.codec import BLOCK, Tick
-from safepoint.disk.disk import write_all
+from safepoint.disk.kernel import write_all
 
 TAR_BLOCK, TAR_RECORD = 512, 10240  # POSIX.1-1988: what headers, files and the archive are filled up to
 TAR_NAME = 100  # bytes of a name in a header

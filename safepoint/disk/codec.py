@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from safepoint.disk.disk import names_file, write_all
+from safepoint.disk.kernel import names_file, write_all
 from safepoint.disk.signals import look
 
 BLOCK = 1 << 20

@@ -16,10 +16,10 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from safepoint.disk import handles, kernel
-from safepoint.disk.kernel import PageCache
+from safepoint.disk.kernel import PageCache, close_read_only, names_file, write_all
 from safepoint.disk.rights import ANYBODY, OURS, given, group_matters, narrow, of_everybody
 from safepoint.disk.signals import look
 from safepoint.disk.threads import Helpers
@@ -34,40 +34,6 @@ NONE: Mapping[str, BinaryIO] = MappingProxyType({})
 READING = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT, NO_TIME = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOATIME", 0)
-
-
-class names_file:
-    """Put `path` into any OSError that does not name its file (read and write know only a descriptor). No generator,
-    as it is round every read and write."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = self._path
-
-
-def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
-    """Write everything: a single write may stop half way, and on a full disk it does so without an error."""
-    rest = memoryview(data)
-    try:
-        while rest:
-            rest = rest[file.write(rest) :]
-    except OSError as error:
-        error.filename = error.filename or file.name
-        raise
-
-
-def close_read_only(close: Callable[..., None], *what: int) -> None:
-    """Close a file that was only read: an error of this must not hide that of its flush."""
-    try:  # noqa: SIM105 - to make what suppresses takes as long as to close
-        close(*what)
-    except OSError:
-        pass
 
 
 class _Reading(io.FileIO):
@@ -185,6 +151,16 @@ class Disk:
     def link(self, points_to: str, path: str) -> None:
         os.symlink(points_to, path)
 
+    def hard_link(self, source: str, path: str) -> bool:
+        """Give a file a second name. False where that cannot be, and nothing was done."""
+        try:
+            os.link(source, path, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (*kernel.NOT_HERE, errno.EMLINK, errno.EACCES):
+                raise
+            return False
+        return True
+
     def truncate(self, path: str, length: int) -> None:
         """Cut a file; that it is read-only is no obstacle for its owner, and stays so."""
         try:
@@ -272,8 +248,10 @@ class Disk:
     # Asking the system; here, as tests answer otherwise.
 
     def lock(self, path: str) -> Callable[[], object] | None:
-        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held. Whoever
-        can open the file can hold it: only those who can write in its directory, and could remove the file anyhow."""
+        """Take the kernel lock of this file, which dies with the process; what releases it, or None if it is held.
+
+        Whoever can open the file can hold it: only those who can write in its directory, and could remove it anyhow.
+        """
         import filelock  # here: it takes longer to import than the rest of the package together
 
         mode = OURS | (stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) & stat.S_IWGRP) * 3

@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import BinaryIO
 
 from safepoint.disk import kernel
-from safepoint.disk.disk import NONE, Disk, allow_writing, close_read_only, names_file, write_all
+from safepoint.disk.disk import NONE, Disk, allow_writing
+from safepoint.disk.kernel import close_read_only, names_file, write_all
 from safepoint.disk.rights import ANYBODY, OURS, PRIVATE, group_matters, without_acl
 
 if sys.platform != "win32":
@@ -186,9 +187,8 @@ def freed_later(disk: Disk, paths: Iterable[str]) -> Iterator[None]:
 
 
 def move(disk: Disk, source: str, target: str) -> None:
-    """As a rename. What the file system moves to no other directory (EXDEV: a directory of the image below an overlay,
-    another mount or quota project) moves piece by piece, a file at last as a copy. Killed inside, each piece has its
-    old name, the new one, or both."""
+    """As a rename. What that moves to no other directory (EXDEV: of the image below an overlay, another mount or quota
+    project) moves piece by piece, a file as a copy. Killed inside, each piece has its old name, the new one, or both."""
     try:
         disk.rename(source, target)
         return

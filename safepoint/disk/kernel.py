@@ -12,7 +12,7 @@ import functools
 import os
 import struct
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 if sys.platform != "win32":
@@ -32,6 +32,40 @@ ENOTSUPP = 524  # linux/errno.h: what network file systems say that forget to tr
 NOT_HERE = {errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF, ENOTSUPP}
 
 Which = tuple[int, int]  # a file: its device and inode
+
+
+class names_file:
+    """Put `path` into any OSError that does not name its file (read and write know only a descriptor). No generator,
+    as it is round every read and write."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = self._path
+
+
+def write_all(file: Any, data: bytes | bytearray | memoryview) -> None:
+    """Write everything: a single write may stop half way, and on a full disk it does so without an error."""
+    rest = memoryview(data)
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        error.filename = error.filename or file.name
+        raise
+
+
+def close_read_only(close: Callable[..., None], *what: int) -> None:
+    """Close a file that was only read: an error of this must not hide that of its flush."""
+    try:  # noqa: SIM105 - to make what suppresses takes as long as to close
+        close(*what)
+    except OSError:
+        pass
 
 
 class SyncFailed(OSError):

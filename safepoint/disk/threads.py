@@ -102,11 +102,12 @@ class Helpers:
             self._pool = os.getpid(), pool
         return pool
 
-    def dismiss(self) -> None:
-        """No helper is left, when they have ended what they do. It may be used again."""
+    def dismiss(self, *, wait: bool = False) -> None:
+        """No helper is left, when they have ended what they do; with `wait` on return, as a fork may come next, and
+        Python warns of each if there is another thread. They may be used again."""
         (pid, pool), self._pool = self._pool, (0, None)
         if pool is not None and pid == os.getpid():
-            pool.shutdown(wait=False)
+            pool.shutdown(wait=wait)
 
 
 def _raise_first(errors: Sequence[BaseException], held: signals.Block) -> None:

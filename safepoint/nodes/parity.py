@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import xxhash
 
-from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, listdir, read, remove_tree, room, sync, write
+from safepoint.disk.kernel import write_all
 from safepoint.disk.rights import OURS
 from safepoint.errors import FormatError
 from safepoint.nodes.asking import ask_segments, ask_stripe

@@ -10,14 +10,16 @@ from functools import partial
 from stat import S_ISDIR, S_ISREG
 
 from safepoint.disk import Disk, codec
-from safepoint.disk.files import freed_later, listdir, make_directory, remove_tree, room, stat_or_none
-from safepoint.errors import RestoreError
-from safepoint.record import Record, StoredFile
+from safepoint.disk.files import exists, freed_later, listdir, make_directory, remove_tree, room, stat_or_none
+from safepoint.errors import RestoreError, SaveError
+from safepoint.manifest import Manifest
+from safepoint.patterns import above
+from safepoint.record import Item, Record, StoredFile
 from safepoint.restoring.grown import bring_prefix, read_wherever
 from safepoint.restoring.read import Damaged, read_out, reporting
 from safepoint.root import PRIVATE, Root
-from safepoint.saving import contents
-from safepoint.saving.memory import Memory
+from safepoint.saving import contents, take
+from safepoint.saving.memory import Away, Memory
 
 LARGE = 16 << 20  # bytes: to give the blocks of such a file back is not waited for
 SPARE = 2  # times the size of a set must be free, or its files are given back as reflinks where that can be
@@ -121,6 +123,60 @@ def extract(
         _fill(root.disk, top, files, record.parents or {})
         root.disk.helpers.each(bring, [file for file in files if file.has_bytes])
         _dress_directories(root.disk, top, files)
+
+
+def away(root: Root, manifest: Manifest, record: Record | None) -> Away:
+    """Of a set whose files are not in W what the program need not write again."""
+    items, trees = [], {file.path for file in record.files if file.kind == "tree"} if record else set()
+    for file in record.files if record else ():
+        if file.kind not in ("file", "tree") or not trees.isdisjoint(above(file.path)):
+            continue
+        entry, tree = manifest.decides(file.path, root.rank, root.ranks), file.kind == "tree"
+        if entry and entry.optional and entry.kind == "move" and entry.tree == tree:
+            without = manifest.without(root.rank, root.ranks) if tree else ()
+            items.append(Item(file.path, "copy", file.size, file.mtime_ns, 0, tree, entry.compress, without))
+    return Away(record.number if record else 0, tuple(items))
+
+
+def forget_failed(root: Root, manifest: Manifest, memory: Memory, committed: Record | None) -> None:
+    """A set that could not be stored has its files for the next one still; but if a failed fsync may have lost some of
+    them, those of the last set that was stored count."""
+    number = memory.away.number
+    if number in memory.spoilt or not exists(root.disk, root.set(number)):
+        memory.away = away(root, manifest, committed)
+
+
+def of_entry(record: Record, item: Item) -> list[StoredFile]:
+    """What a set has of one thing that was taken."""
+    return [file for file in record.files if file.path == item.path or item.path in above(file.path)]
+
+
+def carry(root: Root, number: int, away: Away, committed: Callable[[], Record | None], item: Item) -> None:
+    """Give set `number` what the set before it has of a file that the program has not written since. `committed`: what
+    the saver thread has committed last. Killed inside: as `take`."""
+    top, before = root.stored(number, item.path), away.number
+
+    def record() -> Record | None:
+        newest = committed()
+        return newest if newest and newest.number == before else None
+
+    if record() is None:  # its files are as they were taken
+        with suppress(FileNotFoundError):
+            take.snapshot(root, item, number, {}, root.stored(before, ""))
+            if record() is None:
+                return
+        # It was committed meanwhile: what is packed, too, may have gone before all of it was there.
+        if exists(root.disk, top):
+            remove_tree(root.disk, top)
+    whole = record()
+    files = of_entry(whole, item) if whole else []
+    if whole and any(file.kept != "raw" for file in files):
+        try:
+            extract(root, whole, root.stored(number, ""), only={file.path for file in files})
+        except Damaged as error:
+            raise SaveError(f"{whole.label}, which alone has {item.path}, is damaged: {error}") from error
+    else:
+        take.snapshot(root, item, number, {}, root.stored(before, ""))
 
 
 def _counted(record: Record, progress: Progress | None) -> codec.Tick | None:

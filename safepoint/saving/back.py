@@ -15,7 +15,7 @@ from safepoint.disk import Disk, SyncFailed
 from safepoint.disk.files import entries, exists, listdir, move, read, remove_tree, stat_or_none, sync
 from safepoint.disk.signals import uncut
 from safepoint.errors import SaveError
-from safepoint.record import Record, label, parse_taken
+from safepoint.record import Item, Record, label, parse_taken
 from safepoint.root import Root, State, is_ours
 from safepoint.saving.contents import ancestors, directories_up_to, make_parents
 from safepoint.saving.prune import drop
@@ -49,7 +49,13 @@ def put_back(root: Root, number: int, what: str, state: State = "set", *, initia
             with contextlib.suppress(SyncFailed):
                 root.disk.sync_dir(root.path)
         if is_ours(root.disk, root.state(state, number), kept):  # behind a link are files of somebody else
-            aside = _move_back(root, kept, "", _snapshots(root.disk, root.state(state, number)), initial)
+            copies = _copies(root.disk, root.state(state, number))
+            for item in copies:
+                # What the set before has too: in W the program would write to the very file of that set.
+                with contextlib.suppress(OSError):
+                    if item.carried:
+                        remove_tree(root.disk, os.path.join(kept, item.path))
+            aside = _move_back(root, kept, "", {item.path for item in copies}, initial)
         drop(root, [number], state)
     if not aside:
         return ""
@@ -82,11 +88,11 @@ def missing(root: Root, kept: str, path: str = "") -> bool:
     return False
 
 
-def _snapshots(disk: Disk, top: str) -> set[str]:
+def _copies(disk: Disk, top: str) -> list[Item]:
     """What is only a copy in this set; nothing, if its list cannot be read: then it is kept like a file that moved."""
     with contextlib.suppress(OSError, Unsealed):
-        return {item.path for item in parse_taken(read(disk, f"{top}/taken.json")).files if item.kind == "copy"}
-    return set()
+        return [item for item in parse_taken(read(disk, f"{top}/taken.json")).files if item.kind == "copy"]
+    return []
 
 
 def _move_back(

@@ -11,6 +11,7 @@ from typing import Any
 from safepoint.disk import SyncFailed, codec
 from safepoint.disk.files import exists, sync
 from safepoint.errors import RefusedFileError, SafepointError, SaveError
+from safepoint.patterns import above
 from safepoint.record import Item, Life, Record, Taken, label
 from safepoint.root import Root, State
 from safepoint.saving.back import NotPutBack, cause_of, fail, intact, put_back, save_error, spoil
@@ -35,6 +36,7 @@ def secure(
         check_ours(root, taken)
         _check_tables(taken, memory)
         record = store(root, taken, memory, resumed=resumed)
+        _check_carried(taken, record, previous)
         check_ours(root, taken)  # here too, as storing takes long: another run may have a set of this number
         commit(root, number)
         confirm(root)
@@ -71,6 +73,19 @@ def _check_tables(taken: Taken, memory: Memory) -> None:
         memory.check_kept(item for item in taken.files if item.kind == "append")
     except SaveError as error:
         raise RefusedFileError(str(error)) from error
+
+
+def _check_carried(taken: Taken, record: Record, previous: Record | None) -> None:
+    """What one set has from the one before is read anew for each: a byte that the disk has lost must not be vouched for
+    by the next record, or no set could tell."""
+    carried = {item.path for item in taken.files if item.carried}
+    known = {file.path: file for file in previous.files} if carried and previous else {}
+    for file in record.files if known else ():
+        before = known.get(file.path)
+        same = before and (before.kind, before.size, before.mtime_ns) == (file.kind, file.size, file.mtime_ns)
+        inside = file.path in carried or not carried.isdisjoint(above(file.path))
+        if inside and previous and before and same and before.checksum != file.checksum:
+            raise RefusedFileError(f"{file.path} is damaged in {previous.label}, from which this set has it")
 
 
 def check_ours(root: Root, taken: Taken) -> None:

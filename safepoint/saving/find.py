@@ -23,7 +23,9 @@ from safepoint.saving.contents import not_a_file_error, still_open
 MANY = 10_000  # files of one glob: from here on a directory listed as a whole is worth a word
 
 
-MAY_BE = " (a file that may be absent is to be listed as optional)"
+MAY_BE = (
+    " (list what the program does not write for each set as copy, so that it stays; what may be absent as optional)"
+)
 
 
 LOOKS, NAMED = 2000, 5  # files that are looked at, and named, in a message
@@ -37,16 +39,19 @@ class Found(NamedTuple):
     present: bool = False  # the program has written something that makes a set
     missing: str = ""  # it has not, and these are not optional
     many: tuple[Entry, int] | None = None  # the glob that means very many files, and how many
+    optional: tuple[Item, ...] = ()  # of `items`, what is not in W after this, and need not be written again
 
 
-def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = False) -> Found:
+def find(
+    root: Root, manifest: Manifest, *, first: bool = False, ends: bool = False, away: Sequence[Item] = ()
+) -> Found:  # fmt: skip
     """What there is to save. None of the files: no items. Files that stay in place (append, copy) do not count beside
     files that are moved, since they are always there. Nor does, for a `first` set, a directory without a file in it: a
     program that makes its directories before its first step could not start from them. Nor do, where the run `ends`,
-    optional files beside others, as they go with any set. Raises `MissingFilesError` if only some exist,
-    `RefusedFileError` for what cannot be saved.
+    optional files beside others, as they go with any set. `away`: the optional files of the set before. What of these
+    is not in W, as the program has not written it again, is carried over. Raises `MissingFilesError` if only some
+    exist, `RefusedFileError` for what cannot be saved.
     """
-    items = []
     with root.reporting(SaveError, "cannot look at the listed files", "nothing was moved"):
         found, missing = manifest.find(
             root.work, root.disk.stat, root.rank, root.ranks, listdir=partial(listdir, root.disk)
@@ -61,8 +66,10 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
         )
         # With other ranks, which may have their files: then an empty directory is this one's part of the set.
         nothing = not written and any(entry.kind == "move" for entry in required) and (missing or root.ranks == 1)
+        carried = tuple(item._replace(kind="copy", inode=0) for item in away if item.path not in found)
         if not found or nothing:
-            return Found(missing=names)
+            rest = carried if root.ranks > 1 and not missing else ()  # others may have what makes a set
+            return Found(rest, missing=names, optional=rest)
         if missing:
             raise MissingFilesError(f"missing: {names}, though {next(iter(found))} exists; nothing was moved{MAY_BE}")
         _check(root, found, first=first)
@@ -70,14 +77,18 @@ def find(root: Root, manifest: Manifest, *, first: bool = False, ends: bool = Fa
         opened = [moving[full] for full in root.disk.open_for_writing(list(moving))] if moving else []
         opened += [path for path, of in added.items() if of in opened and path not in opened]
         _refuse_large(root, opened, found, manifest.setting("copy_open_below"))
-        for path, (entry, info) in found.items():
-            kind = "copy" if path in opened else entry.kind
-            left_out = without if entry.tree else ()
-            items.append(
-                Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, entry.tree, entry.compress, left_out)
-            )
+        items = [_item(path, match, without, opened=path in opened) for path, match in found.items()]
     snapshots = tuple((found[path].entry, path) for path in opened)
-    return Found(tuple(items), snapshots, written or not manifest.moves, many=_many(manifest, found))
+    optional = [item for item in items if item.kind == "move" and found[item.path].entry.optional]
+    present, many = written or not manifest.moves, _many(manifest, found)
+    return Found((*items, *carried), snapshots, present, many=many, optional=(*optional, *carried))
+
+
+def _item(path: str, match: Match, without: Sequence[str], *, opened: bool) -> Item:
+    entry, info = match
+    kind, left_out = "copy" if opened else entry.kind, without if entry.tree else ()
+    how = entry.tree, entry.compress, tuple(left_out)
+    return Item(path, kind, info.st_size, info.st_mtime_ns, info.st_ino, *how)
 
 
 def _news(found: dict[str, Match], required: Sequence[Entry], *, ends: bool) -> list[tuple[str, bool]]:

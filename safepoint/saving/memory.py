@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -27,6 +28,13 @@ class Options(NamedTuple):
     bundle_from: int = 100  # so many small files are worth a bundle
 
 
+class Away(NamedTuple):
+    """The optional files of the newest set, which is in the next one too what the program does not write again."""
+
+    number: int = 0
+    items: tuple[Item, ...] = ()
+
+
 class Memory:
     """What a session knows of its sets that no file says."""
 
@@ -36,6 +44,7 @@ class Memory:
         self.committed_prefixes: dict[str, codec.Prefix] = {}  # of the append files of the last set, by path
         self.pending_prefixes: dict[str, codec.Prefix] = {}  # of those of the set that is not yet committed
         self.hidden: list[Item] = []  # the append files of the newest set that was taken, whatever became of it
+        self.away = Away()
         self.lost: dict[str, tuple[int, int | None]] = {}  # rule (4): inode, and time if that tells
         self.why: dict[str, str] = {}  # the causes, of this life
 
@@ -53,6 +62,21 @@ class Memory:
                     f"{item.path}: its fsync failed before{why}, so parts of it may not be on the disk, though one can "
                     f"read them: go back to the last set with restore(), or write it under a new name and rename that"
                 )
+
+    def begun_anew(self, root: Root, items: Iterable[Item]) -> dict[str, bool]:
+        """Files of the last sets that should only grow, and are gone, were cut, or are others; whether they grew."""
+        now = {item.path: item for item in items if item.kind == "append"}
+        anew = dict[str, bool]()
+        for path, known in self.tables():
+            item = now.get(path)
+            if item is None or item.inode != known.inode or item.size < known.size:
+                anew[path] = False
+            elif isinstance(known, codec.Prefix):  # else it is not known what it began with
+                looking = root.reporting(SaveError, "cannot look at the listed files", "nothing was moved")
+                with looking, root.disk.open(os.path.join(root.work, path)) as file:
+                    if not codec.begins_with(file, known):
+                        anew.setdefault(path, item.size > known.size)
+        return anew
 
 
 class Lost(NamedTuple):

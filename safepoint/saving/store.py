@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 from safepoint.disk import Disk, SyncFailed, codec
 from safepoint.disk.bundle import Bundle
-from safepoint.disk.disk import write_all
 from safepoint.disk.files import NO_ROOM, exists, open_all, remove_tree, sync
+from safepoint.disk.kernel import write_all
 from safepoint.disk.rights import OURS
 from safepoint.errors import RefusedFileError
 from safepoint.record import Item, Record, StoredFile, Taken, dump

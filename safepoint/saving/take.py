@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from safepoint import companions
@@ -31,8 +31,10 @@ from safepoint.saving.prune import Sets
 def take(
     root: Root, manifest: Manifest, items: Sequence[Item], number: int, step: int | None, place: PageCache,
     life: Life, previous: Record | None, sets: Sets, extra: dict[str, Any] | None = None,
+    carry: Callable[[Item], None] | None = None,
 ) -> Taken:  # fmt: skip
-    """Move or snapshot `items` into set `number`. On error everything is where it was. Killed inside: see (4)."""
+    """Move or snapshot `items` into set `number`; `carry` brings what the set before has, and W has not. On error
+    everything is where it was. Killed inside: see (4)."""
     holds = f"{intact(previous)}; the files are where they were"
     whose = root.rank, root.ranks, root.saver
     when = round(time.time(), 6)
@@ -51,7 +53,9 @@ def take(
                 root.disk.sync_dir(directory)
         copied: dict[str, os.stat_result] = {}
         for item in items:
-            if item.kind == "copy":  # first, as copying is what may fail
+            if item.carried and carry:
+                carry(item)
+            elif item.kind == "copy":  # first, as copying is what may fail
                 snapshot(root, item, number, copied)
         check_unchanged(root, copied)
         for item in items:
@@ -107,12 +111,13 @@ def _make(root: Root, number: int) -> None:
         raise
 
 
-def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_result]) -> None:
+def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_result], before: str = "") -> None:
     """Copy a file or a directory into a set. Its modification time is set last and so marks the snapshot as complete.
 
-    `copied` is told what each file and directory looked like, for `check_unchanged`.
+    `copied` is told what each file and directory looked like, for `check_unchanged`. `before`: the files of the set
+    that has it, as W has not; then the two have the same files, as far as there are hard links: nobody writes to them.
     """
-    top = os.path.join(root.work, item.path)
+    top = os.path.join(before or root.work, item.path)
 
     def visit(source: str, target: str) -> None:
         info = root.disk.stat(source)
@@ -128,6 +133,8 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
                     visit(os.path.join(source, name), os.path.join(target, name))
         elif not stat.S_ISREG(info.st_mode):
             raise not_a_file_error(root.shown(source), info.st_mode)
+        elif before and root.disk.hard_link(source, target):
+            return  # it has its time already
         else:
             with root.disk.open(source) as reader, root.disk.create(target, OURS) as writer:
                 root.disk.duplicate(reader, writer)
@@ -137,8 +144,8 @@ def snapshot(root: Root, item: Item, number: int, copied: dict[str, os.stat_resu
         root.disk.set_mode_and_time(target, mode, info.st_mtime_ns, info.st_gid)
 
     visit(top, root.stored(number, item.path))
-    seen = copied[top]
-    if (seen.st_size, seen.st_mtime_ns) != (item.size, item.mtime_ns):
+    seen = copied.get(top)
+    if seen and not before and (seen.st_size, seen.st_mtime_ns) != (item.size, item.mtime_ns):
         raise _changed_error(item.path)
 
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from safepoint.disk import Disk
-from safepoint.disk.disk import names_file
+from safepoint.disk.kernel import names_file
 
 MAGIC = b"SPV1"
 HEAD = Struct("<4sIQQ")

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Sequence
 
 from safepoint.disk import Disk
-from safepoint.disk.disk import write_all
 from safepoint.disk.files import exists, read, remove_tree, stat_or_none
+from safepoint.disk.kernel import write_all
 from safepoint.tasks import kept, names
 from safepoint.tasks.jobs import FILE, Output, Record
 from safepoint.tasks.values import Encoded, walk

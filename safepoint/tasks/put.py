@@ -26,8 +26,8 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from safepoint.disk import Disk, kernel
-from safepoint.disk.disk import write_all
 from safepoint.disk.files import cause, remove_tree
+from safepoint.disk.kernel import write_all
 from safepoint.errors import SaveError
 from safepoint.tasks import journal as blocks
 from safepoint.tasks import kept, moving, names

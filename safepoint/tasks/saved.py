@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_128_hexdigest
 
 from safepoint.disk import Disk
-from safepoint.disk.disk import names_file
 from safepoint.disk.files import cause, exists, listdir, read
+from safepoint.disk.kernel import names_file
 from safepoint.errors import DamagedError, RestoreError, SaveError, UsageError
 from safepoint.root import REAL
 from safepoint.tasks import holding, journal, kept, names, values

@@ -20,8 +20,8 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from safepoint.disk.disk import close_read_only
 from safepoint.disk.files import exists, tail
+from safepoint.disk.kernel import close_read_only
 from safepoint.disk.signals import look, undisturbed
 from safepoint.errors import SaveError, UsageError
 from safepoint.listener import Listener, Outcome

@@ -17,8 +17,8 @@ import xxhash
 
 from safepoint.disk import codec
 from safepoint.disk.bundle import tar_header
-from safepoint.disk.disk import close_read_only, write_all
 from safepoint.disk.files import exists, read
+from safepoint.disk.kernel import close_read_only, write_all
 from safepoint.disk.rights import OURS
 from safepoint.disk.signals import look
 from safepoint.record import Record, StoredFile, parse_record

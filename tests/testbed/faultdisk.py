@@ -90,7 +90,7 @@ class InOrder:
         if self._order < 0:
             work()
 
-    def dismiss(self) -> None:
+    def dismiss(self, *, wait: bool = False) -> None:
         pass
 
 
@@ -99,6 +99,7 @@ class FaultDisk(Disk):
     or, with `from_then_on`, it and every later one that changes something, as on a full disk."""
 
     exchanges = True  # False: a file system without RENAME_EXCHANGE
+    hard_links = True  # False: one without these
 
     def __init__(
         self, directory: str | os.PathLike[str], *, kill_at: int = -1, fail_at: int = -1, error: int = errno.EIO,
@@ -291,6 +292,13 @@ class FaultDisk(Disk):
         super().link(points_to, path)
         self._new(op, path)
         self.record.effects[-1].guaranteed = op  # a link is made with its contents
+
+    def hard_link(self, source: str, path: str) -> bool:
+        op = self.step("hard link", path)
+        if not self.hard_links or not super().hard_link(source, path):
+            return False
+        self._name(op, path, self._inode(source))
+        return True
 
     def truncate(self, path: str, length: int) -> None:
         op = self.step("truncate", path)

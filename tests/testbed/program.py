@@ -89,6 +89,11 @@ def _rows(step: int) -> dict[str, bytes]:
     return {"history.csv": b"".join(b"row %d of a long table\n" % k for k in range(50 * step + 3))}
 
 
+def _best(*names: str, every: int = 99) -> Callable[[int], dict[str, bytes]]:
+    """From step 1 on, and written anew only every so many steps."""
+    return lambda step: {name: _text(name, (step - 1) // every) for name in names if step}
+
+
 def _logs(step: int) -> dict[str, bytes]:
     return {f"logs/{name}": rows for name, rows in _rows(step).items()}
 
@@ -119,6 +124,19 @@ EACH_KIND: dict[str, Shape] = {
     "directory copy without scratch": ("run.zarr/ copy\n!run.zarr/**/*~\n", _only(*TREE)),
     "directory compress": ("run.zarr/ compress\n", _only(*TREE)),
     "directory copy compress": ("run.zarr/ copy compress\n", _only(*TREE)),
+    "optional, written once": ("u.dat\nbest.dat optional\n", lambda s: _only("u.dat")(s) | _best("best.dat")(s)),
+    "optional, compress, written at times": (
+        "u.dat\nbest.dat optional compress\n",
+        lambda s: _only("u.dat")(s) | _best("best.dat", every=2)(s),
+    ),
+    "optional, small, written at times": (
+        "u.dat\nbest*.dat optional\nbundle_from = 1\n",
+        lambda s: _only("u.dat")(s) | _best("best1.dat", "best2.dat", every=2)(s),
+    ),
+    "optional directory, written once": (
+        "u.dat\nbest/ optional\n",
+        lambda s: _only("u.dat")(s) | _best("best/a", "best/b/c")(s),
+    ),
     "empty file": ("u.dat\nempty.dat compress\n", lambda s: _only("u.dat")(s) | {"empty.dat": b""}),
 }
 
@@ -323,6 +341,7 @@ class Program:
             self._run()
 
     def _run(self) -> None:
+        self._known: dict[str, bytes] = {}  # what was written last under each name
         self._held: list[int] = []  # descriptors, for writing, of files that this program never closes
         try:
             self._live()
@@ -358,6 +377,7 @@ class Program:
                 self.errors.append(error)
                 if not self.go_on:
                     return
+                self._known = {}  # what is written at times only is written again
             self._write(files(step + 1))
         try:
             session.finish(step=self.steps)
@@ -369,6 +389,7 @@ class Program:
             for name in os.listdir(self.disk.directory):
                 if not name.startswith(".safepoint"):
                     remove_tree(self.disk, os.path.join(self.disk.directory, name))
+            self._known = {}
             self._write(files(self.steps))
             session.finish(step=self.steps)
         self.finished = True
@@ -396,6 +417,7 @@ class Program:
                 self._write(files(0))
             return 0
         self.restored = saved.step
+        self._known = dict(files(saved.step))
         wrong = [name for name, data in files(saved.step).items() if found.pop(name, None) != data]
         if wrong or found:
             raise Violation(f"restored step {saved.step}, but {wrong} differ and {sorted(found)} should not be there")
@@ -424,6 +446,9 @@ class Program:
         for name in [n for n in listed(self.disk.directory) if ".db-" in n and n not in files]:
             self.disk.remove(os.path.join(self.disk.directory, name))  # a log that the database needs no more
         for name, data in files.items():
+            if name.startswith("best") and self._known.get(name) == data:
+                continue
+            self._known[name] = data
             path = os.path.join(self.disk.directory, name)
             for directory in reversed(list(Path(self.disk.directory, name).parents)):
                 if not directory.is_dir():

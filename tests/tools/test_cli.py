@@ -462,6 +462,20 @@ def test_why_foretells_what_restore_then_does_to_each_file(work: Path) -> None:
     assert (work / "history.csv").read_text() == "0, 0.0\n10, 2.5\n20, 5.0\n"
 
 
+def test_why_names_copy_for_a_file_that_is_not_written_for_each_set(tmp_path: Path) -> None:
+    (tmp_path / ".safepoint").write_text("u.dat\nbest.dat optional\n")
+    session = safepoint.Session(tmp_path)
+    session.restore()
+    (tmp_path / "best.dat").write_text("best")
+    for step in range(2):
+        (tmp_path / "u.dat").write_text(str(step))
+        session.hide(step, wait=True)
+    session.close()
+    said = {fate["path"]: fate["text"] for fate in answer("why", tmp_path)["files"]}
+    text = "put back; not written for each set: listed as copy it would have stayed in place"
+    assert said == {"best.dat": text, "u.dat": "put back"}
+
+
 def test_what_restore_by_hand_gives_back_is_what_the_program_gets(work: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(work, tmp_path / "other"))
     assert cli("restore", work).exit_code == 0

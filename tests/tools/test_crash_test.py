@@ -54,6 +54,28 @@ def test_a_planted_mistake_is_found_at_the_step_after_the_restart(tmp_path: Path
         assert names(said) == files and set(said["ledger"]["names"]) == files
 
 
+MISSED = {  # what the program does in each step to a file that it has since before the first, and the line to write
+    "rows are added": ("open('log.txt', 'a').write(f'{{step}} {{u}}\\n')", "list log.txt append (it has only"),
+    "changed in place": (
+        "f = open('log.txt', 'r+' if __import__('os').path.exists('log.txt') else 'w'); "
+        "f.seek(4 * step); f.write(f'{{step:3}}.'); f.close()",
+        "list log.txt copy",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", MISSED)
+def test_what_hide_alone_does_to_a_program_is_told_without_a_kill(tmp_path: Path, how: str) -> None:
+    """The reference is the program whose files no `hide` moves: A, B and C alike have one row of 24."""
+    inside, line = MISSED[how]
+    directory = planted(tmp_path / "w", inside=inside.format(), manifest="u.txt\nrng.txt\nmean.txt\nlog.txt optional\n")
+    said = try_out(directory, tmp_path)
+    assert (said["verdict"], said["code"]) == ("differs without a kill", 1), said
+    assert [file["path"] for file in said["files"]] == ["log.txt"] and not said["kills"]
+    done = safepoint(directory, "crash-test", "--kills", "1", "--", sys.executable, "solver.py")
+    assert f"\n{line}" in done.stdout, done.stdout
+
+
 def test_a_program_that_fails_after_a_restart_is_told_with_its_last_words(tmp_path: Path) -> None:
     said = try_out(planted(tmp_path / "w", after_restore="sys.exit('no such field')"), tmp_path)
     assert (said["verdict"], said["code"]) == ("fails after a restart", 1), said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,9 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
     for k in range(5):
         (tmp_path / f"f{k}.vtk").write_text("v")
     (tmp_path / "run.log").write_text("l")
+    (tmp_path / "rows").write_text("1 2\n3 4\n")
+    (tmp_path / "held.log").write_text("")
+    sqlite3.connect(tmp_path / "params").execute("create table t(x)").connection.close()
     (tmp_path / "odd [name] {1}.dat").write_text("d")
     (tmp_path / "solver.py").write_text("s")
     (tmp_path / ".hidden").write_text("h")
@@ -59,12 +63,16 @@ def test_a_first_manifest_is_proposed_from_what_changed_last(tmp_path: Path) -> 
         file.truncate(200 << 20)
     (tmp_path / "old.dat").write_text("o")
     os.utime(tmp_path / "old.dat", (1e9, 1e9))
+    with (tmp_path / "held.log").open("a"):
+        lines = answer("init", tmp_path, "--print")["text"].splitlines()
+    assert ["as a program has it open" in line for line in lines if line.startswith("held.log")] == [True]
     text = answer("init", tmp_path, "--print")["text"]
     assert not (tmp_path / ".safepoint").exists()
     assert cli("init", tmp_path).exit_code == 0 and (tmp_path / ".safepoint").read_text() == text
     entries = {e.text: (e.kind, e.compress) for e in load(str(tmp_path)).entries}
     assert entries == {
-        "*.vtk": ("move", None), "run.log": ("append", None), "odd [[]name] {{1}}.dat": ("move", None),
+        "*.vtk": ("move", None), "run.log": ("move", None), "rows": ("copy", None), "params": ("copy", None),
+        "held.log": ("move", None), "odd [[]name] {{1}}.dat": ("move", None),
         "z.zarr/": ("move", None), "big,1.bin": ("move", 3),
     }  # fmt: skip
     found, missing = load(str(tmp_path)).find(str(tmp_path), os.lstat)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import errno
 import os
 import re
 import socket
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -99,8 +101,10 @@ def test_all_missing_files_are_named_and_nothing_is_moved(start: Start, work: Pa
     write(work, a_dat="a", e_dat="e")
     with pytest.raises(MissingFilesError) as caught:
         session.hide(0)
-    text = "missing: b.dat (line 2), c/*.vtk (line 3), though a.dat exists; nothing was moved (a file that may be "
-    assert str(caught.value) == text + "absent is to be listed as optional)"
+    assert str(caught.value) == (
+        "missing: b.dat (line 2), c/*.vtk (line 3), though a.dat exists; nothing was moved (list what the program does "
+        "not write for each set as copy, so that it stays; what may be absent as optional)"
+    )
     assert contents(work) == {"a.dat": "a", "e.dat": "e"}
     write(work, b_dat="b", c__1_vtk="1")
     assert session.hide(0) is not None
@@ -117,6 +121,90 @@ def test_optional_files_are_saved_if_they_are_there_and_not_missed_if_not(start:
     assert contents(work) == {"u.dat": "1", "notes.txt": "n1"}
 
 
+ONCE = {
+    "a file": "best.dat optional\n",
+    "compressed": "best.dat optional compress\n",
+    "in the bundle": "best.dat optional\nbundle_from = 1\n",
+    "of a glob": "b*.dat optional\n",
+}
+
+
+@pytest.mark.parametrize("end", ["killed", "killed at once", "finished", "finished at once", "a process each"])
+@pytest.mark.parametrize("kind", ONCE)
+def test_an_optional_file_that_is_not_written_again_is_in_every_set_after_it(
+    start: Start, work: Path, said: Said, kind: str, end: str
+) -> None:
+    """The best state of a training: `hide` has moved it away, and it must not go with its set (keep = 2)."""
+    session = start(f"u.dat\n{ONCE[kind]}")
+    best = "the best state\n" * 99
+    write(work, best_dat=best)
+    sets_after = 0 if end.endswith("at once") else 4
+    for step in range(sets_after + 1):
+        write(work, u_dat=str(step))
+        session.hide(step, wait=step % 2 == 0)
+        assert not (work / "best.dat").exists()
+        if end == "a process each":
+            session.close()
+            session = start(restore=False)
+            session.adopt()
+    told = [text for _, text in said if "has not written it since" in text]
+    assert len(told) == (sets_after if end == "a process each" else 1 if sets_after else 0)
+    assert all(text.startswith("best.dat was in the last set") and "copy optional" in text for text in told)
+    if end.startswith("finished"):
+        write(work, u_dat="later")
+        session.finish()
+    else:
+        session.close()
+        start()
+    assert contents(work) == {"u.dat": "later" if end.startswith("finished") else str(sets_after), "best.dat": best}
+
+
+def test_a_file_of_a_glob_that_is_not_written_again_is_named_before_it_goes(
+    start: Start, work: Path, said: Said
+) -> None:
+    session = start("u.dat\nout-*.dat\n")
+    for step in range(4):
+        write(work, **{"u_dat": str(step), f"out-{step}_dat": "o"})
+        session.hide(step, wait=True)
+    text = (
+        "out-0.dat was in the last set, and is in this one no more, as the program has not written it again: it goes "
+        "with its set. If it is to stay list out-*.dat as copy"
+    )
+    assert [words for _, words in said if "out-" in words] == [text]
+
+
+def test_an_optional_file_that_restore_gave_back_and_the_program_removed_is_gone(start: Start, work: Path) -> None:
+    session = start("u.dat\nnotes.txt optional\n")
+    write(work, u_dat="0", notes_txt="n")
+    session.hide(0, wait=True)
+    session.restore()
+    (work / "notes.txt").unlink()
+    write(work, u_dat="1")
+    session.hide(1, wait=True)
+    session.close()
+    start()
+    assert contents(work) == {"u.dat": "1"}
+
+
+def test_what_the_disk_changed_in_a_file_that_is_carried_over_is_vouched_for_by_no_set(
+    start: Start, work: Path
+) -> None:
+    """G6: the sets have one and the same file, and the next record must not believe what it reads."""
+    session = start("u.dat\nbest.dat optional\n")
+    write(work, u_dat="0", best_dat="good")
+    session.hide(0, wait=True)
+    write(work, u_dat="1")
+    kept = next((work / ROOT).glob("set-*/files/best.dat"))
+    info = kept.stat()
+    kept.write_bytes(b"gone")
+    os.utime(kept, ns=(info.st_mtime_ns, info.st_mtime_ns))
+    with pytest.raises(SaveError, match=r"best\.dat is damaged in set 1 \(step 0\), from which this set has it"):
+        session.hide(1, wait=True)
+    assert contents(work) == {"u.dat": "1"}, "not also best.dat: it would be the file of set 1"
+    kept.write_bytes(b"good")
+    os.utime(kept, ns=(info.st_mtime_ns, info.st_mtime_ns))
+
+
 def test_an_optional_file_that_a_set_did_not_have_is_set_aside(start: Start, work: Path) -> None:
     session = start("u.dat\nnotes.txt optional\n")
     write(work, u_dat="0")
@@ -126,6 +214,47 @@ def test_an_optional_file_that_a_set_did_not_have_is_set_aside(start: Start, wor
     start()
     assert contents(work) == {"u.dat": "0"}
     assert contents(work / ROOT / "discarded") == {"notes.txt": "of the lost iteration"}
+
+
+ADDS = {
+    "with a": (lambda path: path.open("a"), 'opened to be added to (with "a")', "append"),
+    "by a link to its directory": (
+        lambda path: (path.parent.parent / "link" / path.name).open("ab"),
+        'opened to be added to (with "a")',
+        "append",
+    ),
+    "by its descriptor": (
+        lambda path: os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT), "w"),
+        "opened to be changed in place",
+        "copy",
+    ),
+    "a database": (lambda path: sqlite3.connect(path), "opened to be changed in place", "copy"),
+    "anew": (lambda path: path.open("w"), "", ""),
+    "anew, and then added to": (lambda path: [path.open("w").close(), path.open("a")][1], "", ""),
+    "by a rename": (lambda path: [(path.parent / "new").open("a"), os.rename(path.parent / "new", path)][0], "", ""),
+}
+
+
+@pytest.mark.parametrize("how", ADDS)
+def test_a_file_that_begins_anew_since_it_was_moved_away_is_named_at_the_second_set(
+    start: Start, work: Path, said: Said, how: str
+) -> None:
+    """A log that is opened with "a" for each row keeps one row of all: said with the line to write, once."""
+    session = start("u.dat\nlog.txt\n")
+    (work.parent / "link").symlink_to(work)
+    told = []
+    for step in range(4):
+        write(work, u_dat=str(step))
+        with contextlib.closing(ADDS[how][0](work / "log.txt")) as file:
+            file.execute("create table t(x)") if how == "a database" else file.write(b"row" if "link" in how else "row")
+        session.hide(step, wait=True)
+        told.append([text for _, text in said if "log.txt" in text])
+    _, words, attribute = ADDS[how]
+    text = (
+        f"log.txt was {words} after hide had moved it away, so it has begun anew, without what it held: that is in "
+        f"older sets alone, and goes with them. List it as: log.txt {attribute}"
+    )
+    assert told == ([[], *[[text]] * 3] if words else [[]] * 4)
 
 
 def test_files_that_stay_in_place_do_not_make_a_set_when_all_moved_ones_are_absent(start: Start, work: Path) -> None:

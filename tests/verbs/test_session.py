@@ -8,6 +8,7 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 from testbed.disks import Failing, ends
 from testbed.jobs import mpiexec
+from testbed.paths import HOUSE
 from testbed.sessions import (
     NOBODY,
     ROOT,
@@ -183,9 +185,9 @@ def test_what_another_user_has_made_is_named_with_its_owner_and_a_remedy(start: 
     told = start_as_nobody(work)
     me = pwd.getpwuid(NOBODY).pw_name
     assert told == (
-        f"cannot set up .safepoint.d: .safepoint.d/rank-00000/lock: Permission denied ({side} belongs to root, with "
-        f"mode 0755, and this process to {me}: start it as root, or as root give it over by chown -R {me} {side}); "
-        f"set 1 (step 7) is intact; the listed files are untouched"
+        f"cannot set up .safepoint.d: .safepoint.d/FORMAT: Permission denied ({side} belongs to root, with "
+        f"mode 0700, and this process to {me}: start it as root, or as root give it over by chown -R {me} {side}); "
+        f"the listed files are untouched"
     )
     for path in [work, *work.rglob("*")]:
         os.chown(path, NOBODY, NOBODY)
@@ -453,3 +455,33 @@ def test_an_exception_on_one_rank_ends_the_job_and_one_on_all_does_not(
     if how == "raises":
         again = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=500).stdout
         assert again.count("begin") == again.count("1") == 3, again
+
+
+FORKS = """
+import os, sys, threading
+import safepoint
+safepoint.init(background=sys.argv[1] == "True")
+safepoint.restore()
+for step in range(3):
+    for k in range(40):
+        with open(f"u{k}.dat", "w") as file:
+            file.write(str(step))
+    safepoint.hide(step=step)
+print(threading.active_count(), flush=True)
+if (child := os.fork()) == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+safepoint.finish()
+"""
+
+
+def test_without_the_background_there_is_no_thread_of_which_python_would_warn_at_a_fork(work: Path) -> None:
+    """The way out that docs/notebooks.md names. Python counts them (3.12 and later)."""
+    (work / ".safepoint").write_text("u*.dat\n")
+    for background, alone in ((False, True), (True, False)):
+        command = [sys.executable, "-W", "error", "-c", FORKS, str(background)]
+        environment = {**os.environ, "PYTHONPATH": str(HOUSE)}
+        if background and sys.version_info >= (3, 12):
+            command[1:3] = []
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and (done.stdout == "1\n") == alone, done

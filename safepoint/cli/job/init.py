@@ -6,6 +6,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import click
@@ -25,7 +26,8 @@ COMPRESS_FROM_BYTES = 100 << 20  # bytes from which compression is proposed
 DEEP, LIMIT = 3, 20_000  # directories below DIR, and files, that are looked at
 ALIKE = 4  # files of one ending in a directory, from which a glob is proposed
 STORES = (".zarr", ".n5", ".bp", ".tiledb")  # directories that are one data set
-LOGS = (".log", ".csv", ".tsv", ".out", ".jsonl")
+SAMPLE = 4096  # bytes at the beginning of a file that tell what it is
+DATABASE = b"SQLite format 3\0"
 SOURCES = frozenset({
     ".a", ".bak", ".c", ".cc", ".cfg", ".cmake", ".cpp", ".cxx", ".dll", ".exe", ".f", ".f03", ".f08", ".f90", ".f95",
     ".for", ".go", ".h", ".hpp", ".html", ".in", ".ini", ".ipynb", ".java", ".jl", ".lock", ".m", ".md", ".mk", ".mod",
@@ -40,7 +42,7 @@ HEAD = """\
 #     u.npy                       moved away by hide, at once; the program writes a new one
 #     fields/*.vtk   compress     kept compressed (or compress=9)
 #     history.csv    append       only ever grows: cut back to its length at the save point
-#     params.db      copy         changed in place or held open: a snapshot instead of a move
+#     params.db      copy         changed in place, held open, or not written each time: a snapshot instead of a move
 #     notes.txt      optional     may be absent
 #     part-{rank}.h5              one file of each rank
 #     run.zarr/                   a whole directory
@@ -68,13 +70,14 @@ class Found(NamedTuple):
 def init(directory: str, force: bool, show: bool, as_json: bool) -> None:
     """Write a first manifest, from the files that changed last.
 
-    The entries are proposals, from names, sizes and times alone, and say so: read them before the first run.
+    The entries are proposals, from what lies there now, and say so: read them before the first run. Whether a program
+    writes a file anew, or adds to it, nobody can tell from that: safepoint crash-test does.
     """
     work = os.path.realpath(directory)
     path = os.path.join(work, NAME)
     if exists(DISK, path) and not force and not show:
         raise UsageError(f"{path} is there already (--force replaces it); nothing was changed")
-    proposals = propose(_alone(work, list(_files(work))))
+    proposals = propose(_alone(work, list(_files(work))), work)
     if not proposals and not show:
         kept = "; the manifest stays" if exists(DISK, path) else ""
         raise UsageError(f"no file below {work} looks like data: run the program once, or to its first files{kept}")
@@ -94,7 +97,7 @@ def init(directory: str, force: bool, show: bool, as_json: bool) -> None:
         terminal.say(f"wrote {path}: {words.count(len(proposals), 'proposal')}, to be checked")
 
 
-def propose(found: list[Found]) -> list[str]:
+def propose(found: list[Found], work: str = "") -> list[str]:
     """Lines of a manifest for what changed last, newest first."""
     newest = max((each.time for each in found), default=0.0)
     recent = sorted((f for f in found if f.time > newest - RECENT_S), key=lambda f: (-f.time, f.path))
@@ -111,19 +114,37 @@ def propose(found: list[Found]) -> list[str]:
             done.add(key)
             lines.append(_line(os.path.join(escaped(key[0]), f"*{escaped(key[1])}"), alike))
         else:
-            lines.append(_line(escaped(each.path) + "/" * each.tree, [each]))
+            lines.append(_line(escaped(each.path) + "/" * each.tree, [each], _stays(work, each)))
     rest = len(lines) - MANY
     return lines[:MANY] + [f"# and {rest} more files that changed in the last run"] * (rest > 0)
 
 
-def _line(name: str, files: list[Found]) -> str:
+def _stays(work: str, file: Found) -> str:
+    """Why a file had better stay in place: a program that adds rows to it, or changes it, would begin it anew when it
+    has been moved away. Its name tells nothing of that."""
+    path = os.path.join(work, file.path)
+    if file.tree or not work:
+        return ""
+    with suppress(OSError):
+        if DISK.open_for_writing([path]):
+            return ", as a program has it open"
+    with suppress(OSError), DISK.open(path) as opened:
+        begin = opened.read(SAMPLE)
+        if begin.startswith(DATABASE):
+            return ", as a database is changed in place"
+        if b"\n" in begin and b"\0" not in begin:
+            return ", as rows may be added (append, if only that; no attribute, if written anew for each set)"
+    return ""
+
+
+def _line(name: str, files: list[Found], stays: str = "") -> str:
     """One proposal, with a comment that says why."""
     total, newest = sum(f.size for f in files), max(f.time for f in files)
     attribute, guess = "", ""
     if files[0].format:
         attribute, guess = "copy", f", with what {files[0].format} keeps beside it"
-    elif not files[0].tree and name.endswith(LOGS) and len(files) == 1:
-        attribute, guess = "append", ", if it only grows"
+    elif stays:
+        attribute, guess = "copy", stays
     elif max(f.size for f in files) >= COMPRESS_FROM_BYTES:
         attribute, guess = "compress", ", as it is large"
     what = "" if len(files) == 1 else f"{len(files)} files, "

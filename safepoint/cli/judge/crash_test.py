@@ -1,7 +1,8 @@
 """`safepoint crash-test`: does a run that is killed and resumed end as the uninterrupted one?
 
-Three runs, each in a copy of the directory: A undisturbed, B killed again and again, C undisturbed once more, as the
-control: a program whose results differ by themselves says nothing about its restarts. All that counts is what the
+Four runs, each in a copy of the directory: A undisturbed, R in which `hide` does nothing, since what it moves away may
+be missed by a program that is never killed too, B killed again and again, and C undisturbed once more, as the control:
+a program whose results differ by themselves says nothing about its restarts. All that counts is what the
 ledgers say of each set and each watched value, and the files at the end.
 """
 
@@ -16,7 +17,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import click
@@ -24,7 +24,7 @@ import click
 from safepoint import words
 from safepoint.cli import terminal
 from safepoint.cli.judge.compare import DIFFERENT, UNDECIDED, atol, exclude, make_rules, rtol, tolerance
-from safepoint.cli.judge.trial import Ended, Trial, check_source, links_outside
+from safepoint.cli.judge.trial import ALONE, Ended, Trial, advice, check_source, links_outside
 from safepoint.errors import SafepointError
 from safepoint.ledger import verdict
 from safepoint.ledger.compare import Comparison, Rules, compare
@@ -92,15 +92,16 @@ def crash_test(
 ) -> None:  # fmt: skip
     """Does a run of COMMAND that is killed and resumed equal the uninterrupted one?
 
-    COMMAND is run to its end three times, in copies of DIR, so it must name its files relative to it: A undisturbed,
-    B killed N times at random instants and started again with the same line each time, C undisturbed. If B differs,
-    the first step, file and value that does is named, and where in the program it was saved. Runs that differ stay,
-    with all their sets, for a closer look. Exit code 0: equal; 1: not; 2: could not tell, as A and C differ too, no
-    restart ever found a set, or A does not come to its end.
+    COMMAND is run to its end four times, in copies of DIR, so it must name its files relative to it: A undisturbed; R
+    where hide leaves all files alone; B killed N times at random instants and started again with the same line each
+    time; C undisturbed. If R or B differs, the first step, file and value that does is named, and where in the program
+    it was saved. Runs that differ stay, with all their sets, for a closer look. Exit code 0: equal; 1: not; 2: could
+    not tell, as A and C differ too, no restart ever found a set, or A does not come to its end.
     """
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            before = signal.signal(number, _stop)  # so that no run goes on, and no copy stays
+            # So that no run goes on, and no copy stays.
+            before = signal.signal(number, lambda number, _: sys.exit(128 + number))
             ctx.call_on_close(partial(signal.signal, number, before or signal.SIG_DFL))
     rules = make_rules(rtol, atol, tolerances, exclude)
     check_source(directory, work or tempfile.gettempdir(), command)
@@ -108,7 +109,7 @@ def crash_test(
     if work:
         os.mkdir(work, 0o700)  # as mkdtemp: the directory that is copied may be closed to others
     top = os.path.realpath(work or tempfile.mkdtemp(prefix="safepoint-crash-test-"))
-    trials = {name: Trial(name, top, command) for name in "ABCD"}
+    trials = {name: Trial(name, top, command) for name in f"{ALONE}ABCD"}
     test = CrashTest(trials, os.path.realpath(directory), keep, rules, tuple(more), time_limit)
     try:
         found = test.run(kills, seed, one_rank)
@@ -145,6 +146,8 @@ class CrashTest:
         except (Ended, SafepointError) as error:
             return Verdict(UNDECIDED, "no run", f"the undisturbed run says nothing: {error}")
         limit = self.limit or SLOWER * a.seconds + GRACE
+        if effect := None if a.sampled() else self._effect(limit):
+            return effect
         _say(f"B, to be killed {words.count(kills, 'time')}: {' '.join(b.command)}")
         b.copy(self.source, self.keep)
         try:
@@ -163,6 +166,22 @@ class CrashTest:
             self._control(self.trials["D"], limit)
             control = self._compare("D")
         return self._judge(found, control)
+
+    def _effect(self, limit: float) -> Verdict | None:
+        """What is otherwise at the end where no set was ever taken, and so nothing was moved away."""
+        a, r = self.trials["A"], self.trials[ALONE]
+        try:
+            self._undisturbed(r, "without sets", limit)
+        except Ended as error:
+            return Verdict(UNDECIDED, "no run", f"without sets it does not come to its end: {error}")
+        if not (found := self._at_the_end(Result(ALONE, Comparison()))).files:
+            return None
+        self._control(self.trials["C"], limit)
+        if (control := self._compare("C")).files:
+            return self._judge(found, control)
+        text = "differs without any kill: the program does not end as it does if hide leaves its files alone"
+        lines = [f"list {advice(path, r, a)}" for path in found.files]
+        return Verdict(DIFFERENT, "differs without a kill", text, [*self._lines(found), *lines], result=found)
 
     def _unlisted(self, found: Result) -> None:
         """Files that nobody has listed, and that B has otherwise: they count if the control has them as A has."""
@@ -206,7 +225,11 @@ class CrashTest:
         if result.ledger.sampled:  # the sets of `safepoint run` are those that were caught
             result.ledger = Comparison(sampled=True, restarts=result.ledger.restarts, ranks=result.ledger.ranks)
         verdict.explain(result.ledger, self.rules, sets)
-        of_a, of_b = (self.trials[n].results(self.more) for n in ("A", name))
+        return self._at_the_end(result)
+
+    def _at_the_end(self, result: Result) -> Result:
+        """Compare the files of A and of this run."""
+        of_a, of_b = (self.trials[n].results(self.more) for n in ("A", result.name))
         for path in sorted(of_a.keys() | of_b.keys()):
             if self.rules.excluded(path):
                 continue
@@ -235,8 +258,7 @@ class CrashTest:
             within = ", within the tolerance" if b.ledger.tolerated else ""
             times = words.count(b.ledger.restarts[1], "time")
             text = f"equal: resumed {times}, and all of {compared} as in the uninterrupted run{within}"
-            return Verdict(0, "equal", text,
-                           result=b)  # fmt: skip
+            return Verdict(0, "equal", text, result=b)
         if b.ledger.differs:
             look = verdict.where_to_look(b.ledger, self._side("A"), Sets(self._side("A"), self._side("B")))
         else:
@@ -288,10 +310,6 @@ class CrashTest:
         if not b.differs:
             return "B happens to equal A."
         return "Nothing could be compared by value, so nobody can say whether B is further from A than that."
-
-
-def _stop(number: int, _: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _largest(difference: Difference | None) -> float | None:

@@ -22,11 +22,12 @@ from safepoint.disk.files import exists
 from safepoint.errors import UsageError
 from safepoint.ledger.sides import Side
 from safepoint.owner import read_owner
-from safepoint.patterns import NAME, SIDE
+from safepoint.patterns import NAME, SIDE, quoted
 from safepoint.program import SETTINGS
 from safepoint.root import logs, roots
 from safepoint.run.proc import Process
 from safepoint.run.processes import Family, die_with
+from safepoint.settings import ALOOF
 from safepoint.threads import restarted
 
 DISK = Disk()
@@ -34,6 +35,7 @@ TICK = 0.002  # seconds between two looks at a run
 EARLY = 0.15  # of the kills come before the first set of a life may be there: at the start, or in restore
 SPREAD = (0.1, 1.5)  # of what a life would get of the run if all got the same
 RANKS_END_S = 10.0  # seconds that the others of a killed rank have to end by themselves
+ALONE = "R"  # the run in which `hide` does nothing
 TAIL = 15  # lines of the output of a run that failed
 _KEEP = re.compile(r"^\s*keep\s*=")
 
@@ -148,6 +150,11 @@ class Trial:
             pass
         return side.restarts
 
+    def sampled(self) -> bool:
+        """Whether its files never move: it is under `safepoint run`."""
+        side = Side(self.work)
+        return any(side.sampled for _ in side.rows())
+
     def results(self, more: Sequence[str]) -> dict[str, str]:
         """The files that are the result, by their names: those of the manifest, and `more`, globs."""
         listed = manifest.load(self.work, SETTINGS)
@@ -174,7 +181,8 @@ class Trial:
     @contextlib.contextmanager
     def _life(self) -> Iterator[tuple[subprocess.Popen[bytes], Family | None]]:
         regions = restarted.variables(self.command, self.work, self.trace)
-        environment = {"SAFEPOINT_LEDGER": "full", **regions, **os.environ, "PWD": self.work}
+        alone = {ALOOF: "1"} if self.name == ALONE else {}
+        environment = {"SAFEPOINT_LEDGER": "full", **alone, **regions, **os.environ, "PWD": self.work}
         with open(self.output, "ab") as output:
             family = Family() if sys.platform == "linux" else None  # first: what is there already is none of it
             child = self._start(environment, output)
@@ -231,6 +239,17 @@ class Trial:
     def _hint(self) -> str:
         hint = words.to_check(self.command)
         return f"\n{hint}" if hint else ""
+
+
+def advice(path: str, alone: Trial, moved: Trial) -> str:
+    """The line of the manifest for a file that `hide` moves away from a program that counts on it."""
+    there = [os.path.join(trial.work, path) for trial in (alone, moved)]
+    if all(map(os.path.isfile, there)) and os.path.getsize(there[0]) > os.path.getsize(there[1]):
+        with DISK.open(there[0]) as whole, DISK.open(there[1]) as rest:
+            whole.seek(-os.path.getsize(there[1]), os.SEEK_END)
+            if whole.readall() == rest.readall():  # type: ignore[attr-defined]
+                return f"{quoted(path)} append (it has only the rows since the last set)"
+    return f"{quoted(path)} copy"
 
 
 def links_outside(directory: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +23,8 @@ from safepoint.patterns import Match, above
 from safepoint.record import Item, Record, StoredFile, Taken, label
 from safepoint.restoring.baseline import judge_baseline, refuse_outside
 from safepoint.restoring.grown import begun_anew
-from safepoint.restoring.survey import changed_since
+from safepoint.restoring.read import Damaged
+from safepoint.restoring.survey import changed_since, read_taken
 from safepoint.root import Root
 
 MOST_FILES = 30  # files; of more the rest is counted
@@ -189,7 +191,7 @@ def fates(seen: Overview, each: SetState) -> list[Fate]:
         root = seen.root(rank, each)
         mine = seen.manifest.owned_by(root.rank, root.ranks, what.saver)
         there = _find(root, mine)
-        found += _of_the_set(root, what, there)
+        found += _of_the_set(root, what, there, _carried(root, what))
         found += _beside_it(root, what, mine, there)
         known = {fate.path for fate in found if fate.rank == root.rank}
         found += [
@@ -208,7 +210,17 @@ def _find(root: Root, listed: Manifest) -> dict[str, Match]:
     return listed.find(root.work, terminal.DISK.stat, root.rank, root.ranks, listdir=partial(listdir, terminal.DISK))[0]
 
 
-def _of_the_set(root: Root, what: Record | Taken, there: dict[str, Match]) -> list[Fate]:
+def _carried(root: Root, what: Record | Taken) -> set[str]:
+    """What the program had not written again for this set."""
+    with suppress(Damaged, OSError):
+        taken = what if isinstance(what, Taken) else read_taken(root, what.number)
+        return {item.path for item in taken.files if item.carried}
+    return set()
+
+
+def _of_the_set(
+    root: Root, what: Record | Taken, there: dict[str, Match], carried: set[str]
+) -> list[Fate]:  # fmt: skip
     found = []
     trees = {f.path for f in what.files if (f.kind == "tree" if isinstance(what, Record) else f.tree)}  # type: ignore[union-attr]
     for file in what.files:
@@ -219,7 +231,8 @@ def _of_the_set(root: Root, what: Record | Taken, there: dict[str, Match]) -> li
         listed = there.get(file.path)
         info = listed.info if listed else stat_or_none(terminal.DISK, os.path.join(root.work, file.path))
         if info is None:
-            found.append(Fate(name, root.rank, "put back", "put back"))
+            again = "; not written for each set: listed as copy it would have stayed in place"
+            found.append(Fate(name, root.rank, "put back", f"put back{again * (file.path in carried)}"))
         elif file.kind == "append":
             found.append(_append(root, what.number, file, info.st_size))
         elif tree:
