@@ -278,6 +278,11 @@ class Disk:
         """Those of these files that a process of this host holds open for writing, or has mapped for writing."""
         return handles.open_for_writing(paths)
 
+    def handles_into(self, work: str, device: int, besides: str) -> list[handles.Handle]:
+        """What processes have open or mapped on the file system of this `device`, but not in `besides`; none, if
+        nothing of it seems to lead into the directory `work`."""
+        return handles.into(work, device, besides)
+
     def page_cache(self, path: str) -> PageCache:
         """Which page cache holds `path`."""
         return kernel.page_cache(path)

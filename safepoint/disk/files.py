@@ -188,7 +188,7 @@ def freed_later(disk: Disk, paths: Iterable[str]) -> Iterator[None]:
 
 def move(disk: Disk, source: str, target: str) -> None:
     """As a rename. What that moves to no other directory (EXDEV: of the image below an overlay, another mount or quota
-    project) moves piece by piece, a file as a copy. Killed inside, each piece has its old name, the new one, or both."""
+    project) moves piece by piece, a file as a copy. Killed inside, each piece has its old name, its new one or both."""
     try:
         disk.rename(source, target)
         return

@@ -36,6 +36,7 @@ from safepoint.errors import UsageError
 from safepoint.matching import match
 from safepoint.nodes import transfer
 from safepoint.nodes.transfer import Channel, Peer, Refused
+from safepoint.spawned import isolated
 from safepoint.trace import elsewhere, record
 from safepoint.trace.record import AFTER, ARGUMENTS, EMPTY, ENTERED, HEADER, NOTE, RETURNED
 
@@ -58,7 +59,7 @@ class Node:
 
     def follow(self, where: wire.Where | None = None) -> subprocess.Popen[bytes]:
         (self.directory / elsewhere.FOLLOWING).touch()
-        command = [sys.executable, "-c", hosts.FOLLOWER, hosts.HERE, str(self.directory)]
+        command = [*isolated(hosts.FOLLOWER), str(self.directory)]
         environment = {**os.environ, wire.SERVER: (where or self.server.where).text()}
         with (self._top / "said").open("ab") as said:
             self._processes.append(subprocess.Popen(command, env=environment, stderr=said))

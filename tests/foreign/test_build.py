@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from testbed.paths import EXAMPLES, HOUSE
 from testbed.sweep import one_of
 
 import safepoint
+from safepoint import c
 from safepoint.c import cache as where_it_is_kept
 from safepoint.errors import UsageError
 
@@ -37,13 +39,19 @@ def compiled(*command: object, cwd: Path) -> None:
     assert done.returncode == 0 and not done.stderr, f"{command}: {done.stderr}"
 
 
-def test_without_a_home_no_directory_of_that_name_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_no_directory_of_that_name_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a user without HOME and without a line in passwd, as in containers, nothing expands `~`."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
     for told in (None, "here"):  # a relative one is none either, says its own standard
         monkeypatch.delenv("XDG_CACHE_HOME") if told is None else monkeypatch.setenv("XDG_CACHE_HOME", told)
-        with pytest.raises(UsageError, match="set HOME, or XDG_CACHE_HOME"):
-            where_it_is_kept()
+        assert where_it_is_kept("some").is_relative_to(tempfile.gettempdir()) and not os.listdir()
+        monkeypatch.setattr(c, "_tops", lambda: [Path("~/.cache/safepoint")])
+        with pytest.raises(UsageError, match=r"is no absolute path\. Set XDG_CACHE_HOME"):
+            where_it_is_kept("some")
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(os.path, "expanduser", lambda path: path)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -393,7 +393,7 @@ def test_without_numpy_a_part_that_must_be_made_again_is_as_good_as_away(
 
 
 def test_no_room_is_known_before_a_byte_travels(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parity.kernel, "room", lambda path: 4000)
+    monkeypatch.setattr(parity, "room", lambda path: 4000)
     with pytest.raises(Unreachable, match="has no room: 4000 are free"):
         nodes.make(0)
 

@@ -9,7 +9,7 @@ import re
 from collections import ChainMap
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -333,6 +333,7 @@ class Program:
     finished: bool = False
     errors: list[SafepointError] = None  # type: ignore[assignment]
     durable_at: list[tuple[int, int]] = None  # type: ignore[assignment]  # (operation, step) of each promise
+    _known: dict[str, bytes] = field(default_factory=dict)  # what was written last under each name
 
     def run(self) -> None:
         self.errors, self.durable_at = [], []
@@ -341,7 +342,7 @@ class Program:
             self._run()
 
     def _run(self) -> None:
-        self._known: dict[str, bytes] = {}  # what was written last under each name
+        self._known = {}
         self._held: list[int] = []  # descriptors, for writing, of files that this program never closes
         try:
             self._live()

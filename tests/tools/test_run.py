@@ -779,14 +779,16 @@ if os.environ.get("DIE") == os.environ.get("SAFEPOINT_STEP", "0"):
 def test_the_rows_of_a_killed_segment_are_not_in_the_database_that_comes_back(tmp_path: Path, mode: str) -> None:
     """With what explain proposes; which names what lies beside the database."""
     program = [sys.executable, "-c", SEGMENT, mode]
-    proposed = subprocess.run(["safepoint", "run", "--explain", "--", *program], cwd=tmp_path, capture_output=True)
+    proposed = subprocess.run(
+        [sys.executable, "-m", "safepoint", "run", "--explain", "--", *program], cwd=tmp_path, capture_output=True
+    )
     assert b"a.db is of SQLite: what lies beside it (a.db-journal" in proposed.stderr, proposed.stderr
     for left in tmp_path.glob("a.db*"):
         left.unlink()
     (tmp_path / ".safepoint").write_bytes(proposed.stdout)
     assert [line.split()[0] for line in proposed.stdout.decode().splitlines()[1:]] == ["a.db"]
     for die in ("2", ""):
-        run = ["safepoint", "run", "--until", "4", "--retries", "0", "--", *program]
+        run = [*ours, "--until", "4", "--retries", "0", "--", *program]
         done = subprocess.run(run, cwd=tmp_path, env={**os.environ, "DIE": die}, capture_output=True, text=True)
         assert (done.returncode == 0) == (die == ""), done.stderr
     with sqlite3.connect(tmp_path / "a.db") as db:
