@@ -779,9 +779,8 @@ if os.environ.get("DIE") == os.environ.get("SAFEPOINT_STEP", "0"):
 def test_the_rows_of_a_killed_segment_are_not_in_the_database_that_comes_back(tmp_path: Path, mode: str) -> None:
     """With what explain proposes; which names what lies beside the database."""
     program = [sys.executable, "-c", SEGMENT, mode]
-    proposed = subprocess.run(
-        [sys.executable, "-m", "safepoint", "run", "--explain", "--", *program], cwd=tmp_path, capture_output=True
-    )
+    ours = sys.executable, "-m", "safepoint", "run"
+    proposed = subprocess.run([*ours, "--explain", "--", *program], cwd=tmp_path, capture_output=True)
     assert b"a.db is of SQLite: what lies beside it (a.db-journal" in proposed.stderr, proposed.stderr
     for left in tmp_path.glob("a.db*"):
         left.unlink()
