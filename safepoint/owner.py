@@ -154,11 +154,10 @@ def refuse_held(root: Root, what: str, touched: Iterable[tuple[str, os.stat_resu
     there is a warning. Nothing was changed."""
     held: dict[kernel.Which, list[handles.Handle]] = {}
     device = root.locked[0] if root.locked else root.disk.stat(root.work).st_dev  # W is on one file system
-    harmed = list(touched)
-    for handle in root.disk.handles_into(root.work, device, root.side) if harmed else ():
+    for handle in root.disk.handles_into(root.work, device, root.side):
         held.setdefault(handle.which, []).append(handle)
     wrong, doubtful = list[str](), list[str]()
-    for path, info, length in harmed:
+    for path, info, length in touched if held else ():
         for handle in held.get((info.st_dev, info.st_ino), ()):
             if harm := handles.harm(handle, length):
                 certain = handle.writes and handles.is_related(handle.pid, _speaker and _speaker.pid)
