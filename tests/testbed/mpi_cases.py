@@ -1308,7 +1308,7 @@ def case_copies_of_append_files_are_kept_on_all_ranks_before_any_is_swapped_in(c
     write(directory, files_of(rank, 7))
     before = in_place(rank, directory)
     comm.Barrier()
-    disk = failing(directory, create=lambda path: rank == 0 and "/append." in path)
+    disk = failing(directory, create=lambda path, *mode: rank == 0 and "/append." in path)
     text = message_of(comm, Session(directory, comm=comm, disk=disk).restore, RestoreError)
     assert "append" in text, text
     check(comm, in_place(rank, directory) == before, "a file was changed")
@@ -1776,7 +1776,7 @@ def case_a_set_that_one_rank_cannot_stage_is_swapped_in_on_none(comm: Any, where
     session.close()
     write(directory, files_of(rank, 7))
     comm.Barrier()
-    disk = failing(directory, errno.ENOSPC, mkdir=lambda path: rank == 1 and path.endswith("/stage"))
+    disk = failing(directory, errno.ENOSPC, mkdir=lambda path, *mode: rank == 1 and path.endswith("/stage"))
     again = Session(directory, comm=comm, disk=disk)
     text = message_of(comm, again.restore, RestoreError)
     assert "No space left on device" in text

@@ -191,6 +191,11 @@ class Replay:
         if path:
             self.disk.set_mode_and_time(path, int(arguments[1], 8), os.lstat(path).st_mtime_ns)
 
+    def _fchmod(self, arguments: list[str], _: int) -> None:
+        _, path = self._of(arguments[0])
+        if path:
+            self.disk.set_mode_and_time(path, int(arguments[1], 8), os.lstat(path).st_mtime_ns)
+
     def _utimensat(self, arguments: list[str], _: int) -> None:
         path = self._at(*arguments[:2])
         if path:

@@ -9,12 +9,14 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 from mpi4py import MPI
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from safepoint.tasks.jobs import PICKLE, Output
 from safepoint.tasks.mpi import messages, serving
 from testbed.waiting import wait_for

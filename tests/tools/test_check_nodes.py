@@ -105,7 +105,7 @@ def in_c(cwd: Path, mpi: Mpi, case: str, *words: object) -> Done:
     exe = program("hangs.c", mpi, "-g", "-O0")
     of = "--with", "c", "--mpicc", mpi.cc, "-t", "none"
     done = safepoint(cwd, *ON_PORT, *of, *words, "--", *mpi.started(3), *two_nodes(cwd), exe, case, **HERE)
-    assert list((cwd / "node").iterdir()) == []
+    wait_for(lambda: not list((cwd / "node").iterdir()), "the end of what a follower has kept")
     return done
 
 
@@ -249,4 +249,5 @@ def test_on_two_nodes_a_program_in_c_that_hangs_is_told_and_ended(
     exe = program("hangs.c", mpi, "-g", "-O0")
     done = safepoint(tmp_path, *ON_PORT, *words, "--", *mpi.started(3), exe, "wait", **by_ssh)
     hangs(done)
-    assert list((tmp_path / "tmp").iterdir()) == [] and "followed no more" not in done.stdout
+    assert "followed no more" not in done.stdout
+    wait_for(lambda: not list((tmp_path / "tmp").iterdir()), "the end of what a follower has kept")  # after the command
