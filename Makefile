@@ -3,7 +3,7 @@
 #     make demo     kill a computation, serial and on four ranks, and see that nothing of it is lost (a minute or two)
 #     make quick    a first look at a change: for a minute, the tests nearest to what differs from main
 #     make test     every promise, on small cases and on samples of large families (five minutes)
-#     make proof    real mounts, kernels, ranks and programs, and what takes seconds a test (nine minutes)
+#     make proof    real mounts, kernels, ranks and programs, and what takes seconds a test (ten minutes)
 #     make proof-all  both of these, with many more cases (hours); before a release
 #     make check    style, types, layers, and the links of the site (seconds)
 #     make crash    thousands of kills and power cuts; writes docs/evidence.md (as root it makes real ones);

@@ -479,7 +479,7 @@ def test_who_was_taken_over_is_told(work: Path, tmp_path: Path, caplog: pytest.L
             session.wait("remote")
         save(session, work, 3)
         assert "another run has taken over" in "\n".join(warnings(caplog))
-        assert session.saving or session.safe == {"local": 3, "remote": None}  # in this order: it may end between
+        wait_for(lambda: session.safe == {"local": 3, "remote": None})
         session.close()
     assert at_place(tmp_path) == [2]
 
