@@ -34,43 +34,39 @@ class Format(NamedTuple):
 
     name: str
     beside: str  # a regular expression: `base` or `stem` is what they have in common with the file
-    begins: str  # what the file begins with, or, with `tells`, another one in its directory
+    begins: bytes  # what the file begins with, or, with `tells`, another one in its directory; as a regular expression
     data: bool = True  # else these are locks and the like, that hold nothing of the program
     files: str = ".+"  # the names that such a file may have
     tells: str = ""  # `{stem}` is the name of the file without its extension
-    own: str = "(?!)"  # what alone tells it of one of `beside`
+    own: bytes = b"(?!)"  # what alone tells it of one of `beside`
 
 
-_SQLITE, _LMDB, _BERKELEY = r"SQLite format 3\0", r".{12}(?:.{4}|.{12})?(?:\xde\xc0\xef\xbe|\xbe\xef\xc0\xde)", (
-    r".{12}(\x62\x31\x05\0|\0\x05\x31\x62|\x61\x15\x06\0|\0\x06\x15\x61|\x53\x22\x04\0|\0\x04\x22\x53"
-    r"|\x82\x45\x07\0|\0\x07\x45\x82)"
+_SQLITE, _LMDB, _BERKELEY = rb"SQLite format 3\0", rb".{12}(?:.{4}|.{12})?(?:\xde\xc0\xef\xbe|\xbe\xef\xc0\xde)", (
+    rb".{12}(\x62\x31\x05\0|\0\x05\x31\x62|\x61\x15\x06\0|\0\x06\x15\x61|\x53\x22\x04\0|\0\x04\x22\x53"
+    rb"|\x82\x45\x07\0|\0\x07\x45\x82)"
 )  # fmt: skip
-_MDBX, _LEVEL = r".{21}\x11\x4c\xef\xbd\x9d\x65\x59", r"\d+\.(?:ldb|sst|log|blob)|CURRENT|MANIFEST-\d+|OPTIONS-\d+"
+_MDBX, _LEVEL = rb".{21}\x11\x4c\xef\xbd\x9d\x65\x59", r"\d+\.(?:ldb|sst|log|blob)|CURRENT|MANIFEST-\d+|OPTIONS-\d+"
 FORMATS = (
     # mj…: the journal of a transaction over several databases, without which SQLite ignores theirs
     Format("SQLite", r"(?P<base>.+)-(?:wal2?|journal|mj\w+)", _SQLITE,
-           own=r"\x37\x7f\x06[\x82\x83]|\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"),
+           own=rb"\x37\x7f\x06[\x82\x83]|\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"),
     Format("SQLite", r"(?P<base>.+)-shm", _SQLITE, data=False),
-    Format("DuckDB", r"(?P<base>.+?)\.wal(?:\.\w+)?", r".{8}DUCK"),
-    Format("DuckDB", r"(?P<base>.+)\.tmp", r".{8}DUCK", data=False),
-    Format("Kyoto or Tokyo Cabinet", r"(?P<base>.+)\.wal", r"KC\n|ToKyO CaBiNeT"),
+    Format("DuckDB", r"(?P<base>.+?)\.wal(?:\.\w+)?", rb".{8}DUCK"),
+    Format("DuckDB", r"(?P<base>.+)\.tmp", rb".{8}DUCK", data=False),
+    Format("Kyoto or Tokyo Cabinet", r"(?P<base>.+)\.wal", rb"KC\n|ToKyO CaBiNeT"),
     Format("LMDB", r"(?P<base>.+)-lock", _LMDB, data=False),
     Format("LMDB", r"lock\.mdb", _LMDB, data=False, files=r"data\.mdb"),
     Format("MDBX", r"(?P<base>.+)-lck|mdbx\.lck", _MDBX, data=False),
     Format("Berkeley DB", r"log\.\d{10}", _BERKELEY),
     Format("Berkeley DB", r"__db\..+", _BERKELEY, data=False),
-    Format("ZODB", r"(?P<base>.+)\.(?:index|lock|tmp)", r"FS[23]\d", data=False),
-    Format("dbm.dumb", r"(?P<stem>.+)\.(?:dat|dir)", r"""(['"]).*\1, \(\d""", files=r".+\.(?:dat|dir)",
+    Format("ZODB", r"(?P<base>.+)\.(?:index|lock|tmp)", rb"FS[23]\d", data=False),
+    Format("dbm.dumb", r"(?P<stem>.+)\.(?:dat|dir)", rb"""(['"]).*\1, \(\d""", files=r".+\.(?:dat|dir)",
            tells="{stem}.dir"),
-    Format("LevelDB or RocksDB", _LEVEL, r"MANIFEST-\d+\n", files=_LEVEL, tells="CURRENT"),
-    Format("LevelDB or RocksDB", r"LOCK|LOG(?:\.old.*)?|IDENTITY", r"MANIFEST-\d+\n", data=False, files=_LEVEL,
+    Format("LevelDB or RocksDB", _LEVEL, rb"MANIFEST-\d+\n", files=_LEVEL, tells="CURRENT"),
+    Format("LevelDB or RocksDB", r"LOCK|LOG(?:\.old.*)?|IDENTITY", rb"MANIFEST-\d+\n", data=False, files=_LEVEL,
            tells="CURRENT"),
 )  # fmt: skip
-_BESIDE = [re.compile(each.beside) for each in FORMATS]
-_FILES = [re.compile(each.files) for each in FORMATS]
-_BEGINS = [re.compile(each.begins.encode(), re.S) for each in FORMATS]
-_OWN = [re.compile(each.own.encode(), re.S) for each in FORMATS]
-_ANY = re.compile("|".join(re.sub(r"\?P<\w+>", "?:", each.beside) for each in FORMATS))
+_ANY = "|".join(re.sub(r"\?P<\w+>", "?:", each.beside) for each in FORMATS)
 _known: WeakKeyDictionary[Root, dict[str, str]] = WeakKeyDictionary()  # rule (3), by names without their numbers
 
 
@@ -84,6 +80,10 @@ class Companion(NamedTuple):
         return f"{self.path} holds data of {self.of} ({self.format})"
 
 
+def _begins(pattern: bytes, head: bytes) -> bool:
+    return re.match(pattern, head, re.S) is not None
+
+
 def beside(root: Root, paths: Collection[str]) -> Iterator[Companion]:
     """What is in W beside these files, or what `stage/` has of them, and belongs to one of them."""
     names: dict[str, set[str]] = {}
@@ -95,16 +95,35 @@ def beside(root: Root, paths: Collection[str]) -> Iterator[Companion]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         for name in there:
-            if name not in listed and _ANY.fullmatch(name) and (found := _belongs(root, directory, name, listed)):
+            if name not in listed and re.fullmatch(_ANY, name) and (found := _belongs(root, directory, name, listed)):
                 yield found
+
+
+def orphans(root: Root, manifest: Manifest) -> dict[str, os.stat_result]:
+    """What would hold data, by its name, of a listed file of which nothing is there: a power cut may leave that of one
+    that was being made. The next file of that name must not meet it."""
+    found: dict[str, os.stat_result] = {}
+    means = functools.partial(manifest.decides, rank=root.rank, size=root.ranks)
+    names = functools.partial(listdir, root.disk)
+    for directory in {"", *manifest.reach(root.work, root.disk.stat, root.rank, root.ranks, listdir=names)}:
+        for path in (os.path.join(directory, name) for name in names(os.path.join(root.work, directory))):
+            listed = [each.of for each in owners(path) if each.data and means(each.of)]
+            info = stat_or_none(root.disk, os.path.join(root.work, path)) if listed and not means(path) else None
+            if info and S_ISREG(info.st_mode) and not any(_is_told(root, of) for of in listed):
+                found[path] = info
+    return found
+
+
+def _is_told(root: Root, path: str) -> bool:
+    """Whether a file says what it is: it is there, and begins with more than NUL bytes."""
+    return bool(_head(root.disk, os.path.join(root.work, path)).strip(b"\0"))
 
 
 def _belongs(root: Root, directory: str, name: str, listed: Collection[str]) -> Companion | None:
     for number, each in enumerate(FORMATS):
         for base in _bases(number, name, listed):
-            if _is(root, directory, base, number) or _OWN[number].match(
-                _head(root.disk, os.path.join(root.work, directory, name))
-            ):
+            own = os.path.join(root.work, directory, name)
+            if _is(root, directory, base, number) or _begins(each.own, _head(root.disk, own)):
                 path, of = os.path.join(directory, name), os.path.join(directory, base)
                 return Companion(path, of, each.name, each.data)
     return None
@@ -112,21 +131,22 @@ def _belongs(root: Root, directory: str, name: str, listed: Collection[str]) -> 
 
 def _bases(number: int, name: str, listed: Collection[str]) -> list[str]:
     """Which of the listed names of its directory this one could belong to, by that format."""
-    match = _BESIDE[number].fullmatch(name)
+    match = re.fullmatch(FORMATS[number].beside, name)
     if not match:
         return []
     common = match.groupdict()
     if common.get("base"):
         return [common["base"]] if common["base"] in listed else []
     stem = common.get("stem")
-    return sorted(n for n in listed if _FILES[number].fullmatch(n) and stem in (None, os.path.splitext(n)[0]))
+    names = [name for name in listed if stem in (None, os.path.splitext(name)[0])]
+    return sorted(name for name in names if re.fullmatch(FORMATS[number].files, name))
 
 
 def _is(root: Root, directory: str, name: str, number: int) -> bool:
     """Whether a listed file is of this format, as it is in W or in `stage/`."""
     tells = FORMATS[number].tells.format(stem=os.path.splitext(name)[0]) or name
     tops = (os.path.join(top, directory, tells) for top in (root.stage, root.work))
-    return any(_BEGINS[number].match(_head(root.disk, full)) for full in tops)
+    return any(_begins(FORMATS[number].begins, _head(root.disk, full)) for full in tops)
 
 
 def _head(disk: Disk, full: str) -> bytes:
@@ -153,8 +173,8 @@ def format_of(root: Root, path: str) -> str:
             (
                 each.name
                 for number, each in enumerate(FORMATS)
-                if _FILES[number].fullmatch(name)
-                and (_is(root, directory, name, number) if each.tells else _BEGINS[number].match(head))
+                if re.fullmatch(each.files, name)
+                and (_is(root, directory, name, number) if each.tells else _begins(each.begins, head))
             ),
             "",
         )
@@ -207,20 +227,20 @@ def refuse_left_out(disk: Disk, path: str, full: str) -> None:
     """Rule (1), of what is excluded from a directory that is saved as a whole. Raises `RefusedFileError`."""
     directory, name = os.path.split(full)
     for number, each in enumerate(FORMATS):
-        match = _BESIDE[number].fullmatch(name) if each.data else None
+        match = re.fullmatch(FORMATS[number].beside, name) if each.data else None
         base = match.groupdict().get("base") if match else None
-        if base and _BEGINS[number].match(_head(disk, os.path.join(directory, base))):
+        if base and _begins(FORMATS[number].begins, _head(disk, os.path.join(directory, base))):
             found = Companion(path, os.path.join(os.path.dirname(path), base), each.name, data=True)
             raise RefusedFileError(f"{found}, and a line with ! excludes it: leave that line out")
 
 
-def owners(path: str, root: Root | None = None) -> list[tuple[str, str]]:
-    """Which files this one may belong to, by its name, and their formats; with `root` only those in W that are such."""
+def owners(path: str, root: Root | None = None) -> list[Companion]:
+    """To which files this one may belong, by its name; with `root` only those in W that are of such a format."""
     directory, name = os.path.split(path)
     found = []
-    for number, each in enumerate(FORMATS):
-        match = _BESIDE[number].fullmatch(name)
+    for number, each in enumerate(FORMATS) if re.fullmatch(_ANY, name) else ():
+        match = re.fullmatch(each.beside, name)
         base = match.groupdict().get("base") if match else None
         if base and (root is None or _is(root, directory, base, number)):
-            found.append((os.path.join(directory, base), each.name))
+            found.append(Companion(path, os.path.join(directory, base), each.name, each.data))
     return found

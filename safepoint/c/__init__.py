@@ -18,8 +18,8 @@ logger = logging.getLogger("safepoint")
 def cache(name: str) -> Path:
     """Where what is built under this name is kept from run to run; its directory is there on return.
 
-    What lies there is run, so nobody else may be able to write to it, or to put another one under its name: in a cache
-    that is shared, or was made with umask 000, it is not looked for. Raises `UsageError` if there is no such place.
+    Files there are executed, so only this user and root may be able to write to them or to replace them: a cache that
+    is shared, or was made with umask 000, is not used. Raises `UsageError` if there is no such place.
     """
     reasons = list[str]()
     for top in _tops():
@@ -29,7 +29,7 @@ def cache(name: str) -> Path:
             return top / name
         reasons.append(why if top.is_absolute() else f"{top} is no absolute path")
     raise UsageError(f"nothing that is compiled can be kept: {'; '.join(reasons)}. Set XDG_CACHE_HOME to a directory "
-                     f"that nobody else can write to")  # fmt: skip
+                     f"that only you can write to")  # fmt: skip
 
 
 def _tops() -> Iterator[Path]:
@@ -44,7 +44,7 @@ def _user() -> int:
 
 
 def _refused(top: Path) -> str:
-    """Make this directory, if need be; why it is not to be used, or "": nobody else can change what it holds."""
+    """Create this directory if it is missing. Return why it must not be used, "" if only this user can change it."""
     try:
         for way in (*reversed(top.parents), top):  # each with this mode, whatever the umask
             if not way.exists():
@@ -64,7 +64,7 @@ def _not_alone(top: Path, path: Path) -> str:
 
 
 def others_may_write(path: str | Path) -> str:
-    """By whom this file or directory could be changed that is neither this user nor root, in words; "": by nobody."""
+    """Return who besides this user and root could change this file or directory, as text; "" if there is none."""
     if not hasattr(os, "geteuid"):
         return ""
     try:

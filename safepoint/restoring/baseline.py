@@ -32,7 +32,7 @@ def note_baseline(root: Root, manifest: Manifest) -> None:
     rows = [
         {"path": path, "size": info.st_size, "mtime_ns": info.st_mtime_ns, "inode": info.st_ino,
          "directory": S_ISDIR(info.st_mode)}
-        for path, info in in_place(root, manifest).items()
+        for path, info in {**in_place(root, manifest), **companions.orphans(root, manifest)}.items()
     ]  # fmt: skip
     whose = {"ranks": root.ranks, "saver": root.saver, "patterns": manifest.patterns}
     write_durably(root.disk, root.baseline, seal({**whose, "files": rows}))
@@ -110,6 +110,7 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
     baseline = read_baseline(root)
     before = {row["path"]: row for row in baseline["files"]}
     then, judged, now = _as_of(baseline, root, manifest)
+    torn = [name for name in now if name not in before]
     growing = {entry.filled(then.rank, then.ranks) for entry in judged.entries if entry.kind == "append"}
     grown, without = {}, judged.without(then.rank, then.ranks)
     for name, row in before.items():
@@ -122,12 +123,15 @@ def judge_baseline(root: Root, manifest: Manifest) -> tuple[list[str], dict[str,
         if info and name in growing and info.st_ino == row["inode"] and info.st_size > row["size"]:
             grown[name] = row["size"]
         elif not info or (info.st_size, info.st_mtime_ns) != (row["size"], row["mtime_ns"]):
+            owners = {each.of for each in companions.owners(name)}
+            if owners and owners.isdisjoint(before) and not judged.decides(name, then.rank, then.ranks):
+                torn += [name] if info else []  # a log without its file has become one of the lost life
+                continue
             raise OverwrittenError(
                 f"{name} was there at the first start and {'was changed' if info else 'is gone'} before the first set "
                 f"was saved, so the run cannot start again from it: put the initial file back; or, if all is as it "
                 f"should be, remove {root.shown(root.baseline)}"
             )
-    torn = [name for name in now if name not in before]
     return [name for name in torn if os.path.dirname(name) not in torn], grown
 
 
@@ -137,7 +141,7 @@ def _as_of(
     """Rank and entries as they were when this was noted, and what these mean in W now."""
     then = Root(root.work, root.rank, baseline["ranks"], baseline["saver"], root.disk)
     judged = manifest.owned_by(then.rank, then.ranks, then.saver).as_of(baseline["patterns"])
-    now = in_place(then, judged, locks=True)
+    now = {**in_place(then, judged, locks=True), **companions.orphans(then, judged)}
     if baseline["format"] == 1:  # it knows nothing of directories
         now = {name: info for name, info in now.items() if not S_ISDIR(info.st_mode)}
     return then, judged, now
@@ -150,9 +154,9 @@ def touched(root: Root, manifest: Manifest) -> Iterator[Touched]:
     except DamagedError:  # `check_baseline` tells it
         return
     before = {row["path"]: row for row in baseline["files"]}
-    _, judged, now = _as_of(baseline, root, manifest)
+    then, judged, now = _as_of(baseline, root, manifest)
     for path, info in now.items():
-        row, entry = before.get(path), judged.decides(path)
+        row, entry = before.get(path), judged.decides(path, then.rank, then.ranks)
         if row is None or not (
             row.get("directory") or (info.st_size, info.st_mtime_ns) == (row["size"], row["mtime_ns"])
         ):

@@ -35,11 +35,8 @@ def drop_newer(
         for n in newer if later else ():
             missed = []
             for path in _moved_into(root, n):
-                if any(
-                    e.means(each, root.rank, root.ranks)
-                    for e in later
-                    for each in (path, *dict(companions.owners(path)))
-                ):
+                names = [path, *(each.of for each in companions.owners(path))]
+                if any(e.means(each, root.rank, root.ranks) for e in later for each in names):
                     try:
                         _take_out(root, n, path)
                     except Damaged:

@@ -215,8 +215,8 @@ def _belonging(work: str, watch: Watch) -> list[str]:
     """The files that belong to another one, and are saved with that; this is remarked."""
     root = Root(work)
     beside = {path: owners[0] for path in {e.path for e in watch.events} if (owners := companions.owners(path, root))}
-    for of, format in sorted(set(beside.values())):
-        names = ", ".join(sorted(path for path, owner in beside.items() if owner == (of, format)))
+    for of, format in sorted({(owner.of, owner.format) for owner in beside.values()}):
+        names = ", ".join(sorted(path for path, owner in beside.items() if (owner.of, owner.format) == (of, format)))
         watch.remarks.append(f"{of} is of {format}: what lies beside it ({names}) is saved with it, and needs no line")
     return list(beside)
 

@@ -127,10 +127,9 @@ def changed(root: Root, manifest: Manifest, marks: Sequence[str]) -> str:
             below = waiting.pop(0)
             for name, is_directory in entries(root.disk, os.path.join(root.work, below))[: LOOKS - looks]:
                 looks, path = looks + 1, f"{below}/{name}" if below else name
+                names = [path, *(each.of for each in companions.owners(path, root))]
                 if name.startswith((".", "__")) or any(
-                    e.means(each, root.rank, root.ranks)
-                    for e in listed
-                    for each in (path, *dict(companions.owners(path, root)))
+                    e.means(each, root.rank, root.ranks) for e in listed for each in names
                 ):
                     continue
                 if is_directory:

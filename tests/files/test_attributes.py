@@ -366,6 +366,30 @@ def test_a_log_that_was_there_at_the_first_start_stays(start: Start, work: Path)
     assert {"a.db", "a.db-wal"} <= set(contents(work))
 
 
+@pytest.mark.parametrize("of", [None, b"", bytes(100)])
+@pytest.mark.parametrize("top, listed", [("", "a.db\nown.db\n"), ("sub", "sub/*.db optional\n")])
+def test_a_log_of_a_file_that_a_power_cut_took_goes_aside(
+    start: Start, work: Path, of: bytes | None, top: str, listed: str
+) -> None:
+    """Before any set: whether its name is lost, or its contents are, the next file of that name must not meet its log.
+    One that was there at the first start is somebody's, unless the lost life has written it."""
+    (here := work / top).mkdir(exist_ok=True)
+    before = dict.fromkeys(("old.db.wal", "own.db.wal", "plain.txt-journal"), "of before")
+    for name, text in before.items():
+        (here / name).write_text(text)
+    kill(start(f"u.dat\n{listed}"))
+    lost = dict.fromkeys(("a.db-wal", "a.db.wal", "own.db.wal"), "of the lost life")
+    for name, text in lost.items():
+        (here / name).write_text(text)
+    if of is not None:
+        (here / "a.db").write_bytes(of)
+    start()
+    aside = {Path(name).name: text for name, text in contents(work / ROOT / "discarded").items() if "." in name}
+    assert aside == {**lost, **({"a.db": of.decode()} if of is not None else {})}
+    there = {path.name: path.read_text() for path in here.iterdir() if path.is_file() and path.name != ".safepoint"}
+    assert there == {name: text for name, text in before.items() if name not in lost}
+
+
 def test_what_finish_brings_back_has_its_own_log(start: Start, work: Path) -> None:
     session = start("a.db\nb.db\n")
     for name in ("a.db", "b.db", "b.db-wal"):

@@ -27,7 +27,9 @@ from testbed.waiting import wait_for
 from safepoint import RefusedFileError, SafepointError, Session
 from safepoint.disk import Disk, PageCache
 from safepoint.disk.files import freed_later
-from safepoint.restoring import stage
+from safepoint.manifest import parse
+from safepoint.restoring import baseline, stage
+from safepoint.root import Root
 
 pytestmark = pytest.mark.usefixtures("clean_slate")
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is open")
@@ -503,6 +505,17 @@ def test_what_was_listed_when_a_first_run_began_may_be_open(start: Start, work: 
         assert not [text for level, text in said if level == "WARNING"]
         write(work, u_dat="0")
         session.hide(0, wait=True)
+
+
+def test_a_table_of_each_rank_is_cut_and_not_replaced_before_the_first_set(work: Path) -> None:
+    """So whoever has it open with O_APPEND may go on, on each rank."""
+    root, manifest = Root(str(work), 1, 2, 0), parse("log-{rank}.txt append\n").owned_by(1, 2, 0)
+    os.makedirs(root.path)
+    (work / "log-1.txt").write_text("a")
+    baseline.note_baseline(root, manifest)
+    (work / "log-1.txt").write_text("and more")
+    ((path, _, length),) = baseline.touched(root, manifest)
+    assert (path, length) == ("log-1.txt", 1)
 
 
 @needs_linux

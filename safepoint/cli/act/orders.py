@@ -13,8 +13,8 @@ from typing import NamedTuple
 NICE = 10
 LONGEST_WORD = 2000  # characters of a line: it is written as a whole, or not at all
 MOVES_EVERY = 5.0  # seconds
-# Seconds without progress after which the run is told who is waited for, and told again; between two looks. It names
-# who is waited for within a minute, and takes a minute without a word for a process that was stopped.
+# Seconds: without progress until the first report of a wait to the run; between later reports; between two polls. The
+# run warns of a wait within a minute, and takes a process that is silent for a minute for a stopped one.
 FIRST_WORD, NEXT_WORD, LOOK = 40.0, 30.0, 2.0
 
 

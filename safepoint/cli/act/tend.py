@@ -79,7 +79,7 @@ class Tender:
             work()
         except BaseException as error:  # a thread that dies in silence would copy nothing any more
             traceback.print_exc()
-            # So does one that lives on without it. Another one begins, as after any other end; and that is told.
+            # End the process too: without this thread it would make no copies. The run warns, and starts a new one.
             self._log(f"the process beside the run failed: {type(error).__name__}: {error}")
             os._exit(1)
 
